@@ -1,0 +1,99 @@
+"""The exceptions of rocketpy, sorted by who must act.
+
+Rule: an expected outcome is a status, never an exception. What remains is a mistake of the caller
+(:class:`LocalProtocolError`, ``ValueError``), of the peer (:class:`RemoteProtocolError`: the connection closes), one
+refused request (:class:`RequestError`: the connection lives), the disk (:class:`StoreError`: the broker stops), the
+operator (:class:`SettingsError`, :class:`StartError`: exit status 2) or ours (``AssertionError``: the broker stops).
+Messages say what was expected, what was found and where; they have no trailing stop.
+"""
+
+from __future__ import annotations
+
+
+class RocketpyError(Exception):
+    """The root of every exception that rocketpy raises on purpose."""
+
+
+class LocalProtocolError(RocketpyError):
+    """Our own side asked for something the protocol cannot express; nothing was sent."""
+
+
+class RemoteProtocolError(RocketpyError):
+    """The peer sent something that is not the protocol; its connection is closed, nothing else is touched."""
+
+
+class RequestError(RocketpyError):
+    """One request is refused with a response code of RocketMQ's and a remark that names the cause.
+
+    A processor raises it, the server answers it, and the connection lives on.
+    """
+
+    def __init__(self, response_code: int, remark: str) -> None:
+        super().__init__(f"CODE: {response_code}  DESC: {remark}")
+        self.response_code = response_code
+        self.remark = remark
+
+
+class StoreError(RocketpyError):
+    """The disk refused, lost or damaged something; the broker stops and leaves its abort file in place."""
+
+    def __init__(self, message: str, *, path: str, position: int | None = None) -> None:
+        where = path if position is None else f"{path} at {position}"
+        super().__init__(f"{message} ({where})")
+        self.path = path
+        self.position = position
+
+
+class DiskFullError(StoreError):
+    """No space is left for a reservation; reads go on, and sends work again when there is space."""
+
+    def __init__(self, *, path: str, wanted_bytes: int, free_bytes: int) -> None:
+        super().__init__(f"no space: {wanted_bytes} bytes wanted, {free_bytes} bytes free", path=path)
+        self.wanted_bytes = wanted_bytes
+        self.free_bytes = free_bytes
+
+
+class SettingsError(RocketpyError):
+    """A configuration file or option is wrong; says file, line, key, value and what was expected. Exit status 2."""
+
+
+class StartError(RocketpyError):
+    """A process cannot start (port in use, store locked, directory not writable). One sentence; exit status 2."""
+
+
+class RemotingError(RocketpyError):
+    """A request could not be sent or was not answered; says which address."""
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to the address could be made."""
+
+
+class RemotingSendRequestError(RemotingError):
+    """The connection ended while the request was on its way; whether the peer has processed it is unknown."""
+
+
+class RemotingTimeoutError(RemotingError):
+    """No answer within the time allowed; whether the peer has processed the request is unknown."""
+
+
+class RemotingTooMuchRequestError(RemotingError):
+    """A bound on requests in flight or buffered bytes is reached; nothing was sent."""
+
+
+class ClientError(RocketpyError):
+    """A client call failed before or without a broker's answer (no route, no nameserver, an invalid message)."""
+
+    def __init__(self, response_code: int, message: str) -> None:
+        super().__init__(f"CODE: {response_code}  DESC: {message}")
+        self.response_code = response_code
+
+
+class BrokerError(RocketpyError):
+    """A broker or nameserver answered with an error code."""
+
+    def __init__(self, response_code: int, remark: str | None, address: str) -> None:
+        super().__init__(f"CODE: {response_code}  DESC: {remark or ''} BROKER: {address}")
+        self.response_code = response_code
+        self.remark = remark
+        self.address = address
