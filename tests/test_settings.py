@@ -1,0 +1,233 @@
+"""Properties files as Java reads them, and messages that say where and what."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.errors import SettingsError
+from rocketpy.settings import (
+    Between,
+    PropertyLine,
+    format_properties,
+    format_property,
+    format_settings,
+    load_settings,
+    read_properties,
+    rewritten_properties,
+    setting,
+    setting_rows,
+    settings_from_text,
+    settings_values,
+    updated_settings,
+)
+
+GOLDEN_CONFIG = Path(__file__).parent / "golden" / "config"
+
+
+class Flush(enum.Enum):
+    SYNC_FLUSH = "sync"
+    ASYNC_FLUSH = "async"
+
+
+@attrs.frozen(kw_only=True)
+class PortSettings:
+    listen_port: int = setting(8888, unit="port", validator=Between(0, 65535), important=True)
+    use_tls: bool = setting(False)
+    ratio: float = setting(0.5)
+    flush_disk_type: Flush = setting(Flush.ASYNC_FLUSH)  # noqa: RUF009
+    name: str | None = setting(None)
+    worker_threads: int = setting(8, ignored="one event loop does the work", key="serverWorkerThreads")
+
+
+@attrs.frozen(kw_only=True)
+class OtherSettings:
+    name: str = setting("other")
+    home: str = setting(attrs.Factory(lambda: "/home"))
+    low: int = setting(1)
+    high: int = setting(2)
+
+    def __attrs_post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low}, expected at most high, which is {self.high}")
+
+
+def properties(text: str) -> dict[str, str]:
+    return {line.key: line.value for line in read_properties(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\nb = 2\nc:3\nd : 4\ne 5\nf\t6\n", {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5", "f": "6"}),
+        ("# c\n ! d\n\n  \t\n a=1", {"a": "1"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a = one \\\n   two\\\nthree", {"a": "one twothree"}),
+        ("a = ends with a backslash \\\\\nb=2", {"a": "ends with a backslash \\", "b": "2"}),
+        ("a=1\\", {"a": "1"}),
+        ("key\\ with\\ blanks=1\na\\=b=c=d\na\\:b:c", {"key with blanks": "1", "a=b": "c=d", "a:b": "c"}),
+        ("a=\\t\\n\\r\\f\\u00e9\\q", {"a": "\t\n\r\fé" + "q"}),
+        ("a=\\uD83D\\uDE80", {"a": "\N{ROCKET}"}),
+        ("alone\nb=\n=value", {"alone": "", "b": "", "": "value"}),
+        ("a=1 # no comment", {"a": "1 # no comment"}),
+        ("a==1", {"a": "=1"}),
+        ("a=trailing  ", {"a": "trailing  "}),
+        ("a=1 \\\n# still the value", {"a": "1 # still the value"}),
+        ("#comment does not continue \\\na=1", {"a": "1"}),
+        ("", {}),
+    ],
+)
+def test_text_is_read_as_java_properties(text: str, expected: dict[str, str]) -> None:
+    assert properties(text) == expected
+
+
+def test_lines_are_counted_across_continuations() -> None:
+    lines = list(read_properties("# one\na=1 \\\n  2\n\nb=3\n"))
+    assert lines == [PropertyLine("a", "1 2", 2, 3), PropertyLine("b", "3", 5, 5)]
+
+
+def test_a_broken_unicode_escape_names_file_and_line() -> None:
+    with pytest.raises(SettingsError, match=r"^x\.conf line 2: expected four hexadecimal digits after \\u$"):
+        settings_from_text("a=1\nb=\\u12g4", "x.conf")
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_what_is_written_reads_back(values: dict[str, str]) -> None:
+    text = format_properties(values)
+    text.encode("ascii")
+    assert properties(text) == values
+
+
+def test_without_a_file_everything_has_its_default() -> None:
+    loaded = load_settings(None, PortSettings, OtherSettings)
+    assert loaded.values == (PortSettings(), OtherSettings())
+    assert (loaded.warnings, loaded.unknown) == ((), {})
+    assert loaded.of(OtherSettings).home == "/home"
+    with pytest.raises(KeyError):
+        loaded.of(Between)
+
+
+def test_values_are_converted_and_a_key_may_belong_to_several_classes() -> None:
+    text = (
+        "listenPort = 9876 \nuseTls=TRUE\nratio=1.5e2\nflushDiskType=SYNC_FLUSH\nname=n\nserverWorkerThreads=3\nhigh=-0"
+    )
+    with pytest.raises(SettingsError, match=r"^f: low is 1, expected at most high, which is 0$"):
+        settings_from_text(text, "f", PortSettings, OtherSettings)
+    loaded = settings_from_text(text + "\nhigh=5", "f", PortSettings, OtherSettings)
+    assert loaded.of(PortSettings) == PortSettings(
+        listen_port=9876, use_tls=True, ratio=150.0, flush_disk_type=Flush.SYNC_FLUSH, name="n", worker_threads=3
+    )
+    assert loaded.of(OtherSettings) == OtherSettings(name="n", high=5)
+    assert loaded.warnings == ("f line 8: high was set in line 7 already, this one counts",)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("listenPort=65536", "listenPort = '65536': expected an integer from 0 to 65535"),
+        ("listenPort=", "listenPort = '': expected an integer from 0 to 65535"),
+        ("serverWorkerThreads=0x10", "serverWorkerThreads = '0x10': expected an integer"),
+        ("serverWorkerThreads=1_000", "serverWorkerThreads = '1_000': expected an integer"),
+        ("serverWorkerThreads=\u0663", "serverWorkerThreads = '\u0663': expected an integer"),
+        ("serverWorkerThreads=9223372036854775808", "serverWorkerThreads = '9223372036854775808': expected an integer"),
+        ("useTls=yes", "useTls = 'yes': expected true or false"),
+        ("ratio=nan", "ratio = 'nan': expected a number"),
+        ("ratio=1_0", "ratio = '1_0': expected a number"),
+        ("flushDiskType=async", "flushDiskType = 'async': expected one of SYNC_FLUSH, ASYNC_FLUSH"),
+    ],
+)
+def test_a_wrong_value_names_file_line_key_value_and_what_was_expected(line: str, expected: str) -> None:
+    later = "ratio" if line.startswith("useTls") else "useTls"
+    with pytest.raises(SettingsError) as caught:
+        settings_from_text(f"# first\n{line}\nname=x\n{later}=also wrong, but later", "broker.conf", PortSettings)
+    assert str(caught.value) == f"broker.conf line 2: {expected}"
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_name() -> None:
+    loaded = settings_from_text("listen_port=1\nzzz=2\nServerWorkerThread=4", "f", PortSettings)
+    assert loaded.warnings == (
+        "f line 1: unknown key listen_port has no effect; did you mean listenPort?",
+        "f line 2: unknown key zzz has no effect",
+        "f line 3: unknown key ServerWorkerThread has no effect; did you mean serverWorkerThreads?",
+    )
+    assert loaded.unknown == {"listen_port": "1", "zzz": "2", "ServerWorkerThread": "4"}
+
+
+def test_a_file_is_read_as_utf8_or_else_latin1(tmp_path: Path) -> None:
+    path = tmp_path / "x.conf"
+    for content in ("\ufeffname=é".encode(), "name=é".encode("iso-8859-1")):
+        path.write_bytes(content)
+        assert load_settings(str(path), PortSettings).of(PortSettings).name == "é"
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"missing\.conf: cannot be read: No such file or directory$"):
+        load_settings(str(tmp_path / "missing.conf"), PortSettings)
+
+
+def test_settings_are_printed_as_java_prints_them() -> None:
+    lines = [
+        "listenPort=8888",
+        "useTls=false",
+        "ratio=0.5",
+        "flushDiskType=ASYNC_FLUSH",
+        "name=",
+        "serverWorkerThreads=8",
+    ]
+    assert format_settings(PortSettings()) == lines
+    assert format_settings(PortSettings(), important_only=True) == ["listenPort=8888"]
+    assert format_settings(PortSettings(name="first"), OtherSettings())[4:] == [
+        "name=first", "serverWorkerThreads=8", "home=/home", "low=1", "high=2"
+    ]  # fmt: skip
+    assert "name" not in settings_values(PortSettings())
+    assert settings_values(PortSettings(), important_only=True) == {"listenPort": "8888"}
+
+
+def test_changes_make_a_new_value_and_leave_unknown_keys_alone() -> None:
+    before = PortSettings()
+    after = updated_settings(before, {"useTls": "true", "listenPort": "1", "whatever": "x"})
+    assert (after, before) == (PortSettings(use_tls=True, listen_port=1), PortSettings())
+
+
+@pytest.mark.parametrize("value", ["x", "70000"])
+def test_a_wrong_change_names_the_key(value: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^listenPort = '{value}': expected an integer from 0 to 65535$"):
+        updated_settings(PortSettings(), {"listenPort": value})
+
+
+def test_changes_that_break_a_rule_over_several_keys_together_are_refused() -> None:
+    assert updated_settings(OtherSettings(), {"low": "7", "high": "8"}) == OtherSettings(low=7, high=8)
+    with pytest.raises(SettingsError, match="low is 7, expected at most high, which is 2"):
+        updated_settings(OtherSettings(), {"low": "7"})
+
+
+def test_rewriting_keeps_comments_order_and_foreign_keys() -> None:
+    text = "# the port\nlistenPort = 1\nother: \\\n  long \\\n  value\r\nlistenPort=2\n# end"
+    rewritten = rewritten_properties(text, {"listenPort": "3", "other": "o", "new": " n"})
+    assert rewritten == "# the port\nother=o\nlistenPort=3\n# end\nnew=\\ n\n"
+    assert rewritten_properties("", {"a": "1"}) == "a=1\n"
+    assert rewritten_properties("a=1\n\n", {}) == "a=1\n\n"
+
+
+def test_keys_with_separators_are_escaped() -> None:
+    assert format_property("#a b=c:d", "#e=f") == "\\#a\\ b\\=c\\:d=#e=f"
+
+
+def test_rows_describe_each_key() -> None:
+    rows = {row.key: row for row in setting_rows(PortSettings)}
+    assert (rows["listenPort"].default, rows["listenPort"].unit) == (8888, "port")
+    assert rows["serverWorkerThreads"].ignored == "one event loop does the work"
+    assert {row.key: row.default for row in setting_rows(OtherSettings)}["home"] == "/home"
+    assert Between(0.5).expected == "a number, at least 0.5"
+
+
+@pytest.mark.parametrize("name", ["namesrv.properties", "broker.properties"])
+def test_files_written_by_java_read_and_write_to_equal_values(name: str) -> None:
+    values = properties((GOLDEN_CONFIG / name).read_text())
+    assert len(values) > 15
+    assert properties(format_properties(values)) == values
