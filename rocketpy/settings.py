@@ -175,10 +175,11 @@ def camel_case(name: str) -> str:
     return head + "".join(part[:1].upper() + part[1:] for part in tail)
 
 
-def load_settings(path: str | None, *classes: type) -> LoadedSettings:
+def load_settings(path: str | None, *classes: object) -> LoadedSettings:
     """Read a properties file; without a path everything has its default.
 
-    Raises :class:`SettingsError` if the file cannot be read or a value is wrong.
+    Each of ``classes`` is a settings class, or a value of one whose fields are then the defaults: a nameserver passes
+    ``NettyServerConfig(listen_port=9876)``. Raises :class:`SettingsError` if the file cannot be read or a value is wrong.
     """
     if path is None:
         return settings_from_text("", "", *classes)
@@ -198,9 +199,10 @@ def decode_properties_text(content: bytes) -> str:
         return content.decode("iso-8859-1")
 
 
-def settings_from_text(text: str, file: str, *classes: type) -> LoadedSettings:
+def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings:
     """Read properties text; ``file`` is only named in messages. A key may belong to several classes."""
-    rows = {row.key: row for settings_class in classes for row in setting_rows(settings_class)}
+    defaults = [each() if isinstance(each, type) else each for each in classes]
+    rows = {row.key: row for each in defaults for row in setting_rows(each.__class__)}
     found: dict[str, PropertyLine] = {}
     warnings: list[str] = []
     unknown: dict[str, str] = {}
@@ -214,7 +216,7 @@ def settings_from_text(text: str, file: str, *classes: type) -> LoadedSettings:
         if line.key not in rows:
             warnings.append(f"{file} line {line.line}: {_unknown_key(line.key, rows)}")
             unknown[line.key] = line.value
-    values: list[object] = [_build(settings_class, found, file) for settings_class in classes]
+    values: list[object] = [_build(each, found, file) for each in defaults]
     return LoadedSettings(values=tuple(values), warnings=tuple(warnings), unknown=unknown)
 
 
@@ -375,8 +377,9 @@ def _escape(text: str) -> str:
 # -- values ---------------------------------------------------------------------------------------------------------
 
 
-def _build(settings_class: type[T], found: Mapping[str, PropertyLine], file: str) -> T:
+def _build(defaults: object, found: Mapping[str, PropertyLine], file: str) -> object:
     """Create one settings value, key by key in file order so that the first wrong line is the one reported."""
+    settings_class = defaults.__class__
     rows = [row for row in setting_rows(settings_class) if row.key in found]
     values: dict[str, object] = {}
     for row in sorted(rows, key=lambda each: found[each.key].line):
@@ -389,7 +392,7 @@ def _build(settings_class: type[T], found: Mapping[str, PropertyLine], file: str
                 f"{file} line {line.line}: {row.key} = {line.value!r}: expected {row.expected}"
             ) from error
     try:
-        return settings_class(**values)
+        return attrs.evolve(defaults, **values)  # type: ignore[misc]
     except ValueError as error:  # a rule over several keys, checked in __attrs_post_init__
         raise SettingsError(f"{file}: {error}") from error
 

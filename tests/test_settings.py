@@ -112,6 +112,13 @@ def test_without_a_file_everything_has_its_default() -> None:
         loaded.of(Between)
 
 
+def test_a_value_instead_of_a_class_brings_its_own_defaults() -> None:
+    base = PortSettings(listen_port=9876)
+    assert load_settings(None, base).values == (base,)
+    assert settings_from_text("useTls=true", "f", base).values == (PortSettings(listen_port=9876, use_tls=True),)
+    assert settings_from_text("listenPort=1", "f", base).values == (PortSettings(listen_port=1),)
+
+
 def test_values_are_converted_and_a_key_may_belong_to_several_classes() -> None:
     text = (
         "listenPort = 9876 \nuseTls=TRUE\nratio=1.5e2\nflushDiskType=SYNC_FLUSH\nname=n\nserverWorkerThreads=3\nhigh=-0"
