@@ -179,7 +179,8 @@ def load_settings(path: str | None, *classes: object) -> LoadedSettings:
     """Read a properties file; without a path everything has its default.
 
     Each of ``classes`` is a settings class, or a value of one whose fields are then the defaults: a nameserver passes
-    ``NettyServerConfig(listen_port=9876)``. Raises :class:`SettingsError` if the file cannot be read or a value is wrong.
+    ``NettyServerConfig(listen_port=9876)``. Raises :class:`SettingsError` if the file cannot be read or a value is
+    wrong.
     """
     if path is None:
         return settings_from_text("", "", *classes)
