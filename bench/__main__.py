@@ -1,0 +1,152 @@
+"""Measures the Java broker and ours side by side: ``python -m bench [--quick] [--only java|ours] [--rows TEXT ...]``.
+
+The two brokers of a group of rows live at the same time and take turns row by row; who goes first alternates by round.
+While one is loaded the other is idle. Stores must be on a real file system, and everything is removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import load, machine
+from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
+from bench.rows import PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
+from bench.table import Figures, format_table, send_mean
+
+KINDS = ("java", "ours")
+QUICK_SCALE = 0.1
+
+
+def main() -> int:
+    """Run what the command line asks for; 0, or 2 with one message when it cannot be done."""
+    options = _parse_options()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=options.directory))
+    try:
+        return _run(options, work)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if options.keep:
+            print(f"kept: {work}")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="The Java broker and ours, side by side.")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the messages and one round: to see that it works, not to quote"
+    )
+    parser.add_argument("--rounds", type=int, help="rounds per row (default 5; 1 with --quick)")
+    parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose name contains one of these")
+    parser.add_argument("--only", choices=KINDS, help="measure one broker alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round here")
+    parser.add_argument(
+        "--directory", type=Path, default=REPOSITORY / "bench" / "results", help="where the stores go; not a tmpfs"
+    )
+    parser.add_argument(
+        "--jars", type=Path, metavar="DIR", help="a folder with the Java broker's jars (default: fetched with Maven)"
+    )
+    parser.add_argument(
+        "--java-heap", type=int, default=1024, metavar="MIB", help="the Java broker's heap (default 1024)"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep stores and logs")
+    options = parser.parse_args()
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 5
+    return options
+
+
+def _run(options: argparse.Namespace, work: Path) -> int:
+    facts = machine.describe(work)
+    if facts["file system"] in machine.NO_DISK:
+        raise BenchError(
+            f"{work} is on {facts['file system']}: stores must be on a real file system, give --directory DIR"
+        )
+    for name, fact in facts.items():
+        print(f"{name}: {fact}")
+    started = time.monotonic()
+    kinds = [options.only] if options.only else list(KINDS)
+    program, jars = load.build(work), _jars(options, kinds)
+    groups: list[tuple[str, list[Row], dict[str, str], bool]] = [
+        ("steady", STEADY_ROWS, {}, True),
+        ("sync", SYNC_ROWS, {"flushDiskType": "SYNC_FLUSH"}, True),
+        ("process", PROCESS_ROWS, {}, False),
+    ]
+    figures: list[Figures] = []
+    notes: list[str] = []
+    for name, rows, settings, warm_up in groups:
+        chosen = [row for row in rows if not options.rows or any(text in row.name for text in options.rows)]
+        if not chosen:
+            continue
+        brokers = [Broker(kind, work / f"{name}-{kind}", settings, jars, options.java_heap) for kind in kinds]
+        sessions = [Session(broker, program, QUICK_SCALE if options.quick else 1.0) for broker in brokers]
+        figures += _measure(chosen, sessions, rounds=options.rounds, warm_up=warm_up)
+        notes += [note for session in sessions for note in session.notes]
+    _report(options, facts, figures, notes, time.monotonic() - started)
+    return 0
+
+
+def _measure(rows: Sequence[Row], sessions: Sequence[Session], *, rounds: int, warm_up: bool) -> list[Figures]:
+    """Measure a group of rows; its brokers are running in between and ended on the way out, whatever happens."""
+    figures = [Figures(row) for row in rows]
+    with ExitStack() as stack:
+        for session in sessions:
+            stack.callback(session.broker.stop)
+            session.broker.start()
+        if warm_up:
+            for session in sessions:
+                _progress(f"warming up {session.broker.kind}")
+                session.warm_up()
+        for number in range(rounds):
+            order = sessions if number % 2 == 0 else list(reversed(sessions))
+            for each in figures:
+                for session in order:
+                    value = each.row.measure(session)
+                    if value is not None:
+                        each.rounds[session.broker.kind].append(value)
+                        figure = f"{session.broker.kind} {value:,.1f} {each.row.unit}"
+                        _progress(f"round {number + 1}/{rounds}  {each.row.name}: {figure}")
+    return figures
+
+
+def _jars(options: argparse.Namespace, kinds: Sequence[str]) -> Path | None:
+    if "java" not in kinds:
+        return None
+    jars: Path | None = options.jars
+    return jars or peer_jars()
+
+
+def _report(
+    options: argparse.Namespace, facts: dict[str, str], figures: list[Figures], notes: list[str], seconds: float
+) -> None:
+    mean = send_mean(figures)
+    print(f"\n{format_table(figures)}\n")
+    if mean is not None:
+        print(f"geometric mean of the send rows: {mean:.2f}x")
+    for note in notes:
+        print(f"note: {note}")
+    print(f"{options.rounds} rounds, medians; {seconds:.0f} s" + ("; QUICK: not for quoting" if options.quick else ""))
+    if options.json:
+        rows = [each.as_json() for each in figures]
+        options.json.write_text(
+            json.dumps({"machine": facts, "rows": rows, "send_mean": mean, "notes": notes}, indent=1) + "\n"
+        )
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

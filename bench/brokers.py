@@ -1,0 +1,189 @@
+"""Starts, watches and ends the two brokers: the Java one from Maven and ours, with the same settings.
+
+Every process is ended by its own process id. A broker that does not answer in time, or dies, is an error that shows
+the end of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import probe
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+JARS_COMMAND = REPOSITORY / "tests" / "interop" / "peer" / "jars"
+
+START_S = 60.0
+STOP_S = 60.0
+PROBE_TOPIC = "bench_probe"
+
+JAVA_OPENS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+LOGBACK = '<configuration><root level="ERROR"/></configuration>\n'
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; says what failed and where its log is."""
+
+
+@dataclass
+class Broker:
+    """One broker with a store of its own; may be started again on it."""
+
+    kind: str  # "java" or "ours"
+    directory: Path
+    settings: dict[str, str]
+    jars: Path | None = None
+    java_heap_mib: int = 1024
+    port: int = field(default_factory=lambda: free_port())
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Start and return the seconds from spawning the process to its first SEND_OK."""
+        assert self.process is None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command, environment = self._command(self._write_settings())
+        with open(self.directory / "broker.log", "ab") as log:
+            spawned = time.perf_counter()
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, env=environment
+            )
+        while not self._stores_a_message():
+            if time.perf_counter() - spawned > START_S:
+                raise BenchError(f"{self.kind}: no SEND_OK within {START_S:.0f} s{self._log_end()}")
+            time.sleep(0.001)
+        return time.perf_counter() - spawned
+
+    def stop(self) -> None:
+        """End the process with SIGTERM, or SIGKILL when it takes too long; harmless when it is not running."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_S)
+
+    def anonymous_bytes(self) -> int:
+        """Return RssAnon of the process and all its descendants: memory that is neither page cache nor shared files."""
+        self._check_alive()
+        assert self.process is not None
+        return sum(_rss_anon_bytes(pid) for pid in _with_descendants(self.process.pid))
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the broker's runtime table."""
+        return probe.runtime_info(self.port)
+
+    def failed(self, why: str) -> BenchError:
+        """Make an error that also shows what the broker logged last."""
+        return BenchError(f"{self.kind}: {why}{self._log_end()}")
+
+    def _stores_a_message(self) -> bool:
+        self._check_alive()
+        try:
+            return probe.send_one(self.port, PROBE_TOPIC)
+        except OSError:
+            return False
+
+    def _check_alive(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            status = None if self.process is None else self.process.returncode
+            raise BenchError(f"{self.kind}: the broker is not running, exit status {status}{self._log_end()}")
+
+    def _log_end(self) -> str:
+        log = self.directory / "broker.log"
+        lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
+        return "".join(f"\n    {line}" for line in [f"{log}:", *lines])
+
+    def _write_settings(self) -> Path:
+        store = self.directory / "store"
+        values = {
+            "brokerClusterName": "bench",
+            "brokerName": f"bench-{self.kind}",
+            "brokerId": "0",
+            "brokerRole": "ASYNC_MASTER",
+            "flushDiskType": "ASYNC_FLUSH",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "listenPort": str(self.port),
+            "haListenPort": str(self.port + 1),
+            "storePathRootDir": str(store),
+            "storePathCommitLog": str(store / "commitlog"),
+            "autoCreateTopicEnable": "true",
+            "messageIndexEnable": "true",
+            **self.settings,
+        }
+        path = self.directory / "broker.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        return path
+
+    def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
+        if self.kind == "ours":
+            return [sys.executable, "-m", "rocketpy.broker", "-c", str(settings)], {
+                **os.environ,
+                "PYTHONPATH": str(REPOSITORY),
+            }
+        home = self.directory / "home"
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "logback_broker.xml").write_text(LOGBACK)
+        mib = self.java_heap_mib
+        heap = [f"-Xms{mib}m", f"-Xmx{mib}m", f"-Xmn{mib // 2}m", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g"]
+        names = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-cp", f"{self.jars}/*"]
+        main = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings)]
+        return ["java", *heap, *JAVA_OPENS, *names, *main], dict(os.environ)
+
+
+def peer_jars() -> Path:
+    """Return the folder with the Java broker's jars; fetched with Maven on first use."""
+    try:
+        done = subprocess.run([JARS_COMMAND], capture_output=True, text=True, timeout=900, check=False)
+    except FileNotFoundError as error:
+        raise BenchError(f"{JARS_COMMAND} is missing: give --jars DIR or measure with --only ours") from error
+    if done.returncode != 0:
+        raise BenchError(f"Maven could not fetch the Java broker: {done.stderr.strip()[-2000:]}")
+    return Path(done.stdout.strip())
+
+
+def free_port() -> int:
+    """Return a port whose neighbours are free too: Java also listens two below (VIP channel) and one above (HA)."""
+    while True:
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+        if port - 2 > 1024 and port + 1 < 65536 and all(_is_free(port + step) for step in (-2, 0, 1)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as attempt:
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _with_descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(child) for path in children for child in path.read_text().split()]
+    return [pid, *(descendant for child in found for descendant in _with_descendants(child))]
+
+
+def _rss_anon_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise BenchError(f"/proc/{pid}/status has no RssAnon")

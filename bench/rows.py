@@ -1,0 +1,203 @@
+"""What is measured: one value of :class:`Row` for each line of the table.
+
+Rule: both brokers see exactly the same requests in the same order, warm-up included. A measure returns one figure for
+one round; ``None`` means that this broker does not say (a row of ours only).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import load
+from bench.brokers import Broker
+
+QUEUES = 8
+BODY_BYTES = 128
+BATCH_SIZE = 32
+PULL_SIZE = 32
+LATENCY_RATE = 500
+IDLE_CONNECTIONS = 2000
+PULL_TOPIC = "bench_pull"
+SETTLE_S = 3.0
+
+
+@dataclass
+class Session:
+    """One broker under measurement with the generator, the size of the run and what has been noted about it."""
+
+    broker: Broker
+    program: Path
+    scale: float
+    notes: list[str] = field(default_factory=list)
+    _runs: int = 0
+    _has_pull_messages: bool = False
+    _latency: load.LoadResult | None = None
+
+    def send(self, connections: int, depth: int, total: int, *, batch: int = 0, idle: int = 0, row: str = "") -> float:
+        """Send to a fresh topic; return messages per second, drain included. Refusals are noted under ``row``."""
+        result = load.run(
+            self.program,
+            self.broker,
+            "send",
+            topic=self._fresh_topic(),
+            queues=QUEUES,
+            connections=connections,
+            depth=depth,
+            total=self.scaled(total),
+            body=BODY_BYTES,
+            batch=batch,
+            idle=idle,
+        )
+        if result.errors and row:
+            share = result.errors / (result.errors + result.messages / max(batch, 1))
+            self.notes.append(
+                f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}"
+            )
+        return result.per_s
+
+    def pull(self) -> float:
+        """Pull a million prepared messages from all queues; return messages per second."""
+        total = self.prepare_pull()
+        result = load.run(
+            self.program,
+            self.broker,
+            "pull",
+            topic=PULL_TOPIC,
+            queues=QUEUES,
+            connections=1,
+            max=PULL_SIZE,
+            total=total,
+        )
+        return result.per_s
+
+    def prepare_pull(self) -> int:
+        """Fill the topic for pulling once; return how many messages are in it."""
+        batches = self.scaled(32_000)
+        if not self._has_pull_messages:
+            load.run(
+                self.program,
+                self.broker,
+                "send",
+                topic=PULL_TOPIC,
+                queues=QUEUES,
+                connections=1,
+                depth=16,
+                total=batches,
+                body=BODY_BYTES,
+                batch=BATCH_SIZE,
+            )
+            self._has_pull_messages = True
+        return batches * BATCH_SIZE
+
+    def measure_latency(self) -> load.LoadResult:
+        """Send at a fixed rate and receive by long poll."""
+        self._latency = load.run(
+            self.program,
+            self.broker,
+            "latency",
+            topic=self._fresh_topic(),
+            rate=LATENCY_RATE,
+            total=self.scaled(5000),
+            body=BODY_BYTES,
+        )
+        return self._latency
+
+    def last_latency(self) -> load.LoadResult:
+        """Return the latest latency run: its second quantile is a row of its own."""
+        return self._latency or self.measure_latency()
+
+    def warm_up(self) -> None:
+        """Bring compilers and caches to their steady state, the same way for both; refusals do not count here."""
+        for connections, depth, total in [
+            (1, 64, 300_000),
+            (4, 64, 200_000),
+            (1, 1000, 200_000),
+            (32, 1, 100_000),
+            (1, 1, 10_000),
+        ]:
+            self.send(connections, depth, total)
+        self.send(1, 16, 10_000, batch=BATCH_SIZE)
+        self.prepare_pull()
+        self.pull()
+
+    def scaled(self, total: int) -> int:
+        """Return a count for this run's size, never below a hundred."""
+        return max(100, int(total * self.scale))
+
+    def _fresh_topic(self) -> str:
+        self._runs += 1
+        return f"bench_{self._runs}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    unit: str
+    measure: Callable[[Session], float | None]
+    is_less_better: bool = False
+    is_send: bool = False  # part of the geometric mean
+
+
+def _send(name: str, connections: int, depth: int, total: int) -> Row:
+    return Row(name, "messages/s", lambda session: session.send(connections, depth, total, row=name), is_send=True)
+
+
+def _batch(session: Session) -> float:
+    return session.send(1, 16, 30_000, batch=BATCH_SIZE, row="batch of 32")
+
+
+def _idle_share(session: Session) -> float:
+    alone = session.send(1, 64, 200_000)
+    return session.send(1, 64, 200_000, idle=IDLE_CONNECTIONS, row="2,000 idle connections") / alone
+
+
+def _service_lateness(session: Session) -> float | None:
+    if "serviceLatenessP99Ms" not in session.broker.runtime_info():
+        return None
+    session.send(32, 1000, 400_000, row="service lateness")
+    return float(session.broker.runtime_info()["serviceLatenessP99Ms"])
+
+
+def _start(session: Session) -> float:
+    session.broker.stop()
+    return session.broker.start() * 1e3
+
+
+def _memory_idle(session: Session) -> float:
+    """Memory of a broker that has been started on its store and answered one send."""
+    session.broker.stop()
+    session.broker.start()
+    time.sleep(SETTLE_S)
+    return session.broker.anonymous_bytes() / 2**20
+
+
+def _memory_after_sends(session: Session) -> float:
+    """Memory right after a million sends to the process that ``_memory_idle`` started."""
+    session.send(4, 64, 1_000_000)
+    return session.broker.anonymous_bytes() / 2**20
+
+
+STEADY_ROWS = [
+    _send("send 1x64", 1, 64, 300_000),
+    _send("send 4x64", 4, 64, 400_000),
+    _send("send 1x1000", 1, 1000, 400_000),
+    _send("send 32x1", 32, 1, 120_000),
+    _send("send 1x1", 1, 1, 20_000),
+    Row("batch of 32", "messages/s", _batch),
+    Row("pull of 32", "messages/s", lambda session: session.pull()),
+    Row("latency p50 at 500/s", "us", lambda session: session.measure_latency().p50_us, is_less_better=True),
+    Row("latency p99 at 500/s", "us", lambda session: session.last_latency().p99_us, is_less_better=True),
+    Row("2,000 idle connections", "rate with / alone", _idle_share),
+    Row("service lateness p99 under 32x1000", "ms", _service_lateness, is_less_better=True),
+]
+SYNC_ROWS = [Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1"))]
+PROCESS_ROWS = [
+    Row("spawn to first SEND_OK", "ms", _start, is_less_better=True),
+    Row("RssAnon idle", "MiB", _memory_idle, is_less_better=True),
+    Row("RssAnon after a million sends", "MiB", _memory_after_sends, is_less_better=True),
+]
