@@ -1,0 +1,164 @@
+"""Frames: how commands lie on a TCP stream.
+
+======  ======  ==================================================================================
+offset  size    field (big-endian)
+======  ======  ==================================================================================
+0       4       ``total``, int32: the bytes behind this field, 4 + header + body
+4       1       serialize type of the header: 0 JSON, 1 ROCKETMQ
+5       3       header length, unsigned
+8       n       header
+8+n     rest    body; its length is nowhere written, and no bytes mean no body
+======  ======  ==================================================================================
+
+Nothing here reads a socket: :class:`FrameReader` takes bytes in pieces of any size and hands out frames. Rule: what
+cannot become a frame is a :class:`~rocketpy.errors.RemoteProtocolError` as soon as the bytes that prove it are there,
+so that a peer can make us keep at most :data:`FRAME_LENGTH_MAX` bytes. Matching answers to requests is remoting's.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.codes import SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.json_header import decode_json_header, encode_json_header
+from rocketpy.protocol.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
+
+FRAME_LENGTH_MAX = 16_777_216
+"""The longest frame, with its 4 length bytes (``com.rocketmq.remoting.frameMaxLength`` of RocketMQ)."""
+
+_PREFIX = Struct(">iI")  # total; serialize type in the high byte, header length below
+assert _PREFIX.size == 8
+_TOTAL_MAX = FRAME_LENGTH_MAX - 4
+_JSON = int(SerializeType.JSON)
+_ROCKETMQ = int(SerializeType.ROCKETMQ)
+
+Frame = tuple[int, bytes, "bytes | None"]
+"""Serialize type, header, body."""
+
+
+class FrameReader:
+    """Cuts received bytes into frames.
+
+    Call :meth:`receive` with what the socket gave, then :meth:`next_frame` until it returns ``None``. Kept between
+    calls: at most one unfinished frame and what was received last. After an error the stream is lost, and every
+    further :meth:`next_frame` raises the same.
+    """
+
+    __slots__ = ("_buffer", "_position")
+
+    def __init__(self) -> None:
+        # The piece received last while it is whole (no copy), a bytearray as soon as a frame spans two pieces.
+        self._buffer: bytes | bytearray = b""
+        self._position = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many received bytes are not yet part of a frame handed out."""
+        return len(self._buffer) - self._position
+
+    def receive(self, data: bytes) -> None:
+        """Take the next bytes of the stream; ``data`` must not change afterwards."""
+        buffer = self._buffer
+        position = self._position
+        if position == len(buffer):
+            self._buffer = data
+            self._position = 0
+            return
+        if not isinstance(buffer, bytearray):
+            buffer = self._buffer = bytearray(memoryview(buffer)[position:])
+        elif position:
+            del buffer[:position]  # bytearray moves its start, it copies nothing
+        self._position = 0
+        buffer += data
+
+    def next_frame(self) -> Frame | None:
+        """Return the next whole frame, or ``None`` when more bytes are needed.
+
+        Raises :class:`~rocketpy.errors.RemoteProtocolError` for bytes that no further bytes can make a frame.
+        """
+        buffer = self._buffer
+        start = self._position
+        available = len(buffer) - start
+        if available < 8:
+            if available >= 4:
+                _check_total(int.from_bytes(buffer[start : start + 4], "big", signed=True))
+            return None
+        total, word = _PREFIX.unpack_from(buffer, start)
+        header_size = word & 0xFFFFFF
+        if not 4 <= total <= _TOTAL_MAX or header_size > total - 4 or word > 0x1FFFFFF:
+            raise _bad_prefix(total, word)
+        if total > available - 4:
+            return None
+        body_start = start + 8 + header_size
+        end = start + 4 + total
+        if isinstance(buffer, bytearray):
+            view = memoryview(buffer)
+            header = bytes(view[start + 8 : body_start])
+            body = bytes(view[body_start:end]) if end > body_start else None
+            view.release()  # a bytearray that is looked at cannot be extended
+        else:
+            header = buffer[start + 8 : body_start]
+            body = buffer[body_start:end] if end > body_start else None
+        if available == total + 4:
+            self._buffer = b""  # a long frame's memory is given back at once
+            self._position = 0
+        else:
+            self._position = end
+        return word >> 24, header, body
+
+
+def encode_frame(command: RemotingCommand) -> bytes:
+    """Return the whole frame of ``command``.
+
+    Raises :class:`~rocketpy.errors.LocalProtocolError` when it is longer than :data:`FRAME_LENGTH_MAX` (RocketMQ
+    sends it, and its peer closes the connection) or a field does not fit its type.
+    """
+    if command.serialize_type == _JSON:
+        serialize_type, header = _JSON, encode_json_header(command)
+    else:
+        serialize_type, header = _ROCKETMQ, encode_rocketmq_header(command)
+    body = command.body
+    header_size = len(header)
+    total = 4 + header_size + (len(body) if body else 0)
+    if total > _TOTAL_MAX:
+        raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
+    prefix = _PREFIX.pack(total, serialize_type << 24 | header_size)
+    return prefix + header + body if body else prefix + header
+
+
+def decode_command(serialize_type: int, header: bytes, body: bytes | None) -> RemotingCommand:
+    """Return the command of a frame in its parts; :class:`~rocketpy.errors.RemoteProtocolError` on garbage."""
+    if serialize_type == _JSON:
+        return decode_json_header(header, body)
+    if serialize_type == _ROCKETMQ:
+        return decode_rocketmq_header(header, body)
+    raise RemoteProtocolError(f"frame: expected serialize type 0 or 1, found {serialize_type}")
+
+
+def decode_frame(frame: bytes) -> RemotingCommand:
+    """Return the command of exactly one whole frame with its 4 length bytes."""
+    reader = FrameReader()
+    reader.receive(frame)
+    parts = reader.next_frame()
+    if parts is None:
+        raise RemoteProtocolError(f"frame: expected a whole one, found {len(frame)} bytes of it")
+    if reader.buffered_bytes:
+        raise RemoteProtocolError(f"frame: expected nothing behind it, found {reader.buffered_bytes} bytes")
+    return decode_command(*parts)
+
+
+def _check_total(total: int) -> None:
+    if not 4 <= total <= _TOTAL_MAX:
+        raise RemoteProtocolError(f"frame: expected a length of 4 to {_TOTAL_MAX}, found {total}")
+
+
+def _bad_prefix(total: int, word: int) -> RemoteProtocolError:
+    if not 4 <= total <= _TOTAL_MAX:
+        return RemoteProtocolError(f"frame: expected a length of 4 to {_TOTAL_MAX}, found {total}")
+    if word >> 24 > _ROCKETMQ:
+        return RemoteProtocolError(f"frame: expected serialize type 0 or 1, found {word >> 24}")
+    return RemoteProtocolError(
+        f"frame: expected a header of at most {total - 4} bytes in a frame of {total}, found {word & 0xFFFFFF}"
+    )

@@ -1,0 +1,184 @@
+"""The JSON form of a command's header, as RocketMQ's fastjson reads and writes it.
+
+Written: ``{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":0,"remark":"r",
+"serializeTypeCurrentRPC":"JSON","version":409}``: keys in this order, no spaces, nothing for what is ``None``.
+(RocketMQ writes ext fields in the order of a Java HashMap, which carries no meaning; here it is the order of the dict.)
+
+Read in two steps that agree: a header as every RocketMQ client writes it goes through ``msgspec`` into a typed struct;
+whatever that refuses goes through the fastjson dialect and the conversions that fastjson does: numbers as text and
+text as numbers, key names in any case, a language by its ordinal, ext fields of any type. What fastjson refuses costs
+the peer its connection and is a :class:`~rocketpy.errors.RemoteProtocolError` here.
+
+Compatibility: a header without ``opaque`` gets 0 (RocketMQ takes the next number of its own counter).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.codes import LanguageCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.fastjson import dumps, loads
+
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+
+_Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A header in the form that needs no tolerance; the names are the keys of the wire."""
+
+    code: _Int32 = 0
+    language: str | None = "JAVA"
+    version: _Int32 = 0
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str] | None = None  # noqa: N815
+    serializeTypeCurrentRPC: str | None = None  # noqa: N815
+
+
+_HEADER_DECODER = msgspec.json.Decoder(_Header)
+
+_LANGUAGES: dict[str, LanguageCode] = {language.name: language for language in LanguageCode}
+_LANGUAGES_BY_ORDINAL: dict[int, LanguageCode] = {int(language): language for language in LanguageCode}
+_LANGUAGE_NAMES: dict[int, str] = {int(language): language.name for language in LanguageCode}
+
+_INTEGER_KEYS = ("code", "version", "opaque", "flag")
+_KEYS = {name.lower(): name for name in _Header.__struct_fields__}
+_INTEGER_TEXT = re.compile(r"[+-]?0*[0-9]{1,10}")
+
+# What fastjson escapes; everything else, "/" and other scripts included, goes out as it is.
+_NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028]')
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def decode_json_header(header: bytes, body: bytes | None) -> RemotingCommand:
+    """Return the command of a JSON header; :class:`~rocketpy.errors.RemoteProtocolError` when fastjson refuses it."""
+    try:
+        fields = _HEADER_DECODER.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # DecodeError covers ValidationError
+        fields = _tolerant_header(header)
+    language = fields.language
+    return RemotingCommand(
+        fields.code,
+        fields.extFields,
+        body,
+        fields.remark,
+        fields.opaque,
+        fields.flag,
+        None if language is None else _LANGUAGES.get(language) or _LANGUAGES.get(language.upper()),
+        fields.version,
+        SerializeType.JSON,
+    )
+
+
+def encode_json_header(command: RemotingCommand) -> bytes:
+    """Return the JSON header of ``command``, byte for byte as fastjson would write it.
+
+    Raises :class:`~rocketpy.errors.LocalProtocolError` for a number beyond int32.
+    """
+    code, flag, opaque, version = command.code, command.flag, command.opaque, command.version
+    if not (INT32_MIN <= code <= INT32_MAX and INT32_MIN <= opaque <= INT32_MAX) or not (
+        INT32_MIN <= flag <= INT32_MAX and INT32_MIN <= version <= INT32_MAX
+    ):
+        raise LocalProtocolError(
+            f"JSON header: expected int32, found code {code}, flag {flag}, opaque {opaque}, version {version}"
+        )
+    ext_fields = "" if command.ext_fields is None else f'"extFields":{_fields_text(command.ext_fields)},'
+    language = "" if command.language is None else f'"language":"{_LANGUAGE_NAMES[command.language]}",'
+    remark = "" if command.remark is None else f'"remark":"{_escaped(command.remark)}",'
+    return (
+        f'{{"code":{code:d},{ext_fields}"flag":{flag:d},{language}"opaque":{opaque:d},{remark}'
+        f'"serializeTypeCurrentRPC":"JSON","version":{version:d}}}'
+    ).encode("utf-8", "replace")
+
+
+def _fields_text(fields: dict[str, str]) -> str:
+    if not fields:
+        return "{}"
+    if _NEEDS_ESCAPE.search("".join((*fields, *fields.values()))) is None:
+        return '{"' + '","'.join([f'{key}":"{value}' for key, value in fields.items()]) + '"}'
+    return '{"' + '","'.join([f'{_escaped(key)}":"{_escaped(value)}' for key, value in fields.items()]) + '"}'
+
+
+def _escaped(text: str) -> str:
+    return text if _NEEDS_ESCAPE.search(text) is None else _NEEDS_ESCAPE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
+
+
+def _tolerant_header(header: bytes) -> _Header:
+    """Read the header as fastjson does; of a repeated key the last one counts."""
+    try:
+        document = loads(header.decode("utf-8", "replace"))
+    except RecursionError:
+        raise RemoteProtocolError("JSON header: nested too deeply") from None
+    if not isinstance(document, dict):
+        raise RemoteProtocolError(f"JSON header: expected an object, found {_shown(document)}")
+    result = _Header()
+    for key, value in document.items():
+        name = _KEYS.get(key.replace("_", "").replace("-", "").lower()) if isinstance(key, str) else None
+        if name in _INTEGER_KEYS:
+            setattr(result, name, _int32(name, value))
+        elif name == "language":
+            result.language = _language_name(value)
+        elif name == "remark":
+            result.remark = None if value is None else _text(value)
+        elif name == "extFields":
+            result.extFields = _ext_fields(value)
+    return result
+
+
+def _int32(name: str, value: object) -> int:
+    """Convert as fastjson does: null is the default, text is parsed, a fraction is cut off."""
+    number: int | None = None
+    if value is None or value in ("", "null"):
+        number = 0
+    elif isinstance(value, str) and _INTEGER_TEXT.fullmatch(value):
+        number = int(value)
+    elif isinstance(value, int) or (isinstance(value, float) and INT32_MIN - 1 < value < INT32_MAX + 1):
+        number = int(value)
+    if number is None or not INT32_MIN <= number <= INT32_MAX:
+        raise RemoteProtocolError(f"JSON header: expected an int32 for {name}, found {_shown(value)}")
+    return number
+
+
+def _language_name(value: object) -> str | None:
+    """Return a language's name; one we do not know stays as it is, an ordinal out of range costs the connection."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value not in _LANGUAGES_BY_ORDINAL:
+            raise RemoteProtocolError(f"JSON header: expected a language, found ordinal {_shown(value)}")
+        return _LANGUAGES_BY_ORDINAL[value].name
+    if value is None or isinstance(value, str):
+        return value
+    raise RemoteProtocolError(f"JSON header: expected a language, found {_shown(value)}")
+
+
+def _ext_fields(value: object) -> dict[str, str] | None:
+    """Return the ext fields as text; a null among them is left out, which is how RocketMQ would write it again."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise RemoteProtocolError(f"JSON header: expected an object for extFields, found {_shown(value)}")
+    return {_text(key): _text(item) for key, item in value.items() if item is not None}
+
+
+def _text(value: object) -> str:
+    """Return what Java's toString makes of a value; halves of surrogate pairs become ``?`` as in Java's UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\ufffd", "?")
+    return dumps(value)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 64 else text[:64] + "..."
