@@ -140,16 +140,18 @@ def _tolerant_header(header: bytes) -> _Header:
 
 def _int32(name: str, value: object) -> int:
     """Convert as fastjson does: null is the default, text is parsed, a fraction is cut off."""
-    number: int | None = None
-    if value is None or value in ("", "null"):
-        number = 0
-    elif isinstance(value, str) and _INTEGER_TEXT.fullmatch(value):
+    number = 0
+    if isinstance(value, str) and _INTEGER_TEXT.fullmatch(value):
         number = int(value)
-    elif isinstance(value, int) or (isinstance(value, float) and INT32_MIN - 1 < value < INT32_MAX + 1):
+    elif isinstance(value, float) and INT32_MIN - 1 < value < INT32_MAX + 1:
         number = int(value)
-    if number is None or not INT32_MIN <= number <= INT32_MAX:
+    elif isinstance(value, int):
+        number = value
+    elif value is not None and value not in ("", "null"):
+        number = INT32_MAX + 1
+    if not INT32_MIN <= number <= INT32_MAX:
         raise RemoteProtocolError(f"JSON header: expected an int32 for {name}, found {_shown(value)}")
-    return number
+    return int(number)
 
 
 def _language_name(value: object) -> str | None:

@@ -1,0 +1,153 @@
+"""Headers of the nameserver's requests."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.protocol.headers.codec import Int32, Int64
+
+
+@attrs.frozen(kw_only=True)
+class PutKVConfigRequestHeader:
+    """Request 100; a missing ``value`` is stored as null, as in RocketMQ."""
+
+    namespace: str
+    key: str
+    value: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GetKVConfigRequestHeader:
+    """Request 101."""
+
+    namespace: str
+    key: str
+
+
+@attrs.frozen
+class GetKVConfigResponseHeader:
+    """Answer to 101."""
+
+    value: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeleteKVConfigRequestHeader:
+    """Request 102."""
+
+    namespace: str
+    key: str
+
+
+@attrs.frozen
+class GetKVListByNamespaceRequestHeader:
+    """Request 219."""
+
+    namespace: str
+
+
+@attrs.frozen(kw_only=True)
+class RegisterBrokerRequestHeader:
+    """Request 103; ``body_crc32`` is over the body as sent, 0 is not checked."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str | None = None  # declared not-null in RocketMQ, and stored as it comes
+    broker_id: Int64
+    compressed: bool = False
+    body_crc32: Int32 = 0
+
+
+@attrs.frozen(kw_only=True)
+class RegisterBrokerResponseHeader:
+    """Answer to 103; a slave learns its master's two addresses, a master neither."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UnRegisterBrokerRequestHeader:
+    """Request 104."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class QueryDataVersionRequestHeader:
+    """Request 322; the version in question is the body."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+@attrs.frozen
+class QueryDataVersionResponseHeader:
+    """Answer to 322: whether the nameserver wants a registration."""
+
+    changed: bool
+
+
+@attrs.frozen(kw_only=True)
+class GetRouteInfoRequestHeader:
+    """Request 105."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+@attrs.frozen
+class WipeWritePermOfBrokerRequestHeader:
+    """Request 205."""
+
+    broker_name: str
+
+
+@attrs.frozen
+class WipeWritePermOfBrokerResponseHeader:
+    """Answer to 205: how many topics were touched."""
+
+    wipe_topic_count: Int32
+
+
+@attrs.frozen
+class AddWritePermOfBrokerRequestHeader:
+    """Request 327."""
+
+    broker_name: str
+
+
+@attrs.frozen
+class AddWritePermOfBrokerResponseHeader:
+    """Answer to 327: how many topics were touched."""
+
+    add_topic_count: Int32
+
+
+@attrs.frozen(kw_only=True)
+class DeleteTopicFromNamesrvRequestHeader:
+    """Request 216; with a ``cluster_name`` only that cluster's brokers lose the topic."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+@attrs.frozen
+class GetTopicsByClusterRequestHeader:
+    """Request 224."""
+
+    cluster: str
+
+
+@attrs.frozen(kw_only=True)
+class RegisterOrderTopicRequestHeader:
+    """Declared by RocketMQ; no request carries it."""
+
+    topic: str
+    order_topic_string: str

@@ -1,0 +1,53 @@
+"""Headers of look-ups: messages by key or id, ConsumeQueue units."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.protocol.headers.codec import Int32, Int64
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+"""An ext field of request 12 beside its header: ``true`` when ``key`` is a UNIQ_KEY (then ``max_num`` is ignored).
+It is never part of a signature."""
+
+
+@attrs.frozen(kw_only=True)
+class QueryMessageRequestHeader:
+    """Request 12: messages with a key, stored between two times (ms)."""
+
+    topic: str
+    key: str
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
+
+
+@attrs.frozen(kw_only=True)
+class QueryMessageResponseHeader:
+    """Answer to 12, also with 22: how far the index has come."""
+
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: Int64
+
+
+@attrs.frozen
+class ViewMessageRequestHeader:
+    """Request 33: the message at a physical offset."""
+
+    offset: Int64
+
+
+@attrs.frozen
+class ViewMessageResponseHeader:
+    """Answer to 33; it has no fields, the record is the body."""
+
+
+@attrs.frozen(kw_only=True)
+class QueryConsumeQueueRequestHeader:
+    """Request 321: ``count`` units of a ConsumeQueue from ``index`` on, matched against a group's subscription."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
