@@ -244,8 +244,9 @@ def settings_values(*settings: object, important_only: bool = False) -> dict[str
     """Return key and text of each setting; one that is None is left out, of equal keys the first counts."""
     values: dict[str, str] = {}
     for each in settings:
+        fields = _field_values(each)
         for row in setting_rows(each.__class__):
-            value = _value_of(each, row)
+            value = fields[row.name]
             if value is not None and (row.important or not important_only):
                 values.setdefault(row.key, _text(value))
     return values
@@ -255,9 +256,10 @@ def format_settings(*settings: object, important_only: bool = False) -> list[str
     """Return ``key=value`` lines that can be read back; None becomes an empty text, as Java prints it."""
     lines: dict[str, str] = {}
     for each in settings:
+        fields = _field_values(each)
         for row in setting_rows(each.__class__):
             if row.important or not important_only:
-                value = _value_of(each, row)
+                value = fields[row.name]
                 lines.setdefault(row.key, format_property(row.key, "" if value is None else _text(value)))
     return list(lines.values())
 
@@ -446,8 +448,8 @@ def _expected_of(value_type: object) -> str:
     return {bool: "true or false", int: "an integer", float: "a number"}.get(kind, "text")
 
 
-def _value_of(settings: object, row: SettingRow) -> object:
-    return getattr(settings, row.name)
+def _field_values(settings: object) -> dict[str, object]:
+    return attrs.asdict(cast(attrs.AttrsInstance, settings), recurse=False)
 
 
 def _text(value: object) -> str:
