@@ -54,7 +54,7 @@ _KEYS = {name.lower(): name for name in _Header.__struct_fields__}
 _INTEGER_TEXT = re.compile(r"[+-]?0*[0-9]{1,10}")
 
 # What fastjson escapes; everything else, "/" and other scripts included, goes out as it is.
-_NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028]')
+_NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -140,18 +140,20 @@ def _tolerant_header(header: bytes) -> _Header:
 
 def _int32(name: str, value: object) -> int:
     """Convert as fastjson does: null is the default, text is parsed, a fraction is cut off."""
-    number = 0
-    if isinstance(value, str) and _INTEGER_TEXT.fullmatch(value):
-        number = int(value)
-    elif isinstance(value, float) and INT32_MIN - 1 < value < INT32_MAX + 1:
-        number = int(value)
-    elif isinstance(value, int):
-        number = value
-    elif value is not None and value not in ("", "null"):
-        number = INT32_MAX + 1
+    match value:
+        case None | "" | "null":
+            return 0
+        case int():
+            number = int(value)
+        case str() if _INTEGER_TEXT.fullmatch(value):
+            number = int(value)
+        case float() if INT32_MIN - 1 < value < INT32_MAX + 1:
+            number = int(value)
+        case _:
+            raise RemoteProtocolError(f"JSON header: expected an int32 for {name}, found {_shown(value)}")
     if not INT32_MIN <= number <= INT32_MAX:
         raise RemoteProtocolError(f"JSON header: expected an int32 for {name}, found {_shown(value)}")
-    return int(number)
+    return number
 
 
 def _language_name(value: object) -> str | None:
