@@ -1,0 +1,35 @@
+"""One local Spark session for all tests of this folder; skipped, or failed where Java is required, without Java 17."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocketpy.errors import StartError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session that finds the data source by itself, as a user's would."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+    from rocketpy.spark.session import open_local_session
+
+    # Workers inherit the environment of the JVM; the checkout must be where Python looks for top-level modules.
+    checkout = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH", "")]))
+    os.environ["SPARK_LOCAL_DIRS"] = str(tmp_path_factory.mktemp("spark"))
+    try:
+        session = open_local_session("rocketpy tests", master="local[1]")
+    except StartError as error:
+        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
+            raise
+        pytest.skip(str(error))
+    yield session
+    session.stop()
