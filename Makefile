@@ -1,0 +1,58 @@
+# rocketpy: every target sets up what it needs in .venv; nothing here uses sudo or the system's own packages.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+NEEDS := rocketpy needs make and Python 3.11 or newer with venv (on Debian: apt-get install make python3 python3-venv)
+
+.PHONY: broker test style types properties bench notebooks java upstream wheel clean
+
+broker: $(VENV)/.core  ## a nameserver and a broker in one process, on loopback
+	@$(BIN)/python -m rocketpy.broker
+
+test: $(VENV)/.full  ## every stage of the test run; ROCKETPY_TIER=ci runs them deeper
+	@$(BIN)/python -m tests.stages
+
+style: $(VENV)/.full
+	@$(BIN)/python -m tests.stages style floors
+
+types: $(VENV)/.full
+	@$(BIN)/python -m tests.stages types
+
+properties: $(VENV)/.full  ## HYPOTHESIS profile by ROCKETPY_TIER: dev, ci or deep
+	@$(BIN)/python -m tests.stages properties
+
+notebooks: $(VENV)/.full
+	@$(BIN)/python -m tests.stages spark
+
+java: $(VENV)/.full  ## the tests that need a JDK
+	@$(BIN)/python -m tests.stages java
+
+upstream: $(VENV)/.full  ## RocketMQ's own integration tests against two rocketpy brokers
+	@$(BIN)/python -m tests.stages upstream
+
+wheel: $(VENV)/.full
+	@$(BIN)/python -m tests.stages wheel
+
+bench: $(VENV)/.full  ## the Java broker and ours, side by side, in one run
+	@$(BIN)/python -m bench $(BENCH)
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo '$(NEEDS)' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
+	@echo 'Installing rocketpy into $(VENV) ...'
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+# trio-typing brings old stubs that shadow Trio's own types (and crash its mypy plugin): they are moved aside.
+$(VENV)/.full: $(VENV)/.core pyproject.toml constraints.txt
+	@echo 'Installing the extras for the tests into $(VENV) (PySpark is large) ...'
+	@$(PIP) install -c constraints.txt -e '.[dev,spark,dashboard]'
+	@$(BIN)/python -m tests.hide_trio_stubs
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

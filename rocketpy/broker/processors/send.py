@@ -1,0 +1,338 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE: the way of a message from a request into the store.
+
+Two roads lead to the same ``store.put``. The hot one takes a JSON V2 header of the plain kind (known ordinary topic,
+valid queue, properties without special meaning) and does nothing that this kind does not need; whatever is unusual it
+declines, and the whole road below serves it: checks in RocketMQ's order, topic creation, retry topics, random queues.
+The tests send the same requests down both and compare records and answers.
+
+This module checks and rewrites; durability is the store's: under SYNC_FLUSH the answer is deferred to
+GroupCommitService. It knows no sockets and no files.
+
+Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from random import Random
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
+from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.protocol.batch import BatchItem, decode_batch_body
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Deferred, Dispatcher
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+MULTI_TAG_FLAG = 0x2
+_ONEWAY = 2
+_PUT_OK = PutMessageStatus.PUT_OK
+
+_NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
+"""Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
+
+_tags_code = lru_cache(maxsize=4096)(tags_code)
+
+
+class SendMessageProcessor:
+    """Serves the three send codes. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        check: SendCheck,
+        answers: SendAnswers,
+        config: BrokerConfig,
+        randomness: Random,
+    ) -> None:
+        self._store = store
+        self._put = store.put
+        self._sync_flush = store.sync_flush
+        self._topics = topic_config_manager.topic_config_table
+        self._topic_config_manager = topic_config_manager
+        self._subscription_group_manager = subscription_group_manager
+        self._check = check
+        self._answers = answers
+        self._randomness = randomness
+        self._cluster = config.broker_cluster_name
+        self._cluster_suffix = f"\x02CLUSTER\x01{self._cluster}".encode()
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the send codes, and the hot road of V2."""
+        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        dispatcher.register(codes, self.process)
+        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_hot)
+
+    # ---- the hot road ---------------------------------------------------------------------------------------------
+
+    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
+        try:
+            request = decode_hot_send(header)
+        except HOT_HEADER_ERRORS:
+            return False
+        fields = request.ext_fields
+        topic = fields.topic
+        config = self._topics.get(topic)
+        queue_id = fields.queue_id
+        if (
+            config is None
+            or not 0 <= queue_id < config.write_queue_nums
+            or fields.batch
+            or topic[0] == "%"
+            or not self._check.is_open
+            or topic in self._check.forbidden_topics
+        ):
+            return False
+
+        text = fields.properties
+        if text[-1:] == "\x02":  # older clients end the last entry too
+            text = text[:-1]
+        properties: dict[str, str] = {}
+        count = 0
+        for entry in text.split("\x02"):
+            name, _, value = entry.partition("\x01")
+            if not value or not name:
+                return False
+            properties[name] = value
+            count += 1
+        if len(properties) != count or not _NOT_PLAIN.isdisjoint(properties):
+            return False
+        wait = properties.get("WAIT")
+        if wait is not None:
+            if count == 1:
+                return False
+            stored = f"{text}\x02".replace(f"WAIT\x01{wait}\x02", "", 1)[:-1] if wait else text
+        else:
+            stored = text
+        unique_key = properties.get("UNIQ_KEY")
+        keys_text = properties.get("KEYS")
+        if keys_text is None:
+            keys = (unique_key.encode(),) if unique_key is not None else ()
+        else:
+            keys = _index_keys(unique_key, keys_text)
+        tags = properties.get("TAGS")
+
+        sys_flag = fields.sys_flag
+        if config.topic_filter_type != "SINGLE_TAG":
+            sys_flag |= MULTI_TAG_FLAG
+        status, physical_offset, queue_offset = self._put(
+            topic,
+            queue_id,
+            body or b"",
+            stored.encode() + self._cluster_suffix,
+            0 if tags is None else _tags_code(tags),
+            keys,
+            fields.flag,
+            sys_flag,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        if status is not _PUT_OK:
+            if not request.flag & _ONEWAY:
+                self._refuse_hot(connection, request.opaque, status)
+            return True
+        if self._sync_flush and wait != "false":
+            receipt = Receipt(
+                request.opaque, SerializeType.JSON, self._answers.msg_id(physical_offset), queue_id, queue_offset
+            )
+            self._answer_when_durable(connection, receipt, oneway=bool(request.flag & _ONEWAY))
+        elif not request.flag & _ONEWAY:
+            connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
+        return True
+
+    def _refuse_hot(self, connection: Connection, opaque: int, status: PutMessageStatus) -> None:
+        code, remark = self._answers.refusal(status, self._store.writable_or_why())
+        request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
+        connection.reply(self._answers.refused(request, code, remark))
+
+    # ---- the whole road -------------------------------------------------------------------------------------------
+
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        """Serve any send, single or batch, in either header form."""
+        if request.code == RequestCode.SEND_MESSAGE:
+            header = read_header(request, SendMessageRequestHeader)
+        else:
+            header = read_header(request, SendMessageRequestHeaderV2).to_v1()
+        try:
+            config = self._check.checked_topic_config(connection, header)
+            if header.batch:
+                return self._put_batch(connection, request, header, config)
+            return self._put_single(connection, request, header, config)
+        except RequestError as refusal:
+            return self._answers.refused(request, refusal.response_code, refusal.remark)
+
+    def _put_single(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+    ) -> RemotingCommand | Deferred | None:
+        properties = decode_properties(header.properties or "")
+        _refuse_unsupported(properties)
+        topic, queue_id = header.topic, self._chosen_queue(header.queue_id, config)
+        target_queue_id = queue_id
+        if topic.startswith(RETRY_PREFIX) and self._is_over_retry_limit(header, request.version):
+            dead_letter = DLQ_PREFIX + topic[len(RETRY_PREFIX) :]
+            config = self._check.created_topic_config(dead_letter, queue_nums=1)
+            topic, target_queue_id = dead_letter, 0
+        properties["CLUSTER"] = self._cluster
+        wait = properties.pop("WAIT", None)
+        tags = properties.get("TAGS")
+        status, physical_offset, queue_offset = self._put(
+            topic,
+            target_queue_id,
+            request.body or b"",
+            encode_properties(properties).encode(),
+            _tags_code(tags) if tags else 0,
+            _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
+            header.flag,
+            header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            header.born_timestamp,
+            connection.born_host,
+            header.reconsume_times or 0,
+        )
+        msg_id = self._answers.msg_id(physical_offset)
+        return self._answered(connection, request, status, msg_id, queue_id, queue_offset, wait=wait)
+
+    def _put_batch(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+    ) -> RemotingCommand | Deferred | None:
+        try:
+            items = decode_batch_body(request.body or b"")
+        except RemoteProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
+        if not items:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
+        shared = decode_properties(header.properties or "")
+        _refuse_unsupported(shared)
+        shared["CLUSTER"] = self._cluster
+        suffix = encode_properties(shared).encode()
+        queue_id = self._chosen_queue(header.queue_id, config)
+        records = [_batch_record(item, suffix) for item in items]
+        status, physical_offsets, queue_offset = self._store.put_batch(
+            header.topic,
+            queue_id,
+            records,
+            header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            header.born_timestamp,
+            connection.born_host,
+            header.reconsume_times or 0,
+        )
+        msg_id = ",".join(map(self._answers.msg_id, physical_offsets))
+        return self._answered(connection, request, status, msg_id, queue_id, queue_offset, wait=shared.get("WAIT"))
+
+    def _answered(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        status: PutMessageStatus,
+        msg_id: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        wait: str | None,
+    ) -> RemotingCommand | Deferred | None:
+        if status is not _PUT_OK:
+            code, remark = self._answers.refusal(status, self._store.writable_or_why())
+            return self._answers.refused(request, code, remark)
+        receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
+        if self._sync_flush and wait != "false":
+            self._answer_when_durable(connection, receipt, oneway=request.is_oneway)
+        elif not request.is_oneway:
+            connection.reply_frame(self._answers.stored(receipt, _PUT_OK))
+        return None
+
+    def _answer_when_durable(self, connection: Connection, receipt: Receipt, *, oneway: bool) -> None:
+        """Answer after the flush that covers everything appended so far; nobody waits for a oneway."""
+        if oneway:
+            return
+        connection.count_deferred()
+
+        def answer(status: PutMessageStatus) -> None:
+            connection.reply_deferred(self._answers.stored(receipt, status))
+
+        self._store.wait_durable(self._store.wrote_offset, answer)
+
+    def _chosen_queue(self, queue_id: int, config: TopicConfig) -> int:
+        if queue_id >= 0:
+            return queue_id
+        if config.write_queue_nums <= 0:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"topic[{config.topic_name}] has no write queue to choose from"
+            )
+        return self._randomness.randrange(config.write_queue_nums)
+
+    def _is_over_retry_limit(self, header: SendMessageRequestHeader, version: int) -> bool:
+        """Whether a message to a retry topic has used up its tries; RequestError when its group does not exist."""
+        group = header.topic[len(RETRY_PREFIX) :]
+        config = self._subscription_group_manager.find_subscription_group_config(group)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {_FAQ}"
+            )
+        retries_max = config.retry_max_times
+        if version >= _FIRST_VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:
+            retries_max = header.max_reconsume_times
+        return (header.reconsume_times or 0) >= retries_max
+
+
+_FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9
+_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+def _index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
+    """Return what IndexService indexes: the unique key first, then each part of KEYS."""
+    parts = [unique_key.encode()] if unique_key else []
+    if keys:
+        parts += [part.encode() for part in keys.split(" ") if part]
+    return tuple(parts)
+
+
+def _batch_record(item: BatchItem, suffix: bytes) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
+    """Return (flag, body, stored properties, tags code, index keys) of one message of a batch."""
+    stored = item.properties
+    properties = decode_properties(stored.decode("utf-8", "replace"))
+    if stored and not stored.endswith(b"\x02"):
+        stored += b"\x02"
+    tags = properties.get("TAGS")
+    keys = _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
+    return item.flag, item.body, stored + suffix, _tags_code(tags) if tags else 0, keys
+
+
+def _refuse_unsupported(properties: dict[str, str]) -> None:
+    """Refuse what this broker would keep without doing: a delay or a transaction that never ends."""
+    if properties.get("TRAN_MSG", "").lower() == "true":
+        raise RequestError(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            "transactional messages (property TRAN_MSG=true) are not supported by this version of the broker",
+        )
+    delay = properties.get("DELAY", "0")
+    if not delay.isdecimal() or int(delay) > 0:
+        raise RequestError(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f"delayed messages (property DELAY={delay}) are not supported by this version of the broker",
+        )

@@ -1,0 +1,118 @@
+"""What a producer reads back: response codes, remarks and headers of every outcome of a send.
+
+The plain success in JSON is written by hand, because it is the hottest answer of the broker; everything else takes the
+generic encoder. Both carry MSG_REGION and TRACE_ON, without which the Java client fails with a null pointer.
+
+Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8); broker.md 5, wire.md 2.2.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+
+from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.codec import write_header
+from rocketpy.protocol.headers.send import SendMessageResponseHeader
+from rocketpy.store.results import PutMessageStatus
+
+_LENGTHS = struct.Struct(">II")
+
+_STORED_CODES = {
+    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+"""Codes of messages that are stored, with a full or a weaker guarantee."""
+
+
+@attrs.frozen
+class Receipt:
+    """Where a stored message (or batch) went: enough to answer its producer, at once or after the flush."""
+
+    opaque: int
+    serialize_type: SerializeType
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+
+
+class SendAnswers:
+    """Writes answers for one broker: its region, its trace switch and its address are in each of them."""
+
+    def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
+        self._ext_fields = {"MSG_REGION": region_id, "TRACE_ON": "true" if trace_on else "false"}
+        self._message_size_max = message_size_max
+        self._host_hex = store_host.hex().upper()
+        fixed = RemotingCommand(code=0, ext_fields=dict(self._ext_fields), flag=RESPONSE_FLAG, opaque=0)
+        self._success = _success_template(encode_frame(fixed), self._host_hex)
+
+    def success(self, opaque: int, physical_offset: int, queue_id: int, queue_offset: int) -> bytes:
+        """Return the JSON frame that says SEND_OK: byte for byte what the generic encoder would write."""
+        header = self._success % (physical_offset, queue_id, queue_offset, opaque)
+        size = len(header)
+        return _LENGTHS.pack(size + 4, size) + header
+
+    def msg_id(self, physical_offset: int) -> str:
+        """Return the offset message id of a record of this broker."""
+        return f"{self._host_hex}{physical_offset:016X}"
+
+    def stored(self, receipt: Receipt, status: PutMessageStatus) -> bytes:
+        """Return the frame for a stored message, whatever its guarantee."""
+        header = SendMessageResponseHeader(
+            msg_id=receipt.msg_id, queue_id=receipt.queue_id, queue_offset=receipt.queue_offset
+        )
+        return encode_frame(
+            RemotingCommand(
+                code=_STORED_CODES[status],
+                ext_fields=self._ext_fields | write_header(header),
+                flag=RESPONSE_FLAG,
+                opaque=receipt.opaque,
+                serialize_type=receipt.serialize_type,
+            )
+        )
+
+    def refused(self, request: RemotingCommand, code: int, remark: str) -> RemotingCommand:
+        """Return the answer to a send that stored nothing."""
+        return RemotingCommand(
+            code=code,
+            remark=remark,
+            ext_fields=dict(self._ext_fields),
+            flag=RESPONSE_FLAG,
+            opaque=request.opaque,
+            serialize_type=request.serialize_type,
+        )
+
+    def refusal(self, status: PutMessageStatus, why: str | None) -> tuple[int, str]:
+        """Return code and remark for a status that means: not stored. ``why`` is the store's own sentence."""
+        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+            remark = (
+                "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                f"{self._message_size_max}B, msg properties length limit 32KB."
+            )
+            return ResponseCode.MESSAGE_ILLEGAL, f"{remark} {why}" if why else remark
+        if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+            return (
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"service not available now: {why or 'the message store is shutting down'}",
+            )
+        if status is PutMessageStatus.CREATE_MAPEDFILE_FAILED:
+            return ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
+        if status is PutMessageStatus.OS_PAGECACHE_BUSY:
+            return ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+        return ResponseCode.SYSTEM_ERROR, status.name
+
+
+def _success_template(frame: bytes, host_hex: str) -> bytes:
+    """Make a %-template of an encoded answer that has no message yet, so that both encoders agree by construction."""
+    header = frame[8:].replace(b"%", b"%%")
+    fields_end = header.index(b'},"flag":')
+    fields = b',"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d"' % host_hex.encode()
+    header = header[:fields_end] + fields + header[fields_end:]
+    before, opaque, after = header.partition(b'"opaque":0')
+    assert opaque, header
+    return before + b'"opaque":%d' + after

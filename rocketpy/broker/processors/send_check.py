@@ -1,0 +1,105 @@
+"""Whether a broker takes a message for a topic, and with which topic configuration: RocketMQ's checks in its order.
+
+Compatibility: ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5. Two remarks say more than Java's: the one
+of an illegal queue id names the limit, the one of a topic name its length or its characters.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.topic_validator import check_topic_name
+from rocketpy.clock import Clock
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.remoting.connection import Connection
+
+PERM_READ_WRITE = 6
+PERM_WRITE = 2
+TOPIC_SYS_FLAG_UNIT = 1
+TOPIC_SYS_FLAG_UNIT_SUB = 2
+_RETRY_PREFIX = "%RETRY%"
+_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+class SendCheck:
+    """The checks of one broker."""
+
+    forbidden_topics = frozenset(
+        (
+            "SCHEDULE_TOPIC_XXXX",
+            "RMQ_SYS_TRANS_HALF_TOPIC",
+            "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            "TRANS_CHECK_MAX_TIME_TOPIC",
+            "SELF_TEST_TOPIC",
+            "OFFSET_MOVED_EVENT",
+        )
+    )
+    """Topics that clients may not send to."""
+
+    def __init__(self, *, config: BrokerConfig, topic_config_manager: TopicConfigManager, clock: Clock) -> None:
+        self._config = config
+        self._topic_config_manager = topic_config_manager
+        self._clock = clock
+        self.is_open = bool(config.broker_permission & PERM_WRITE) and not config.start_accept_send_request_time_stamp
+        """True when the broker as such takes every message: then only the topic decides."""
+
+    def checked_topic_config(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
+        """Return the configuration to store under, creating the topic if that is allowed; RequestError otherwise."""
+        if not self.is_open:
+            self._check_broker(header.topic)
+        topic = header.topic
+        check_topic_name(topic)
+        if topic in self.forbidden_topics:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = self._topic_config_manager.select_topic_config(topic)
+        if config is None:
+            config = self._created(connection, header)
+        queues = max(config.write_queue_nums, config.read_queue_nums)
+        if header.queue_id >= queues:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{header.queue_id}] is illegal, topic[{topic}] has {queues} queues "
+                f"(0 to {queues - 1}), Producer: {connection.peer}",
+            )
+        return config
+
+    def created_topic_config(self, topic: str, *, queue_nums: int) -> TopicConfig:
+        """Return the configuration of an internal topic (retry, dead letters), created when it is missing."""
+        config = self._topic_config_manager.create_topic_in_send_message_back_method(
+            topic, queue_nums, PERM_READ_WRITE, 0
+        )
+        if config is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist")
+        return config
+
+    def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
+        topic = header.topic
+        is_retry = topic.startswith(_RETRY_PREFIX)
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = TOPIC_SYS_FLAG_UNIT_SUB if is_retry else TOPIC_SYS_FLAG_UNIT
+        config = self._topic_config_manager.create_topic_in_send_message_method(
+            topic, header.default_topic, connection.peer, header.default_topic_queue_nums, sys_flag
+        )
+        if config is None and is_retry:
+            config = self._topic_config_manager.create_topic_in_send_message_back_method(
+                topic, 1, PERM_READ_WRITE, sys_flag
+            )
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{_FAQ}")
+        return config
+
+    def _check_broker(self, topic: str) -> None:
+        begins = self._config.start_accept_send_request_time_stamp
+        if self._clock.timestamp_ms() < begins:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {begins} ms since the epoch"
+            )
+        config = self._topic_config_manager.select_topic_config(topic)
+        if not self._config.broker_permission & PERM_WRITE and config is not None and config.order:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            )

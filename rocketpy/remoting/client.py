@@ -1,0 +1,154 @@
+"""The connecting side: one connection per address, made on demand and made again after it ended.
+
+Requests are matched by opaque; a late answer of a request that timed out is dropped. Nothing is resent here: whether a
+request may be repeated is the caller's knowledge. A server may send requests too; they go to the client's dispatcher.
+
+Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when a request times out
+(``clientCloseSocketIfTimeout``), which fails every other request on it; so do we while that setting is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import trio
+
+from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.remoting.burst import Burst
+from rocketpy.remoting.config import NettyClientConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher, Processor
+from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
+from rocketpy.remoting.stream_driver import StreamDriver
+from rocketpy.remoting.task_pool import TaskPool
+
+
+@asynccontextmanager
+async def open_remoting_client(*, config: NettyClientConfig | None = None) -> AsyncIterator[RemotingClient]:
+    """Open a client whose connections and tasks end with the block."""
+    async with trio.open_nursery() as nursery:
+        client = RemotingClient(nursery=nursery, config=config or NettyClientConfig())
+        nursery.start_soon(client.close_idle)
+        try:
+            yield client
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+class RemotingClient:
+    """Requests by address. Made by :func:`open_remoting_client`."""
+
+    def __init__(self, *, nursery: trio.Nursery, config: NettyClientConfig) -> None:
+        self._nursery = nursery
+        self._config = config
+        self._dispatcher = Dispatcher()
+        self._driver = StreamDriver(
+            dispatcher=self._dispatcher,
+            burst=Burst(self._dispatcher),
+            limits=config.limits(),
+            start_task=TaskPool(nursery=nursery).start,
+            on_end=self._forget,
+        )
+        self._connections: dict[str, Connection] = {}
+        # One caller connects while the others wait: connecting awaits, and two of them must not make two connections.
+        self._connecting: dict[str, trio.Lock] = {}
+
+    def register(self, codes: int | Iterable[int], processor: Processor) -> None:
+        """Serve requests that a server sends over our connections."""
+        self._dispatcher.register(codes, processor)
+
+    async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        """Send a request and return its response, whatever its code.
+
+        Raises RemotingConnectError, RemotingTimeoutError (connecting included), RemotingSendRequestError when the
+        connection ended meanwhile, and RemotingTooMuchRequestError.
+        """
+        deadline = trio.current_time() + timeout_s
+        connection = await self._connected(address, timeout_s)
+        try:
+            return await connection.request(request, max(0.0, deadline - trio.current_time()))
+        except RemotingTimeoutError:
+            if self._config.client_close_socket_if_timeout:
+                connection.close()
+            raise
+
+    async def oneway(self, address: str, request: RemotingCommand) -> None:
+        """Send a request without waiting for anything but the connection."""
+        connection = await self._connected(address, self._config.connect_timeout_millis / 1000)
+        if connection.is_closed:
+            raise RemotingSendRequestError(f"the connection to {address} is closed")
+        connection.oneway(request)
+
+    def close_connection(self, address: str) -> None:
+        """End the connection to an address, if there is one; the next request makes a new one."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            connection.close()
+
+    def connection(self, address: str) -> Connection | None:
+        """Return the open connection to an address, if there is one."""
+        return self._connections.get(address)
+
+    async def close_idle(self) -> None:
+        """Close connections on which nothing has moved for the configured time."""
+        while True:
+            await trio.sleep(IDLE_SWEEP_SECONDS)
+            oldest = trio.current_time() - self._config.client_channel_max_idle_time_seconds
+            for connection in list(self._connections.values()):
+                if connection.last_active < oldest:
+                    connection.close()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _connected(self, address: str, timeout_s: float) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        lock = self._connecting.setdefault(address, trio.Lock())
+        with trio.move_on_after(min(timeout_s, self._config.connect_timeout_millis / 1000)):
+            async with lock:
+                connection = self._connections.get(address)
+                if connection is None or connection.is_closed:
+                    connection = await self._connect(address)
+                return connection
+        raise RemotingConnectError(f"cannot connect to {address}: no answer in {timeout_s:g} s")
+
+    async def _connect(self, address: str) -> Connection:
+        host, port = split_address(address)
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except OSError as failure:
+            cause = failure.__cause__ or failure
+            raise RemotingConnectError(f"cannot connect to {address}: {cause}") from failure
+        connection: Connection = await self._nursery.start(self._serve, stream, (host, port))
+        self._connections[address] = connection
+        return connection
+
+    async def _serve(
+        self, stream: trio.SocketStream, address: tuple[str, int], *, task_status: trio.TaskStatus[Connection]
+    ) -> None:
+        await self._driver.serve_stream(stream, _peer_address(stream, address), task_status=task_status)
+
+    def _forget(self, connection: Connection) -> None:
+        for address, known in list(self._connections.items()):
+            if known is connection:
+                del self._connections[address]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split at the last colon, as RocketMQ does; RemotingConnectError when that gives no port."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[str, int]:
+    """The numeric address behind a host name."""
+    try:
+        name = stream.socket.getpeername()
+    except OSError:
+        return ("0.0.0.0", asked[1])
+    return (name[0], name[1])

@@ -1,0 +1,78 @@
+"""Settings of the remoting layer, with RocketMQ's keys where it has one.
+
+Compatibility: ``NettyServerConfig`` and ``NettyClientConfig`` of 4.9.8. Thread counts and pooled buffers mean nothing
+to one Trio thread: their keys are accepted and say so. The limits that Netty leaves open are keys of our own.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.settings import setting
+
+_ONE_THREAD = "one Trio thread serves every connection"
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionLimits:
+    """What one connection may hold. Sizes in bytes."""
+
+    outgoing_bytes_pause: int = 1 << 20
+    """Above this many unread reply bytes the peer's requests are no longer read."""
+    outgoing_bytes_max: int = 64 << 20
+    """Above this many the connection is closed: only deferred replies can bring it there."""
+    deferred_replies_max: int = 65_536
+    requests_in_flight_max: int = 65_535
+
+
+@attrs.frozen(kw_only=True)
+class NettyServerConfig:
+    """The listening side of a broker or nameserver."""
+
+    listen_port: int = setting(8888, unit="port", expected="a port from 0 to 65535", important=True)
+    bind_address: str = setting("", expected="an address to listen on; empty: every address", important=True)
+    server_channel_max_idle_time_seconds: int = setting(120, unit="s")
+    server_socket_backlog: int = setting(1024, unit="connections")
+    server_socket_snd_buf_size: int = setting(0, unit="bytes")
+    server_socket_rcv_buf_size: int = setting(0, unit="bytes")
+    server_oneway_semaphore_value: int = setting(256, ignored="the outgoing buffer of a connection is bounded instead")
+    server_async_semaphore_value: int = setting(64, ignored="requests in flight are bounded per connection instead")
+    write_buffer_high_water_mark: int = setting(0, unit="bytes")
+    write_buffer_low_water_mark: int = setting(0, ignored="reading resumes below the high mark")
+    server_worker_threads: int = setting(8, ignored=_ONE_THREAD)
+    server_callback_executor_threads: int = setting(0, ignored=_ONE_THREAD)
+    server_selector_threads: int = setting(3, ignored=_ONE_THREAD)
+    server_pooled_byte_buf_allocator_enable: bool = setting(True, ignored="Python allocates")
+    use_epoll_native_selector: bool = setting(False, ignored="epoll is used where the platform has it")
+    connections_max: int = setting(10_000, unit="connections")
+    connection_deferred_replies_max: int = setting(65_536, unit="replies")
+    connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes")
+    incoming_bytes_max: int = setting(256 << 20, unit="bytes")
+    """Unfinished frames of all connections together; above it the connection with the most is closed."""
+
+    def limits(self) -> ConnectionLimits:
+        """Return what these settings allow one connection."""
+        return ConnectionLimits(
+            outgoing_bytes_pause=self.write_buffer_high_water_mark or (1 << 20),
+            outgoing_bytes_max=self.connection_outgoing_bytes_max,
+            deferred_replies_max=self.connection_deferred_replies_max,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class NettyClientConfig:
+    """The connecting side: registration, slaves, clients."""
+
+    connect_timeout_millis: int = setting(3000, unit="ms")
+    client_channel_max_idle_time_seconds: int = setting(120, unit="s")
+    client_close_socket_if_timeout: bool = setting(True)
+    client_oneway_semaphore_value: int = setting(65_535, unit="requests")
+    client_async_semaphore_value: int = setting(65_535, unit="requests")
+    client_socket_snd_buf_size: int = setting(0, unit="bytes")
+    client_socket_rcv_buf_size: int = setting(0, unit="bytes")
+    client_worker_threads: int = setting(4, ignored=_ONE_THREAD)
+    client_callback_executor_threads: int = setting(0, ignored=_ONE_THREAD)
+
+    def limits(self) -> ConnectionLimits:
+        """Return what these settings allow one connection."""
+        return ConnectionLimits(requests_in_flight_max=self.client_async_semaphore_value)

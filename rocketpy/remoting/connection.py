@@ -1,0 +1,300 @@
+"""One peer as the rest of the program sees it: bytes in, frames out, both directions, without any socket.
+
+A :class:`Connection` is a sans-IO state machine. A driver (``hub`` or ``stream_driver``) feeds it with :meth:`receive`,
+lets it :meth:`serve` whole frames for a slice of time, and drains what :meth:`take_outgoing` returns. Requests of the
+peer go to the dispatcher; responses of the peer complete :meth:`request`. The two directions number their requests
+independently, so the flag bit decides and never the opaque.
+
+Rule: every buffer here is bounded. Replies that the peer does not read stop the reading of its requests
+(:attr:`wants_reading`); deferred replies and requests in flight are counted and refused above their limit.
+It knows no sockets, no TLS and no request code.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import trio
+
+from rocketpy.errors import RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import FrameReader, encode_frame
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.dispatch import Dispatcher
+
+_PORT = struct.Struct(">i")
+
+
+class Transport(Protocol):
+    """What a connection needs of the driver that owns its socket."""
+
+    def mark_dirty(self, connection: Connection) -> None:
+        """Remember that the connection has something to send; called once until it has been flushed."""
+        ...
+
+    def flush(self, connection: Connection) -> None:
+        """Send now what can be sent without waiting."""
+        ...
+
+    def end(self, connection: Connection) -> None:
+        """Close the socket and forget the connection."""
+        ...
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """Run a slow command in the server's nursery; False when there are too many already."""
+        ...
+
+
+class Connection:
+    """One peer: what processors, services and clients see of it.
+
+    ``peer`` is ``"address:port"``, ``born_host`` the same as bytes (4 or 16 address bytes, port as a big-endian int32),
+    ready for a stored record. Nothing here blocks but :meth:`request`.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_deferred_count",
+        "_dirty",
+        "_dispatcher",
+        "_in_flight",
+        "_limits",
+        "_next_opaque",
+        "_outgoing",
+        "_outgoing_size",
+        "_reader",
+        "_transport",
+        "born_host",
+        "dropped_replies",
+        "frames_received",
+        "last_active",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        *,
+        address: tuple[str, int],
+        dispatcher: Dispatcher,
+        transport: Transport,
+        limits: ConnectionLimits,
+        now: float,
+    ) -> None:
+        self.peer = f"{address[0]}:{address[1]}"
+        self.born_host = pack_host(address[0], address[1])
+        self.last_active = now
+        self.frames_received = 0
+        self.dropped_replies = 0
+        self._dispatcher = dispatcher
+        self._transport = transport
+        self._limits = limits
+        self._reader = FrameReader()
+        self._outgoing: list[bytes] = []
+        self._outgoing_size = 0
+        self._dirty = False
+        self._closed = False
+        self._deferred_count = 0
+        self._in_flight: dict[int, _PendingRequest] = {}
+        self._next_opaque = 0
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer}{' closed' if self._closed else ''}>"
+
+    # ---- what processors and services use -------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended; it never opens again."""
+        return self._closed
+
+    def reply(self, response: RemotingCommand) -> None:
+        """Queue a response; it leaves with the end of the burst or the next :meth:`flush`. A no-op when closed."""
+        self.reply_frame(encode_frame(response))
+
+    def reply_frame(self, frame: bytes) -> None:
+        """Queue an encoded response; see :meth:`reply`."""
+        if self._closed:
+            self.dropped_replies += 1
+            return
+        self._outgoing.append(frame)
+        self._outgoing_size += len(frame)
+        if not self._dirty:
+            self._dirty = True
+            self._transport.mark_dirty(self)
+
+    def reply_deferred(self, frame: bytes) -> None:
+        """Queue the encoded response of a request that was answered DEFERRED."""
+        self._deferred_count -= 1
+        self.reply_frame(frame)
+
+    def drop_deferred(self) -> None:
+        """A deferred request will never be answered (a oneway, or its owner failed)."""
+        self._deferred_count -= 1
+
+    def count_deferred(self) -> None:
+        """Someone took over the duty to reply; paired with :meth:`reply_deferred` or :meth:`drop_deferred`."""
+        self._deferred_count += 1
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether one more reply may be deferred; a processor that defers asks first and refuses otherwise."""
+        return self._deferred_count < self._limits.deferred_replies_max
+
+    @property
+    def deferred_count(self) -> int:
+        """How many requests of this peer wait for somebody's reply."""
+        return self._deferred_count
+
+    def flush(self) -> None:
+        """Send queued frames now, as far as the socket takes them: for whoever replies outside a burst."""
+        if self._dirty and not self._closed:
+            self._transport.flush(self)
+
+    def oneway(self, request: RemotingCommand) -> None:
+        """Send a request that nobody answers, and flush; dropped when the connection is closed or its buffer full."""
+        if self._outgoing_size > self._limits.outgoing_bytes_max:
+            self.dropped_replies += 1
+            return
+        request.opaque = self._take_opaque()
+        request.flag |= 2
+        self.reply_frame(encode_frame(request))
+        self.flush()
+
+    async def request(self, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request to the peer and wait for its response.
+
+        Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
+        RemotingTooMuchRequestError above the bound on requests in flight.
+        """
+        if self._closed:
+            raise RemotingSendRequestError(f"the connection to {self.peer} is closed")
+        if len(self._in_flight) >= self._limits.requests_in_flight_max:
+            raise RemotingTooMuchRequestError(
+                f"{len(self._in_flight)} requests to {self.peer} are in flight, the limit is "
+                f"{self._limits.requests_in_flight_max}"
+            )
+        opaque = self._take_opaque()
+        pending = _PendingRequest()
+        self._in_flight[opaque] = pending
+        try:
+            request.opaque = opaque
+            self.reply_frame(encode_frame(request))
+            self.flush()
+            with trio.move_on_after(timeout_s):
+                await pending.done.wait()
+        finally:
+            self._in_flight.pop(opaque, None)
+        if pending.response is not None:
+            return pending.response
+        if pending.done.is_set():
+            raise RemotingSendRequestError(f"the connection to {self.peer} ended before it answered")
+        raise RemotingTimeoutError(f"no answer from {self.peer} to request code {request.code} in {timeout_s:g} s")
+
+    def close(self) -> None:
+        """End the connection at once; what is queued is not sent, pending requests fail."""
+        if not self._closed:
+            self._transport.end(self)
+
+    # ---- what the dispatcher uses ---------------------------------------------------------------------------------
+
+    def complete_request(self, response: RemotingCommand) -> None:
+        """Hand a response to the request that waits for it; one that nobody waits for is dropped."""
+        pending = self._in_flight.get(response.opaque)
+        if pending is not None:
+            pending.response = response
+            pending.done.set()
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """Run a slow command beside the connection; False when there are too many already."""
+        return self._transport.start_task(function, *arguments)
+
+    # ---- what a driver uses ---------------------------------------------------------------------------------------
+
+    def receive(self, chunk: bytes) -> None:
+        """Take bytes from the peer; RemoteProtocolError as soon as they cannot become a frame."""
+        self._reader.receive(chunk)
+
+    def serve(self, frames_max: int) -> bool:
+        """Serve at most ``frames_max`` whole frames; True when more may be waiting."""
+        next_frame = self._reader.next_frame
+        fast_paths = self._dispatcher.fast_paths
+        for _ in range(frames_max):
+            frame = next_frame()
+            if frame is None:
+                return False
+            serialize_type, header, body = frame
+            self.frames_received += 1
+            if serialize_type == 0:
+                fast_path = fast_paths.get(header[:12])
+                if fast_path is not None and fast_path(self, header, body):
+                    continue
+            self._dispatcher.dispatch(self, serialize_type, header, body)
+            if self._closed:
+                return False
+        return True
+
+    @property
+    def wants_reading(self) -> bool:
+        """False while the peer does not read its replies: then neither do we read its requests."""
+        return self._outgoing_size <= self._limits.outgoing_bytes_pause
+
+    @property
+    def buffered_size(self) -> int:
+        """Bytes of an unfinished frame."""
+        return self._reader.buffered_bytes
+
+    @property
+    def outgoing_size(self) -> int:
+        """Bytes that wait for the peer to read."""
+        return self._outgoing_size
+
+    def take_outgoing(self) -> bytes:
+        """Return everything that is queued, in order, as one piece of bytes; the driver owns it from now on."""
+        outgoing = self._outgoing
+        joined = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        outgoing.clear()
+        self._outgoing_size = 0
+        self._dirty = False
+        return joined
+
+    def put_back_outgoing(self, rest: bytes) -> None:
+        """Return what the socket did not take; it goes out first."""
+        self._outgoing.insert(0, rest)
+        self._outgoing_size += len(rest)
+
+    def mark_closed(self) -> None:
+        """The socket is gone: drop what is queued and fail every request in flight. Called once, by the driver."""
+        assert not self._closed, self
+        self._closed = True
+        self._outgoing.clear()
+        self._outgoing_size = 0
+        for pending in self._in_flight.values():
+            pending.done.set()
+        self._in_flight.clear()
+
+    def _take_opaque(self) -> int:
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & 0x7FFFFFFF
+        return opaque
+
+
+class _PendingRequest:
+    """A request that waits: ``done`` without a response means that the connection ended."""
+
+    __slots__ = ("done", "response")
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.response: RemotingCommand | None = None
+
+
+def pack_host(address: str, port: int) -> bytes:
+    """Return 4 or 16 address bytes and the port as int32, as in stored records; IPv4-mapped addresses become IPv4."""
+    host = address.partition("%")[0]
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.inet_pton(family, host) + _PORT.pack(port)

@@ -1,0 +1,169 @@
+"""Chooses the processor of a request and turns its outcome into a reply.
+
+A processor is a plain function of (connection, request): it returns a reply, ``None`` when there is nothing to say, or
+:data:`DEFERRED` having handed the reply to someone who will give it later. It may raise :class:`RequestError`, which is
+answered with its code and remark. A rare slow command is registered as a task instead. A *fast path* is chosen by the
+first twelve bytes of a JSON header, which name the code, before anything is decoded; it may decline.
+
+Here is one of the two broad catches of the project: whatever else a processor raises is answered as SYSTEM_ERROR and
+logged with its traceback. ``StoreError`` and ``AssertionError`` pass through: they end the program.
+
+Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8), wire.md 1.6.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from rocketpy.errors import RequestError, StoreError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import decode_command
+
+if TYPE_CHECKING:
+    from rocketpy.remoting.connection import Connection
+
+FAST_PATH_PREFIX_SIZE: Final = 12
+"""``{"code":310,`` and ``{"code":11,"``: long enough to name every code of two or three digits."""
+
+_log = logging.getLogger("rocketpy.remoting")
+
+
+class Deferred:
+    """The type of :data:`DEFERRED`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DEFERRED"
+
+
+DEFERRED: Final = Deferred()
+"""What a processor returns when someone else will reply later, through ``Connection.reply_deferred``."""
+
+Processor = Callable[["Connection", RemotingCommand], "RemotingCommand | Deferred | None"]
+AsyncProcessor = Callable[["Connection", RemotingCommand], Awaitable["RemotingCommand | None"]]
+FastPath = Callable[["Connection", bytes, "bytes | None"], bool]
+
+
+class Dispatcher:
+    """The table of processors of one program. Filled at start, then only read."""
+
+    def __init__(
+        self,
+        *,
+        unsupported_log: Callable[[int], None] | None = None,
+        end_burst: Callable[[], None] | None = None,
+        after_replies: Callable[[], None] | None = None,
+    ) -> None:
+        self.fast_paths: dict[bytes, FastPath] = {}
+        self.end_burst = end_burst
+        """Makes what the burst's requests did real (the store's writes) before any of their replies leaves."""
+        self.after_replies = after_replies
+        """What the burst set off for others (woken pulls), once its own replies are gone."""
+        self._processors: dict[int, Processor] = {}
+        self._task_processors: dict[int, AsyncProcessor] = {}
+        self._unsupported_log = unsupported_log
+        self._unsupported_seen: set[int] = set()
+
+    def register(self, codes: int | Iterable[int], processor: Processor) -> None:
+        """Answer requests of these codes with ``processor``; a code has one processor."""
+        for code in (codes,) if isinstance(codes, int) else codes:
+            assert code not in self._processors, f"two processors for request code {code}"
+            self._processors[int(code)] = processor
+
+    def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor) -> None:
+        """Answer requests of these codes from a task of their own: for rare commands that wait for disk or peers."""
+        for code in (codes,) if isinstance(codes, int) else codes:
+            assert code not in self._task_processors, f"two processors for request code {code}"
+            self._task_processors[int(code)] = processor
+
+    def register_fast_path(self, code: int, fast_path: FastPath) -> None:
+        """Offer JSON requests whose header begins with this code to ``fast_path`` first; False means: not for me."""
+        self.fast_paths[_fast_path_prefix(code)] = fast_path
+
+    def without(self, codes: Iterable[int]) -> Dispatcher:
+        """Return a copy that does not know ``codes``: for the VIP port, which refuses pulls."""
+        other = Dispatcher(
+            unsupported_log=self._unsupported_log, end_burst=self.end_burst, after_replies=self.after_replies
+        )
+        refused = {int(code) for code in codes}
+        prefixes = {_fast_path_prefix(code) for code in refused}
+        other.fast_paths = {prefix: path for prefix, path in self.fast_paths.items() if prefix not in prefixes}
+        other._processors = {code: p for code, p in self._processors.items() if code not in refused}
+        other._task_processors = {code: p for code, p in self._task_processors.items() if code not in refused}
+        return other
+
+    def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
+        """Decode one frame and serve it; RemoteProtocolError when the header is garbage."""
+        command = decode_command(serialize_type, header, body)
+        if command.flag & 1:
+            connection.complete_request(command)
+            return
+        processor = self._processors.get(command.code)
+        if processor is None:
+            self._dispatch_task(connection, command)
+            return
+        response: RemotingCommand | Deferred | None
+        try:
+            response = processor(connection, command)
+        except RequestError as refusal:
+            response = make_response(command, refusal.response_code, refusal.remark)
+        except (StoreError, AssertionError):
+            raise
+        except Exception as failure:
+            response = _system_error(command, failure)
+        if response is DEFERRED:
+            connection.count_deferred()
+        elif response is not None and not command.is_oneway:
+            assert isinstance(response, RemotingCommand)
+            connection.reply(response)
+
+    def _dispatch_task(self, connection: Connection, command: RemotingCommand) -> None:
+        slow = self._task_processors.get(command.code)
+        if slow is not None:
+            if not connection.start_task(self._run_task, slow, connection, command):
+                remark = f"[OVERLOAD]system busy, start flow control for a while: {command.code} has too many tasks"
+                _reply_unless_oneway(connection, command, ResponseCode.SYSTEM_BUSY, remark)
+            return
+        if command.code not in self._unsupported_seen:
+            if len(self._unsupported_seen) < 1024:
+                self._unsupported_seen.add(command.code)
+            if self._unsupported_log is not None:
+                self._unsupported_log(command.code)
+        remark = f" request type {command.code} not supported"
+        _reply_unless_oneway(connection, command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+    async def _run_task(self, slow: AsyncProcessor, connection: Connection, command: RemotingCommand) -> None:
+        try:
+            response = await slow(connection, command)
+        except RequestError as refusal:
+            response = make_response(command, refusal.response_code, refusal.remark)
+        except (StoreError, AssertionError):
+            raise
+        except Exception as failure:
+            response = _system_error(command, failure)
+        if self.end_burst is not None:
+            self.end_burst()
+        if response is not None and not command.is_oneway:
+            connection.reply(response)
+            connection.flush()
+
+
+def _fast_path_prefix(code: int) -> bytes:
+    prefix = (b'{"code":%d,"' % code)[:FAST_PATH_PREFIX_SIZE]
+    assert len(prefix) == FAST_PATH_PREFIX_SIZE, code
+    return prefix
+
+
+def _system_error(command: RemotingCommand, failure: Exception) -> RemotingCommand:
+    """The one place where an unforeseen failure of a processor becomes an answer; the traceback stays here."""
+    _log.error("processing request code %d failed", command.code, exc_info=failure)
+    return make_response(command, ResponseCode.SYSTEM_ERROR, f"{type(failure).__name__}: {failure}")
+
+
+def _reply_unless_oneway(connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:
+    if not command.is_oneway:
+        connection.reply(make_response(command, code, remark))

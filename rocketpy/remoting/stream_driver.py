@@ -1,0 +1,156 @@
+"""The second driver: a task per connection over any Trio stream (TLS, clients, platforms without epoll).
+
+The same state machine as under the hub; here a reader task feeds and serves it, and a writer task drains it. Slower per
+request, the same in everything that can be observed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from rocketpy.errors import RemoteProtocolError, StoreError
+from rocketpy.remoting.burst import Burst
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+
+READ_SIZE = 65_536
+SLICE_FRAMES = 64
+
+_log = logging.getLogger("rocketpy.remoting")
+
+
+class _Writer:
+    """What one connection's two tasks share."""
+
+    __slots__ = ("drained", "scope", "wake")
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self.scope = scope
+        self.wake = trio.Event()
+        self.drained = trio.Event()
+
+
+class StreamDriver:
+    """Drives streams; :meth:`serve_stream` lives as long as its connection."""
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        burst: Burst,
+        limits: ConnectionLimits,
+        start_task: Callable[..., bool],
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._burst = burst
+        self._limits = limits
+        self._start_task = start_task
+        self._on_end = on_end
+        self._writers: dict[Connection, _Writer] = {}
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The open connections."""
+        return list(self._writers)
+
+    async def serve_stream(
+        self,
+        stream: trio.abc.Stream,
+        address: tuple[str, int],
+        *,
+        task_status: trio.TaskStatus[Connection] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve one peer until it ends, misbehaves or is closed; the stream is closed then."""
+        connection = Connection(
+            address=address,
+            dispatcher=self._dispatcher,
+            transport=self,
+            limits=self._limits,
+            now=trio.current_time(),
+        )
+        try:
+            with trio.CancelScope() as scope:
+                writer = _Writer(scope)
+                self._writers[connection] = writer
+                task_status.started(connection)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, stream, connection, writer)
+                    await self._read(stream, connection, writer)
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._writers.pop(connection, None)
+            connection.mark_closed()
+            self._on_end(connection)
+            await trio.aclose_forcefully(stream)
+
+    # ---- Transport ------------------------------------------------------------------------------------------------
+
+    def mark_dirty(self, connection: Connection) -> None:
+        """See ``Transport``."""
+        self._burst.mark_dirty(connection)
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """See ``Transport``."""
+        return self._start_task(function, *arguments)
+
+    def flush(self, connection: Connection) -> None:
+        """Wake the writer task of the connection."""
+        writer = self._writers.get(connection)
+        if writer is None:
+            return
+        if connection.outgoing_size > self._limits.outgoing_bytes_max:
+            _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
+            self.end(connection)
+        else:
+            writer.wake.set()
+
+    def end(self, connection: Connection) -> None:
+        """Cancel the connection's tasks; its stream closes as they leave."""
+        writer = self._writers.get(connection)
+        if writer is not None:
+            writer.scope.cancel()
+
+    # ---- the two tasks --------------------------------------------------------------------------------------------
+
+    async def _read(self, stream: trio.abc.Stream, connection: Connection, writer: _Writer) -> None:
+        try:
+            while True:
+                while not connection.wants_reading:
+                    writer.drained = trio.Event()
+                    await writer.drained.wait()
+                chunk = await stream.receive_some(READ_SIZE)
+                if not chunk:
+                    return
+                connection.last_active = trio.current_time()
+                connection.receive(bytes(chunk))
+                more = True
+                while more:
+                    more = connection.serve(SLICE_FRAMES)
+                    self._burst.end()
+                    await trio.lowlevel.checkpoint()
+        except RemoteProtocolError as failure:
+            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            _log.debug("reading from %s failed: %r", connection.peer, failure)
+        except (StoreError, AssertionError):
+            raise
+        except Exception:
+            _log.exception("serving %s failed; its connection is closed", connection.peer)
+
+    async def _write(self, stream: trio.abc.Stream, connection: Connection, writer: _Writer) -> None:
+        try:
+            while True:
+                await writer.wake.wait()
+                writer.wake = trio.Event()
+                while connection.outgoing_size:
+                    await stream.send_all(connection.take_outgoing())
+                    connection.last_active = trio.current_time()
+                writer.drained.set()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
+            _log.debug("sending to %s failed: %r", connection.peer, failure)
+            writer.scope.cancel()

@@ -1,0 +1,100 @@
+"""What the remoting tests share: a program of three codes, and both drivers under the same tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.errors import RequestError, StoreError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.server import RemotingServer, open_listeners
+
+ECHO, REFUSE, BUG, DEFER, SLOW, STORE_FAILURE = 1001, 1002, 1003, 1004, 1005, 1006
+
+
+class Program:
+    """Processors with one behaviour each, and a record of what happened."""
+
+    def __init__(self) -> None:
+        self.deferred: list[tuple[Connection, RemotingCommand]] = []
+        self.ended_bursts = 0
+        self.unsupported: list[int] = []
+        self.closed: list[str] = []
+        self.slow_may_end = trio.Event()
+        self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append, end_burst=self._end_burst)
+        self.dispatcher.register(ECHO, lambda c, r: make_response(r, remark=r.remark, body=r.body))
+        self.dispatcher.register(REFUSE, self._refuse)
+        self.dispatcher.register(BUG, self._bug)
+        self.dispatcher.register(DEFER, self._defer)
+        self.dispatcher.register_task(SLOW, self._slow)
+        self.dispatcher.register(STORE_FAILURE, self._store_failure)
+
+    def _end_burst(self) -> None:
+        self.ended_bursts += 1
+
+    def on_close(self, connection: Connection) -> None:
+        self.closed.append(connection.peer)
+
+    def _refuse(self, connection: Connection, request: RemotingCommand) -> None:
+        raise RequestError(ResponseCode.NO_PERMISSION, "the broker is shy")
+
+    def _bug(self, connection: Connection, request: RemotingCommand) -> None:
+        raise ZeroDivisionError("a bug")
+
+    def _store_failure(self, connection: Connection, request: RemotingCommand) -> None:
+        raise StoreError("the disk is gone", path="commitlog/0")
+
+    def _defer(self, connection: Connection, request: RemotingCommand) -> Deferred:
+        self.deferred.append((connection, request))
+        return DEFERRED
+
+    async def _slow(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        await self.slow_may_end.wait()
+        return make_response(request, body=b"slow")
+
+
+@attrs.frozen
+class Running:
+    """A server that serves."""
+
+    program: Program
+    server: RemotingServer
+    address: str
+
+
+@pytest.fixture(params=["hub", "stream"])
+def use_hub(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "hub")
+
+
+@pytest.fixture
+def server_config() -> NettyServerConfig:
+    return NettyServerConfig()
+
+
+@pytest.fixture
+async def running(use_hub: bool, server_config: NettyServerConfig) -> AsyncIterator[Running]:
+    program = Program()
+    listeners = await open_listeners("127.0.0.1", 0)
+    server = RemotingServer(
+        listeners=listeners,
+        dispatcher=program.dispatcher,
+        config=server_config,
+        on_close=program.on_close,
+        use_hub=use_hub,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_run, server)
+        yield Running(program, server, f"127.0.0.1:{server.port}")
+        nursery.cancel_scope.cancel()
+
+
+async def _run(server: RemotingServer, *, task_status: trio.TaskStatus[None]) -> None:
+    await server.run(task_status=task_status)

@@ -1,0 +1,133 @@
+"""The client against a real server: matching, time-outs, reconnecting, requests of the server."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from rocketpy.errors import (
+    RemotingConnectError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting.client import open_remoting_client, split_address
+from rocketpy.remoting.config import NettyClientConfig
+from rocketpy.remoting.connection import Connection
+from tests.remoting.conftest import DEFER, ECHO, SLOW, Running
+
+
+async def test_concurrent_requests_share_a_connection_and_get_their_own_answers(running: Running) -> None:
+    answers: dict[int, bytes | None] = {}
+    async with open_remoting_client() as client:
+
+        async def ask(number: int) -> None:
+            response = await client.request(running.address, make_request(ECHO, body=b"%d" % number))
+            answers[number] = response.body
+
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(ask, number)
+    assert answers == {number: b"%d" % number for number in range(50)}
+    assert running.server.statistics().accepted_count == 1
+
+
+async def test_answers_may_come_out_of_order(running: Running) -> None:
+    async with open_remoting_client() as client, trio.open_nursery() as nursery:
+        bodies: list[bytes | None] = []
+
+        async def slow() -> None:
+            bodies.append((await client.request(running.address, make_request(SLOW))).body)
+
+        nursery.start_soon(slow)
+        await client.request(running.address, make_request(ECHO))
+        assert bodies == []
+        running.program.slow_may_end.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert bodies == [b"slow"]
+
+
+async def test_a_timeout_says_who_and_closes_the_shared_connection(running: Running) -> None:
+    async with open_remoting_client() as client:
+        with pytest.raises(RemotingTimeoutError, match=f"no answer from {running.address}"):
+            await client.request(running.address, make_request(DEFER), 0.05)
+        assert (await client.request(running.address, make_request(ECHO))).code == 0
+    assert running.server.statistics().accepted_count == 2
+
+
+async def test_the_connection_survives_a_timeout_when_configured_so(running: Running) -> None:
+    config = NettyClientConfig(client_close_socket_if_timeout=False)
+    async with open_remoting_client(config=config) as client:
+        with pytest.raises(RemotingTimeoutError):
+            await client.request(running.address, make_request(DEFER), 0.05)
+        connection, request = running.program.deferred[0]
+        connection.reply_deferred(encode_frame(make_response(request)))  # late: dropped without a word
+        running.server.flush_replies()
+        assert (await client.request(running.address, make_request(ECHO))).code == 0
+    assert running.server.statistics().accepted_count == 1
+
+
+async def test_pending_requests_fail_when_the_connection_ends_and_the_next_one_reconnects(running: Running) -> None:
+    async with open_remoting_client() as client:
+
+        async def doomed() -> None:
+            with pytest.raises(RemotingSendRequestError, match="ended before it answered"):
+                await client.request(running.address, make_request(DEFER))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(doomed)
+            while not running.program.deferred:
+                await trio.sleep(0.002)
+            running.program.deferred[0][0].close()
+        assert (await client.request(running.address, make_request(ECHO))).code == 0
+
+
+async def test_nobody_listens() -> None:
+    async with open_remoting_client() as client:
+        with pytest.raises(RemotingConnectError, match=r"cannot connect to 127\.0\.0\.1:1:"):
+            await client.request("127.0.0.1:1", make_request(ECHO), 1)
+
+
+async def test_too_many_requests_in_flight_are_refused_before_anything_is_sent(running: Running) -> None:
+    config = NettyClientConfig(client_async_semaphore_value=1)
+    async with open_remoting_client(config=config) as client, trio.open_nursery() as nursery:
+
+        async def first() -> None:
+            await client.request(running.address, make_request(SLOW))
+
+        nursery.start_soon(first)
+        while not running.server.statistics().tasks:
+            await trio.sleep(0.002)
+        with pytest.raises(RemotingTooMuchRequestError, match="the limit is 1"):
+            await client.request(running.address, make_request(ECHO))
+        running.program.slow_may_end.set()
+
+
+async def test_a_oneway_arrives_and_a_request_of_the_server_is_served(running: Running) -> None:
+    heard = trio.Event()
+
+    def on_notify(connection: Connection, request: RemotingCommand) -> None:
+        assert request.is_oneway
+        heard.set()
+
+    async with open_remoting_client() as client:
+        client.register(40, on_notify)
+        await client.oneway(running.address, make_request(DEFER, oneway=True))
+        with trio.fail_after(5):
+            while not running.program.deferred:
+                await trio.sleep(0.002)
+            running.program.deferred[0][0].oneway(make_request(40))
+            await heard.wait()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":9876", "host:port", "host:70000"])
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    with pytest.raises(RemotingConnectError, match="expected HOST:PORT"):
+        split_address(address)
+
+
+def test_an_address_splits_at_the_last_colon() -> None:
+    assert split_address("127.0.0.1:9876") == ("127.0.0.1", 9876)
+    assert split_address("[::1]:9876") == ("::1", 9876)

@@ -1,0 +1,98 @@
+"""Runs the stages of the test run, prints each one's time, and ends with a table.
+
+``python -m tests.stages`` runs all, ``python -m tests.stages style types`` some. A failing stage does not stop the
+others; the exit status is 1 when any has failed. ``ROCKETPY_TIER`` is ``dev`` (the default, minutes), ``ci`` or
+``deep``; Hypothesis takes its profile from it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).resolve().parent.parent
+TIER = os.environ.get("ROCKETPY_TIER", "dev")
+BIN = Path(sys.executable).parent
+
+SLOW_FOLDERS = ("tests/interop", "tests/blackbox", "tests/spark", "tests/test_notebooks.py", "tests/test_wheel.py")
+
+
+@attrs.frozen
+class Stage:
+    """One step of the run: a name and the commands it consists of."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    by_default: bool = True
+
+
+def pytest(*arguments: str) -> tuple[str, ...]:
+    """A pytest command in this environment."""
+    return (sys.executable, "-m", "pytest", "-q", "--no-header", "--durations=5", *arguments)
+
+
+def tool(name: str, *arguments: str) -> tuple[str, ...]:
+    """A console script of this environment."""
+    return (str(BIN / name), *arguments)
+
+
+UNIT = tuple(f"--ignore={folder}" for folder in SLOW_FOLDERS)
+STAGES = (
+    Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", "."))),
+    Stage("floors", (tool("lint-imports", "--no-logo"),)),
+    Stage("types", (tool("mypy"),)),
+    Stage(
+        "unit",
+        (
+            (sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "--no-header", "--durations=10", "tests")
+            + UNIT,
+            (sys.executable, "-m", "coverage", "report", "--sort=cover"),
+        ),
+    ),
+    Stage("properties", (pytest("property_tests"),)),
+    Stage("spark", (pytest("tests/spark", "tests/test_notebooks.py"),)),
+    Stage("wheel", (pytest("tests/test_wheel.py"),)),
+    Stage("blackbox", (pytest("tests/blackbox"),)),
+    Stage("interop", (pytest("tests/interop"),)),
+    Stage("java", (pytest("tests", "-m", "java"),), by_default=False),
+    Stage("upstream", (pytest("tests/interop/upstream"),), by_default=False),
+)
+
+
+def main(names: list[str]) -> int:
+    """Run the named stages, or all that belong to ``make test``."""
+    known = {stage.name: stage for stage in STAGES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no stage named {unknown[0]!r}, expected one of: {', '.join(known)}", file=sys.stderr)
+        return 2
+    stages = [known[name] for name in names] or [stage for stage in STAGES if stage.by_default]
+    rows = []
+    for stage in stages:
+        print(f"== {stage.name}", flush=True)
+        begun = time.monotonic()
+        passed = all([run(command) for command in stage.commands])
+        seconds = time.monotonic() - begun
+        rows.append((stage.name, passed, seconds))
+        print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)
+    print(f"{'stage':12} {'result':8} {'seconds':>8}   (tier {TIER})")
+    for name, passed, seconds in rows:
+        print(f"{name:12} {'passed' if passed else 'FAILED':8} {seconds:8.1f}")
+    failed = sum(not passed for _, passed, _ in rows)
+    print(f"{'total':12} {'':8} {sum(seconds for _, _, seconds in rows):8.1f}")
+    print(f"stages: {len(rows) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def run(command: tuple[str, ...]) -> bool:
+    """Run one command in the project's folder; pytest's "no tests" counts as failure like any other status."""
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
