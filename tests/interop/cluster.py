@@ -1,0 +1,118 @@
+"""The cluster under test: rocketpy's processes, or the Java peer's, behind one interface."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from tests.blackbox import processes
+from tests.blackbox.wire import SUCCESS, Wire
+from tests.interop import tools
+
+_START_TIMEOUT_S = 120
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """A nameserver and its brokers by name."""
+
+    kind: str
+    namesrv: str
+    brokers: Mapping[str, str]
+    directory: Path
+    children: list[processes.Process] = attrs.field(factory=list)
+    pids: list[int] = attrs.field(factory=list)
+
+    def create_topic(self, topic: str, queues: int = 4) -> str:
+        """Create the topic at every broker, wait for its route and return its name."""
+        for address in self.brokers.values():
+            with Wire(address) as wire:
+                response = wire.create_topic(topic, queues)
+                assert response.code == SUCCESS, response
+        deadline = time.monotonic() + 10
+        with Wire(self.namesrv) as wire:
+            while wire.brokers_of(topic) != set(self.brokers):
+                assert time.monotonic() < deadline, f"no route to {topic}"
+                time.sleep(0.02)
+        return topic
+
+    def store_path(self, broker: str) -> Path:
+        """Return the folder of a broker's store."""
+        return self.directory / f"{broker}-store"
+
+    def logs(self) -> str:
+        """Return the last lines that each process printed."""
+        found = sorted(self.directory.glob("*.log"))
+        return "\n".join(
+            f"--- {each.name}\n" + "\n".join(each.read_text(errors="replace").splitlines()[-40:]) for each in found
+        )
+
+    def stop(self) -> list[int]:
+        """End every process, brokers first, and return the exit statuses of those that are our children."""
+        statuses = [child.terminate() for child in reversed(self.children)]
+        for pid in self.pids:
+            _signal(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        for pid in self.pids:
+            while _signal(pid, 0) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            _signal(pid, signal.SIGKILL)
+        return statuses
+
+
+def _signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def start_cluster(
+    kind: str, directory: Path, brokers: int = 1, settings: Mapping[str, object] | None = None
+) -> Cluster:
+    """Start a nameserver and masters ``broker-0``, ...; ``kind`` is rocketpy or java. They take sends on return."""
+    directory.mkdir(parents=True, exist_ok=True)
+    first = processes.free_ports(1 + 4 * brokers)
+    # A Java broker also takes the port two below its own, and the one above.
+    ports = [first + 3 + 4 * index for index in range(brokers)]
+    namesrv = f"127.0.0.1:{first}"
+    addresses = {f"broker-{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
+    cluster = Cluster(kind, namesrv, addresses, directory)
+    try:
+        if kind == "java":
+            _start_java(cluster, first, ports, settings or {})
+        else:
+            assert kind == "rocketpy", kind
+            cluster.children.append(processes.start_nameserver(directory, first))
+            for name, port in zip(addresses, ports, strict=True):
+                given = {**processes.broker_settings(directory, port, namesrv, name=name), **(settings or {})}
+                cluster.children.append(processes.start_broker(directory, given))
+        processes.await_brokers(namesrv, set(addresses), cluster.children[1:])
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster
+
+
+def _start_java(cluster: Cluster, namesrv_port: int, ports: list[int], settings: Mapping[str, object]) -> None:
+    environment = {
+        **os.environ,
+        "PEER_HEAP_MB": "256",
+        "PEER_DIRECT_MB": "512",
+        "ROCKETPY_PEER_CACHE": str(tools.cache_directory()),
+    }
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    start = [str(tools.PEER / "cluster"), str(cluster.directory), str(namesrv_port), *map(str, ports), "--", *lines]
+    try:
+        subprocess.run(start, env=environment, check=True, timeout=_START_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    finally:
+        pids = cluster.directory / "pids"
+        if pids.exists():
+            cluster.pids.extend(int(each) for each in reversed(pids.read_text().split()))

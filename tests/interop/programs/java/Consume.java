@@ -1,0 +1,81 @@
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
+
+/**
+ * Consume namesrv= group= topic= expression=* model=clustering|broadcasting listener=concurrent|orderly: prints a line per
+ * message, and one with its queues of the topic each time that they change, until stdin ends.
+ */
+public class Consume {
+    public static void main(String[] args) throws Exception {
+        Lines lines = new Lines(args);
+        String topic = lines.get("topic");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(lines.get("group"));
+        consumer.setNamesrvAddr(lines.get("namesrv"));
+        consumer.setInstanceName(lines.get("instance", "DEFAULT"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMessageModel(MessageModel.valueOf(lines.get("model", "clustering").toUpperCase()));
+        consumer.setConsumeThreadMin(4);
+        consumer.setConsumeThreadMax(4);
+        consumer.subscribe(topic, lines.get("expression", "*"));
+        if (lines.get("listener", "concurrent").equals("orderly")) {
+            consumer.setMessageListener((MessageListenerOrderly) (messages, context) -> {
+                print(messages);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.setMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                print(messages);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumer.start();
+        Lines.print(Lines.line("started"));
+        Thread watch = new Thread(() -> watchQueues(consumer, topic), "queues");
+        watch.setDaemon(true);
+        watch.start();
+        Lines.awaitEndOfInput();
+        consumer.shutdown();
+        Lines.print(Lines.line("closed"));
+        System.exit(0);
+    }
+
+    private static void print(List<MessageExt> messages) {
+        for (MessageExt each : messages) {
+            Lines.printMessage(each);
+        }
+    }
+
+    private static void watchQueues(DefaultMQPushConsumer consumer, String topic) {
+        Set<String> before = new TreeSet<>();
+        while (true) {
+            Set<String> now = new TreeSet<>();
+            for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
+                if (queue.getTopic().equals(topic)) {
+                    now.add(queue.getBrokerName() + ":" + queue.getQueueId());
+                }
+            }
+            if (!now.equals(before)) {
+                Map<String, Object> line = Lines.line("queues");
+                line.put("queues", now);
+                Lines.print(line);
+                before = now;
+            }
+            try {
+                Thread.sleep(50);
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }
+}
