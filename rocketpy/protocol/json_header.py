@@ -178,9 +178,13 @@ def _ext_fields(value: object) -> dict[str, str] | None:
 
 def _text(value: object) -> str:
     """Return what Java's toString makes of a value; halves of surrogate pairs become ``?`` as in Java's UTF-8."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\ufffd", "?")
-    return dumps(value)
+    text = value if isinstance(value, str) else dumps(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        pairs_joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        text = pairs_joined.encode("utf-8", "replace").decode()
+    return text
 
 
 def _shown(value: object) -> str:
