@@ -83,9 +83,7 @@ class StreamDriver:
                     await self._read(stream, connection, writer)
                     nursery.cancel_scope.cancel()
         finally:
-            self._writers.pop(connection, None)
-            connection.mark_closed()
-            self._on_end(connection)
+            self.end(connection)
             await trio.aclose_forcefully(stream)
 
     # ---- Transport ------------------------------------------------------------------------------------------------
@@ -110,9 +108,11 @@ class StreamDriver:
             writer.wake.set()
 
     def end(self, connection: Connection) -> None:
-        """Cancel the connection's tasks; its stream closes as they leave."""
-        writer = self._writers.get(connection)
+        """Forget the connection now and cancel its tasks; its stream closes as they leave."""
+        writer = self._writers.pop(connection, None)
         if writer is not None:
+            connection.mark_closed()
+            self._on_end(connection)
             writer.scope.cancel()
 
     # ---- the two tasks --------------------------------------------------------------------------------------------

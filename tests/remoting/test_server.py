@@ -31,7 +31,10 @@ class Peer:
         """The next command, or None at the end of the stream."""
         with trio.fail_after(5):
             while (frame := self._reader.next_frame()) is None:
-                chunk = await self.stream.receive_some(65536)
+                try:
+                    chunk = await self.stream.receive_some(65536)
+                except trio.BrokenResourceError:  # closed with our bytes unread: the kernel says reset
+                    return None
                 if not chunk:
                     return None
                 self._reader.receive(bytes(chunk))
