@@ -72,6 +72,17 @@ def test_text_is_escaped_as_java_does(vector: dict[str, str]) -> None:
     assert b'"extFields":{' + remark + b':"v"}' in key
 
 
+def test_every_character_alone_is_escaped_or_left_as_java_does() -> None:
+    short = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+    for point in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F680, 0x10FFFF):
+        text = chr(point)
+        expected = short.get(text, text)
+        if expected == text and (point < 0x20 or 0x7F <= point <= 0x9F or point in (0x2028, 0x2029)):
+            expected = f"\\u{point:04X}"
+        header = encode_json_header(RemotingCommand(code=0, remark=text)).decode()
+        assert f'"remark":"{expected}",' in header, hex(point)
+
+
 @given(COMMANDS)
 def test_round_trip(command: RemotingCommand) -> None:
     assert decode_json_header(encode_json_header(command), None) == command

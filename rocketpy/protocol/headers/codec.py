@@ -179,7 +179,11 @@ def _parse_bool(text: str) -> bool:
 
 
 def _integer_parser(header_class: type, wire_name: str, limits: IntegerRange) -> Callable[[str], int]:
+    certain_digits = len(str(limits.maximum)) - 1
+
     def parse(text: str) -> int:
+        if len(text) <= certain_digits and text.isascii() and text.isdecimal():
+            return int(text)
         if _INTEGER.fullmatch(text) is None:
             raise _refusal(header_class, wire_name, limits.name, text)
         value = int(text)
