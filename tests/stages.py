@@ -76,7 +76,8 @@ def main(names: list[str]) -> int:
     for stage in stages:
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        passed = all([run(command) for command in stage.commands])
+        results = [run(command) for command in stage.commands]  # all of them, also after a failure
+        passed = all(results)
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
         print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
@@ -165,7 +166,13 @@ async def test_the_server_asks_the_client_on_the_same_connection(running: Runnin
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n", struct.pack(">iI", 20, 5 << 24), b"\0\0\0\x08\0\0\0\x04null"],
+    [
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n",
+        struct.pack(">iI", 20, 5 << 24),
+        b"\0\0\0\x08\0\0\0\x04null",
+    ],
 )
 async def test_garbage_ends_only_its_own_connection(running: Running, garbage: bytes) -> None:
     good, bad = await connect(running), await connect(running)
@@ -317,16 +324,14 @@ class TestIdle:
         return NettyServerConfig(server_channel_max_idle_time_seconds=120)
 
     async def test_an_idle_connection_is_closed_after_its_time(
-        self, running: Running, autojump_clock: trio.testing.MockClock
+        self, running: Running, mock_clock: trio.testing.MockClock
     ) -> None:
         peer = await connect(running)
         await peer.send(ask(ECHO, 1))
-        chunk = await peer.stream.receive_some(65536)
-        assert chunk
-        autojump_clock.jump(60)
-        await trio.sleep(0)
-        assert len(running.server.connections) == 1
-        autojump_clock.jump(61)
-        await trio.sleep(31)
-        assert running.server.connections == []
+        assert await peer.stream.receive_some(65536)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for seconds, connections in ((60, 1), (59, 1), (12, 0)):
+            mock_clock.jump(seconds)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert len(running.server.connections) == connections
         assert running.server.statistics().idle_closed_count == 1

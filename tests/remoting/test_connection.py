@@ -1,0 +1,202 @@
+"""The connection's state machine alone: no sockets, a transport that only takes notes."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection, pack_host
+from rocketpy.remoting.dispatch import Dispatcher
+
+ECHO = 1001
+
+
+class NotingTransport:
+    """Does nothing and remembers everything."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Connection] = []
+        self.flushed = 0
+        self.ended: list[Connection] = []
+        self.tasks: list[object] = []
+
+    def mark_dirty(self, connection: Connection) -> None:
+        self.dirty.append(connection)
+
+    def flush(self, connection: Connection) -> None:
+        self.flushed += 1
+
+    def end(self, connection: Connection) -> None:
+        self.ended.append(connection)
+        connection.mark_closed()
+
+    def start_task(self, function: object, *arguments: object) -> bool:
+        self.tasks.append(function)
+        return True
+
+
+def make_connection(limits: ConnectionLimits | None = None) -> tuple[Connection, NotingTransport]:
+    dispatcher = Dispatcher()
+    dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
+    transport = NotingTransport()
+    connection = Connection(
+        address=("10.1.2.3", 4567),
+        dispatcher=dispatcher,
+        transport=transport,
+        limits=limits or ConnectionLimits(),
+        now=0.0,
+    )
+    return connection, transport
+
+
+def sent(connection: Connection) -> list[RemotingCommand]:
+    reader = FrameReader()
+    reader.receive(connection.take_outgoing())
+    commands = []
+    while (frame := reader.next_frame()) is not None:
+        commands.append(decode_command(*frame))
+    return commands
+
+
+def test_it_says_who_the_peer_is() -> None:
+    connection, _ = make_connection()
+    assert connection.peer == "10.1.2.3:4567"
+    assert connection.born_host == bytes([10, 1, 2, 3]) + (4567).to_bytes(4, "big")
+    assert repr(connection) == "<Connection 10.1.2.3:4567>"
+
+
+@pytest.mark.parametrize(
+    ("address", "packed"),
+    [
+        ("127.0.0.1", bytes([127, 0, 0, 1])),
+        ("::ffff:127.0.0.1", bytes([127, 0, 0, 1])),
+        ("::1", bytes(15) + b"\1"),
+        ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"),
+    ],
+)
+def test_hosts_are_packed_for_records(address: str, packed: bytes) -> None:
+    assert pack_host(address, 1) == packed + b"\0\0\0\1"
+
+
+def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:
+    connection, transport = make_connection()
+    connection.receive(b"".join(encode_frame(RemotingCommand(code=ECHO, opaque=i)) for i in range(5)))
+    assert connection.serve(3)
+    assert connection.frames_received == 3
+    assert not connection.serve(3)
+    assert [c.opaque for c in sent(connection)] == [0, 1, 2, 3, 4]
+    assert transport.dirty == [connection]  # once until it is drained
+
+
+def test_a_fast_path_may_take_or_decline_a_request() -> None:
+    connection, _ = make_connection()
+    taken: list[bytes] = []
+
+    def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        taken.append(header)
+        return b"decline" not in header
+
+    connection._dispatcher.register_fast_path(ECHO % 1000 + 10, fast_path)
+    connection.receive(encode_frame(RemotingCommand(code=11, ext_fields={"a": "b"})))
+    connection.receive(encode_frame(RemotingCommand(code=11, ext_fields={"a": "decline"})))
+    connection.serve(10)
+    assert len(taken) == 2
+    assert [c.code for c in sent(connection)] == [3]  # only the declined one came to the dispatcher
+
+
+def test_what_the_socket_did_not_take_goes_out_first() -> None:
+    connection, _ = make_connection()
+    connection.reply_frame(b"abcdef")
+    connection.put_back_outgoing(connection.take_outgoing()[4:])
+    connection.reply_frame(b"gh")
+    assert connection.outgoing_size == 4
+    assert connection.take_outgoing() == b"efgh"
+
+
+def test_reading_pauses_while_replies_wait() -> None:
+    connection, _ = make_connection(ConnectionLimits(outgoing_bytes_pause=10))
+    connection.reply_frame(b"x" * 10)
+    assert connection.wants_reading
+    connection.reply_frame(b"x")
+    assert not connection.wants_reading
+    connection.take_outgoing()
+    assert connection.wants_reading
+
+
+def test_a_oneway_is_dropped_when_the_buffer_is_full() -> None:
+    connection, _ = make_connection(ConnectionLimits(outgoing_bytes_max=10))
+    connection.reply_frame(b"x" * 11)
+    connection.oneway(make_request(40))
+    assert connection.dropped_replies == 1
+    assert connection.outgoing_size == 11
+
+
+def test_deferrals_are_counted_and_bounded() -> None:
+    connection, _ = make_connection(ConnectionLimits(deferred_replies_max=2))
+    connection.count_deferred()
+    assert connection.may_defer
+    connection.count_deferred()
+    assert not connection.may_defer
+    connection.drop_deferred()
+    connection.reply_deferred(b"x")
+    assert connection.deferred_count == 0
+
+
+async def test_a_request_is_matched_by_opaque_and_flag() -> None:
+    connection, transport = make_connection()
+    async with trio.open_nursery() as nursery:
+        responses: list[RemotingCommand] = []
+
+        async def ask(code: int) -> None:
+            responses.append(await connection.request(make_request(code), 1))
+
+        nursery.start_soon(ask, 39)
+        nursery.start_soon(ask, 40)
+        await trio.testing.wait_all_tasks_blocked()
+        asked = sorted(sent(connection), key=lambda c: c.opaque)
+        assert [c.opaque for c in asked] == [0, 1]
+        assert transport.flushed == 2
+        connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=1, remark="one")))
+        connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=99)))  # nobody waits for it
+        connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=0, remark="zero")))
+        connection.serve(10)
+    assert [r.remark for r in responses] == ["one", "zero"]
+
+
+async def test_a_request_times_out(autojump_clock: trio.testing.MockClock) -> None:
+    connection, _ = make_connection()
+    with pytest.raises(RemotingTimeoutError, match=r"no answer from 10\.1\.2\.3:4567 to request code 40 in 3 s"):
+        await connection.request(make_request(40), 3)
+    connection.complete_request(RemotingCommand(code=0, flag=1, opaque=0))  # late
+
+
+async def test_closing_fails_what_is_in_flight_and_drops_what_is_queued() -> None:
+    connection, transport = make_connection()
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(RemotingSendRequestError, match="ended before it answered"):
+                await connection.request(make_request(40), 60)
+
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        connection.close()
+    assert connection.is_closed
+    assert connection.outgoing_size == 0
+    connection.close()
+    assert transport.ended == [connection]
+    connection.reply(RemotingCommand(code=0))
+    assert connection.dropped_replies == 1
+    with pytest.raises(RemotingSendRequestError, match="is closed"):
+        await connection.request(make_request(40), 1)
+
+
+async def test_requests_in_flight_are_bounded() -> None:
+    connection, _ = make_connection(ConnectionLimits(requests_in_flight_max=0))
+    with pytest.raises(RemotingTooMuchRequestError, match="the limit is 0"):
+        await connection.request(make_request(40), 1)
