@@ -118,6 +118,7 @@ class Broker:
             "flushDiskType": "ASYNC_FLUSH",
             "brokerIP1": "127.0.0.1",
             "brokerIP2": "127.0.0.1",
+            "bindAddress": "127.0.0.1",  # Java 4.9 does not know the key and listens on every address
             "listenPort": str(self.port),
             "haListenPort": str(self.port + 1),
             "storePathRootDir": str(store),
