@@ -116,13 +116,17 @@ def command(language: str, role: str, home: Path) -> tuple[list[str], dict[str, 
     found = tools.prepared(language)
     environment = {**os.environ, "HOME": str(home), "NODE_PATH": str(found), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
     if language == "java":
-        return [*java_command(home), role.capitalize()], environment
+        return [*java_command(home), role[0].upper() + role[1:]], environment
     if language == "go":
         return [str(found), role], environment
     if language == "node":
         return ["node", str(tools.PROGRAMS / "node" / "client.js"), role], environment
     assert language == "cpp", language
     return [str(found), str(tools.PROGRAMS / "cpp" / "client.py"), role], environment
+
+
+# What the store of RocketMQ 4.9 reaches into on a JDK later than 8 when it unmaps a file.
+_JAVA_OPENED = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 
 
 def java_command(home: Path, *, heap_mb: int = 256) -> list[str]:
@@ -132,6 +136,7 @@ def java_command(home: Path, *, heap_mb: int = 256) -> list[str]:
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *(f"--add-opens={each}=ALL-UNNAMED" for each in _JAVA_OPENED),
         f"-Duser.home={home}",
         "-Drocketmq.client.logLevel=WARN",
         "-cp",

@@ -65,6 +65,17 @@ class Cluster:
             _signal(pid, signal.SIGKILL)
         return statuses
 
+    def kill(self) -> None:
+        """End every process with SIGKILL and wait until they are gone."""
+        for child in reversed(self.children):
+            child.kill()
+        self.children.clear()
+        for pid in self.pids:
+            _signal(pid, signal.SIGKILL)
+        while any(_signal(pid, 0) for pid in self.pids):
+            time.sleep(0.01)
+        self.pids.clear()
+
 
 def _signal(pid: int, number: int) -> bool:
     try:

@@ -36,6 +36,10 @@ class ToolMissing(Exception):
     """The tool, or something that it has to fetch, is not to be had here; the text says what."""
 
 
+class BuildFailed(Exception):
+    """The tool is there, but cannot build our program: a fault in ours, never a reason to skip."""
+
+
 @attrs.frozen
 class Tool:
     """A tool and how its part of the tests is built; ``prepare`` returns the folder or file that the tests use."""
@@ -60,14 +64,14 @@ def java_jars() -> Path:
 
 
 def prepared(name: str) -> Path:
-    """Return what ``prepare`` of the tool gave, built once per run; raises ToolMissing, also the second time."""
+    """Return what ``prepare`` of the tool gave, built once per run; raises ToolMissing or BuildFailed each time."""
     if name not in _prepared:
         try:
             _prepared[name] = TOOLS[name].prepare()
-        except ToolMissing as missing:
-            _prepared[name] = missing
+        except (ToolMissing, BuildFailed) as error:
+            _prepared[name] = error
     found = _prepared[name]
-    if isinstance(found, ToolMissing):
+    if isinstance(found, Exception):
         raise found
     return found
 
@@ -99,6 +103,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.fail(f"ROCKETPY_REQUIRE names {name}: {missing}", pytrace=False)
             _not_run.setdefault(name, []).append(item.nodeid)
             pytest.skip(f"{name}: {missing}")
+        except BuildFailed as failed:
+            pytest.fail(str(failed), pytrace=False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -141,7 +147,7 @@ def _prepare_java() -> Path:
             "-d",
             str(target),
         ]
-        _output([*command, *map(str, sources)], "javac failed")
+        _output([*command, *map(str, sources)], "javac failed", BuildFailed)
 
     return _built("java", sources, build)
 
@@ -153,7 +159,10 @@ def _prepare_go() -> Path:
     def build(target: Path) -> None:
         # No version stamp: the checkout may belong to another user, which git refuses. And no other toolchain.
         environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
-        _output(["go", "build", "-o", str(target / "client"), "."], "go build failed", cwd=folder, env=environment)
+        # Fetches the modules that are needed, and only them.
+        _output(["go", "list", "-deps", "."], "Go's modules could not be fetched", cwd=folder, env=environment)
+        command = ["go", "build", "-o", str(target / "client"), "."]
+        _output(command, "go build failed", BuildFailed, cwd=folder, env=environment)
 
     return _built("go", [folder / "go.mod", folder / "go.sum", folder / "main.go"], build) / "client"
 
@@ -199,8 +208,15 @@ def _need(program: str) -> None:
         raise ToolMissing(f"no {program} on PATH")
 
 
-def _output(command: Sequence[str], failed: str, *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Run a build step and return what it printed; ToolMissing with its last lines when it fails."""
+def _output(
+    command: Sequence[str],
+    failed: str,
+    error_type: type[ToolMissing | BuildFailed] = ToolMissing,
+    *,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+) -> str:
+    """Run a step and return what it printed; an ``error_type`` with its last lines when it fails."""
     try:
         done = subprocess.run(
             command,
@@ -216,7 +232,8 @@ def _output(command: Sequence[str], failed: str, *, cwd: Path | None = None, env
         raise ToolMissing(f"{failed}: {error}") from error
     printed = done.stdout.decode(errors="replace")
     if done.returncode != 0:
-        raise ToolMissing(f"{failed}: {' / '.join(printed.strip().splitlines()[-3:])}")
+        shown = 3 if error_type is ToolMissing else 30
+        raise error_type(f"{failed}: {' / '.join(printed.strip().splitlines()[-shown:])}")
     return printed
 
 
@@ -255,5 +272,5 @@ TOOLS = {
         Tool("cpp", "PyPI rocketmq 0.4.4", "Linux on x86-64 and a reachable PyPI; python3-venv", _prepare_cpp),
     )
 }
-_prepared: dict[str, Path | ToolMissing] = {}
+_prepared: dict[str, Path | ToolMissing | BuildFailed] = {}
 _not_run: dict[str, list[str]] = {}

@@ -2,14 +2,15 @@
 
 Run with the Python of the environment that has the package:
 
-    client.py produce namesrv= group= mode=sync|oneway|batch|orderly
+    client.py produce namesrv= group= mode=sync|oneway|orderly
     client.py consume namesrv= group= topic= expression=* model=clustering|broadcasting
                       listener=concurrent|orderly names=
 
-produce sends what stdin describes, a JSON object per line, and prints a line per result in that order; a batch has one
-result; orderly takes the line's "shard" as the queue. consume prints a line per message until stdin ends: of the user
-properties those that names= lists, as the C interface cannot enumerate them, and of a body what precedes a zero byte.
-Both end by themselves after limit_s=60 seconds, with status 3. The C++ log goes to ``$HOME/logs``.
+produce sends what stdin describes, a JSON object per line, and prints a line per result in that order; orderly takes
+the line's "shard" as the queue. There is no batch: what the library sends as one, a broker takes for a single message,
+Java's too. consume prints a line per message until stdin ends: of the user properties those that names= lists, as the
+C interface cannot enumerate them, and of a body what precedes a zero byte. Both end by themselves after limit_s=60
+seconds, with status 3. The C++ log goes to ``$HOME/logs``.
 """
 
 import base64
@@ -78,16 +79,8 @@ def produce():
     asked = [json.loads(line) for line in sys.stdin.buffer]
     messages = [new_message(each) for each in asked]
     mode = GIVEN["mode"]
-    if mode == "batch":
-        batch = dll.CreateBatchMessage()
-        for message in messages:
-            check(dll.AddMessage(batch, message))
-        result = ffi._CSendResult()
-        check(dll.SendBatchMessage(producer, batch, ctypes.pointer(result)))
-        print_sent(0, result)
-    else:
-        for index, (one, message) in enumerate(zip(asked, messages, strict=True)):
-            print_sent(index, send(producer, mode, one, message))
+    for index, (one, message) in enumerate(zip(asked, messages, strict=True)):
+        print_sent(index, send(producer, mode, one, message))
     check(dll.ShutdownProducer(producer))
 
 
@@ -100,7 +93,8 @@ def send(producer, mode, asked, message):
         return None
     elif mode == "orderly":
         select = ffi.QUEUE_SELECTOR_CALLBACK(lambda size, _message, _argument: asked["shard"] % size)
-        check(dll.SendMessageOrderly(producer, message, select, None, 1, ctypes.pointer(result)))
+        argument = ctypes.cast(ctypes.pointer(ctypes.c_int(0)), ctypes.c_void_p)  # it must not be null, though unused
+        check(dll.SendMessageOrderly(producer, message, select, argument, 1, ctypes.pointer(result)))
     else:
         raise SystemExit(f"mode={mode}")
     return result

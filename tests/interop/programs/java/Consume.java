@@ -14,11 +14,13 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /**
  * Consume namesrv= group= topic= expression=* model=clustering|broadcasting listener=concurrent|orderly: prints a line per
- * message, and one with its queues of the topic each time that they change, until stdin ends.
+ * message, and one with its queues of the topic each time that they change, until stdin ends. rebalance_ms=20000 is the
+ * time after which it looks again whose queues are whose when nobody told it to.
  */
 public class Consume {
     public static void main(String[] args) throws Exception {
         Lines lines = new Lines(args);
+        System.setProperty("rocketmq.client.rebalance.waitInterval", lines.get("rebalance_ms", "20000"));
         String topic = lines.get("topic");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(lines.get("group"));
         consumer.setNamesrvAddr(lines.get("namesrv"));

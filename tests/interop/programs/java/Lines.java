@@ -29,6 +29,10 @@ final class Lines {
             int at = each.indexOf('=');
             arguments.put(each.substring(0, at), each.substring(at + 1));
         }
+        Thread.currentThread().setUncaughtExceptionHandler((thread, e) -> {
+            e.printStackTrace();
+            Runtime.getRuntime().halt(1); // a library's threads would keep the program alive
+        });
         System.setOut(System.err); // a library that prints must not end up between our lines
         long limitMs = Long.parseLong(get("limit_s", "60")) * 1000;
         Thread watch = new Thread(() -> {
