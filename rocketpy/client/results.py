@@ -1,0 +1,53 @@
+"""What sends and pulls return: statuses, not exceptions.
+
+Compatibility: ``SendResult``, ``SendStatus``, ``PullResult``, ``PullStatus`` (4.9.8).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from rocketpy.protocol.message import MessageExt, MessageQueue
+
+
+class SendStatus(Enum):
+    """How safe a stored message is; every one of them means: stored."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+class PullStatus(Enum):
+    """What a pull brought."""
+
+    FOUND = 0
+    NO_NEW_MSG = 19
+    NO_MATCHED_MSG = 20
+    OFFSET_ILLEGAL = 21
+
+
+@attrs.frozen
+class SendResult:
+    """Where a message (or a batch) is. ``msg_id`` is the unique key, of a batch all of them joined by commas."""
+
+    status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    region_id: str
+
+
+@attrs.frozen
+class PullResult:
+    """What a pull found; ``next_begin_offset`` is where to pull next, whatever the status."""
+
+    status: PullStatus
+    messages: tuple[MessageExt, ...]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
