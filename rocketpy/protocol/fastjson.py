@@ -1,0 +1,192 @@
+"""JSON as fastjson 1.2.69 writes and reads it: bodies, configuration files and texts inside headers.
+
+Values are dicts, lists, text, numbers, booleans and ``None``. Two things are not standard JSON. Map keys that are
+integers are written bare, ``{0:7}``, and a key that is an object is written as one,
+``{{"brokerName":"b","queueId":0,"topic":"T"}:7}``; in Python they are ``int`` and :class:`FrozenBean` keys. And in the
+*pretty* form fastjson lays out each Java type in its own way, so here a ``list`` stands for a ``java.util.List`` (one
+item per line) and a ``tuple`` for a ``Set`` or a Java array (no line breaks of its own).
+
+Rule: for a given order of keys the output is byte for byte fastjson's. Beans have alphabetical keys; the order of a
+Java map is an accident and is the caller's here. What a value means is for :mod:`rocketpy.protocol.bodies`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+import attrs
+import msgspec
+
+from rocketpy.errors import LocalProtocolError
+from rocketpy.protocol.fastjson_reader import DEPTH_MAX, FrozenBean, joined_surrogates, read_document
+from rocketpy.protocol.fastjson_references import resolve_references
+
+__all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads"]
+
+_SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+# SerializerFeature.BrowserCompatible: everything beyond ASCII and the slash too.
+_ESCAPED_FOR_BROWSERS = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
+
+
+def loads(text: str | bytes) -> object:
+    """Return the value that ``text`` holds, references resolved; empty text is ``None`` as in fastjson.
+
+    Standard JSON goes through ``msgspec``; whatever that refuses goes through the dialect's own reader, and both give
+    the same value. Raises :class:`~rocketpy.errors.RemoteProtocolError` with the position when neither can read it.
+    Bytes that are not UTF-8 become U+FFFD, as in Java.
+    """
+    document = _standard_document(text)
+    if document is _REFUSED:
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        document = read_document(text)
+    marker: str | bytes = b"$ref" if isinstance(text, bytes) else "$ref"
+    # An escaped spelling of "$ref" is nothing that a serializer writes.
+    return resolve_references(document) if marker in text else document  # type: ignore[operator]
+
+
+def dumps(value: object, *, pretty: bool = False, standard: bool = False) -> str:
+    """Return the text of ``value``.
+
+    ``pretty`` is the form of RocketMQ's files: tabs, integer-keyed maps on one line. ``standard`` is the form of
+    routes for newer clients (``BrowserCompatible`` with ``MapSortField``): every key quoted and in order, nothing
+    beyond ASCII. A lone half of a surrogate pair becomes ``?``, as when Java encodes the text. Raises
+    :class:`~rocketpy.errors.LocalProtocolError` for a value that JSON has no form for.
+    """
+    writer = _Writer(pretty=pretty, standard=standard)
+    writer.write(value, 0)
+    return "".join(writer.parts)
+
+
+_REFUSED = object()
+_DECODER = msgspec.json.Decoder()
+
+
+def _standard_document(text: str | bytes) -> object:
+    """Return the value of standard JSON, or ``_REFUSED`` when only the dialect's reader can judge."""
+    try:
+        document: object = _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _REFUSED
+    openers = text.count(b"{") + text.count(b"[") if isinstance(text, bytes) else text.count("{") + text.count("[")
+    if openers > DEPTH_MAX and _is_deeper(document, DEPTH_MAX):
+        return _REFUSED  # the reader says at which character
+    return document
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels == 0 or any(_is_deeper(item, levels - 1) for item in value.values())
+    if isinstance(value, list):
+        return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
+    return False
+
+
+@attrs.define(eq=False)
+class _Writer:
+    """Collects the parts of one document; the rules of the pretty form are fastjson's, serializer by serializer."""
+
+    _pretty: bool = attrs.field(kw_only=True)
+    _standard: bool = attrs.field(kw_only=True)
+    parts: list[str] = attrs.field(factory=list)
+
+    def write(self, value: object, level: int) -> None:
+        """Write ``value``; ``level`` is how many tabs its own lines begin with."""
+        match value:
+            case None:
+                self.parts.append("null")
+            case bool():
+                self.parts.append("true" if value else "false")
+            case str():
+                self.parts.append(self._quoted(value))
+            case int():
+                self.parts.append(int.__repr__(value))
+            case float():
+                self.parts.append(_double_text(value))
+            case Mapping():
+                self._write_members(value, level)
+            case list():
+                self._write_list(value, level)
+            case tuple():
+                self._write_set(value, level)
+            case _:
+                raise LocalProtocolError(f"JSON: expected a value that JSON can express, found {type(value).__name__}")
+
+    def _write_members(self, members: Mapping[object, object], level: int) -> None:
+        parts, inner = self.parts, level + 1
+        entries = sorted(members.items(), key=_java_order) if self._standard else members.items()
+        parts.append("{")
+        for index, (key, value) in enumerate(entries):
+            if index:
+                parts.append(",")
+            if isinstance(key, str):
+                self._write_line_break(inner)
+                parts.append(self._quoted(key))
+            elif self._standard:
+                parts.append(self._quoted(dumps(key)))
+            else:
+                self.write(key, inner)
+            parts.append(":")
+            self.write(value, inner)
+        if members:
+            self._write_line_break(level)
+        parts.append("}")
+
+    def _write_list(self, items: list[object], level: int) -> None:
+        self.parts.append("[")
+        for index, item in enumerate(items):
+            if index:
+                self.parts.append(",")
+            self._write_line_break(level + 1)
+            self.write(item, level + 1)
+        if items:
+            self._write_line_break(level)
+        self.parts.append("]")
+
+    def _write_set(self, items: tuple[object, ...], level: int) -> None:
+        self.parts.append("[")
+        for index, item in enumerate(items):
+            if index:
+                self.parts.append(",")
+            self.write(item, level)
+        self.parts.append("]")
+
+    def _write_line_break(self, level: int) -> None:
+        if self._pretty:
+            self.parts.append("\n" + "\t" * level)
+
+    def _quoted(self, text: str) -> str:
+        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text and not self._standard:
+            return f'"{text}"'
+        escaped = _ESCAPED_FOR_BROWSERS if self._standard else _ESCAPED
+        return f'"{escaped.sub(_escape, joined_surrogates(text))}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    if character == "/":
+        return "\\/"
+    if ord(character) > 0xFFFF:
+        units = character.encode("utf-16-be").hex().upper()
+        return f"\\u{units[:4]}\\u{units[4:]}"
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
+
+
+def _java_order(entry: tuple[object, object]) -> tuple[int, bytes]:
+    """The order of a Java TreeMap: integers by value, text by UTF-16 units."""
+    key = entry[0]
+    return (key, b"") if isinstance(key, int) else (0, str(key).encode("utf-16-be", "surrogatepass"))
+
+
+def _double_text(value: float) -> str:
+    """Return what Java's ``Double.toString`` gives; fastjson writes ``null`` for what is not a number."""
+    if not math.isfinite(value):
+        return "null"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)  # between these bounds Python has no exponent either
+    decimal = Decimal(repr(value))
+    digits = "".join(map(str, decimal.as_tuple().digits)).rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{decimal.adjusted()}"

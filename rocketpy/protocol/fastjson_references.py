@@ -1,0 +1,127 @@
+"""Puts the referenced value in the place of fastjson's ``{"$ref":"$.path"}``.
+
+fastjson writes the second occurrence of one and the same object in a document as such a reference. Resolved here are
+references to a value that ends before the reference begins, which is all that a tree with shared values has. ``@``,
+``..``, ``$`` and paths to a value that contains the reference would make a cycle and become ``None``, as does a path
+that leads nowhere. A reference used as a map *key* points to a key that was written before; it is resolved where
+exactly one is possible, and kept otherwise.
+
+Rule: references share values, so a small text can stand for an enormous tree. All targets together may have
+:data:`REFERENCED_VALUES_MAX` values when written out in full.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson_reader import FrozenBean
+
+REFERENCED_VALUES_MAX = 100_000
+
+_KEY = "$ref"
+# "$" then ".name" (with a backslash before special characters) or "[index]".
+_SEGMENT = re.compile(r"\.((?:[^.\[\]\\]|\\.)+)|\[([0-9]{1,9})\]")
+_ESCAPED = re.compile(r"\\(.)")
+_NOTHING = object()
+
+
+def resolve_references(document: object) -> object:
+    """Return ``document`` with its references resolved in place, in the order of the text."""
+    return _Resolver(document).resolved(document)
+
+
+@attrs.define(eq=False)
+class _Resolver:
+    _root: object
+    _open: set[int] = attrs.field(factory=set)  # identities of the containers around the place being visited
+    _values_left: int = REFERENCED_VALUES_MAX
+
+    def resolved(self, value: object) -> object:
+        """Return what stands for ``value`` after its references are resolved; recursion is bounded by the reader."""
+        if not isinstance(value, dict | list):
+            return value
+        path = _reference(value)
+        if path is not None:
+            return self._target(path)
+        self._open.add(id(value))
+        if isinstance(value, list):
+            value[:] = [self.resolved(item) for item in value]
+        else:
+            self._resolve_members(value)
+        self._open.discard(id(value))
+        return value
+
+    def _resolve_members(self, members: dict[object, object]) -> None:
+        entries = list(members.items())
+        members.clear()
+        for key, item in entries:
+            path = _reference(key)
+            members[key if path is None else self._target_key(path, key)] = self.resolved(item)
+
+    def _target(self, path: str) -> object:
+        target, _ = self._found(path)
+        if target is _NOTHING or id(target) in self._open:
+            return None
+        self._spend(target)
+        return target
+
+    def _target_key(self, path: str, key: object) -> object:
+        """The last segment of a path to a key names no key (fastjson writes ``null``), so its map must have one."""
+        parent = self._found(path)[1]
+        if isinstance(parent, dict) and id(parent) not in self._open:
+            beans = [each for each in parent if isinstance(each, FrozenBean) and _reference(each) is None]
+            if len(beans) == 1:
+                return beans[0]
+        return key
+
+    def _found(self, path: str) -> tuple[object, object]:
+        """Return the value at ``path`` and the container it is looked up in; ``_NOTHING`` when it leads nowhere."""
+        value: object = self._root
+        parent: object = _NOTHING
+        position = 1
+        if not path.startswith("$"):
+            return _NOTHING, _NOTHING
+        while position < len(path):
+            segment = _SEGMENT.match(path, position)
+            if not segment:
+                return _NOTHING, _NOTHING
+            position = segment.end()
+            parent, value = value, _member(value, segment)
+        return value, parent
+
+    def _spend(self, target: object) -> None:
+        waiting = [target]
+        while waiting:
+            value = waiting.pop()
+            self._values_left -= 1
+            if self._values_left < 0:
+                raise RemoteProtocolError(f"JSON: expected references to at most {REFERENCED_VALUES_MAX} values")
+            if isinstance(value, dict):
+                waiting.extend(value.values())
+            elif isinstance(value, list):
+                waiting.extend(value)
+
+
+def _reference(value: object) -> str | None:
+    """Return the path of a reference, ``None`` when ``value`` is not one."""
+    if isinstance(value, dict | FrozenBean) and len(value) == 1:
+        path = value.get(_KEY)
+        return path if isinstance(path, str) else None
+    return None
+
+
+def _member(value: object, segment: re.Match[str]) -> object:
+    name, index = segment.groups()
+    if index is not None:
+        if isinstance(value, list) and int(index) < len(value):
+            return value[int(index)]
+        name = index
+    if not isinstance(value, dict):
+        return _NOTHING
+    name = _ESCAPED.sub(r"\1", name)
+    if name in value:
+        return value[name]
+    return value.get(int(name), _NOTHING) if name.isascii() and name.isdecimal() and len(name) < 20 else _NOTHING
