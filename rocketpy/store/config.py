@@ -1,0 +1,166 @@
+"""What a store is told: RocketMQ's MessageStoreConfig with its keys and defaults.
+
+Rule: every key of RocketMQ 4.9.8 is accepted; one without effect here says why. Sizes shape new files only: a store
+opens with whatever sizes it was written with.
+"""
+
+from __future__ import annotations
+
+import enum
+import os.path
+
+import attrs
+
+from rocketpy.settings import Between, setting
+from rocketpy.store import layout
+
+_NO_LOCK = "append runs in one thread and needs no lock"
+_NOT_YET = "not part of this version"
+_NO_EXT = "ConsumeQueueExt is not written; stores that have it are read without it"
+_PAGE_CACHE = "writes go straight to the page cache, there is no buffer pool"
+_NO_DLEDGER = "DLedger is not supported"
+
+
+class FlushDiskType(enum.Enum):
+    """When an answer leaves: after the page cache has the message, or after the disk has it."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class BrokerRole(enum.Enum):
+    """Which part the broker plays in its group."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@attrs.frozen(kw_only=True)
+class MessageStoreConfig:
+    """The keys of RocketMQ's MessageStoreConfig. Paths may begin with ``~``."""
+
+    store_path_root_dir: str = setting("~/store", expected="a directory", important=True)
+    store_path_commit_log: str | None = setting(None, expected="a directory; none: commitlog in storePathRootDir")
+    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
+    flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
+
+    mapped_file_size_commit_log: int = setting(1 << 30, unit="bytes", validator=Between(4096, 1 << 31))
+    mapped_file_size_consume_queue: int = setting(6_000_000, unit="bytes", validator=Between(20, 1 << 31))
+    max_message_size: int = setting(4 << 20, unit="bytes", validator=Between(1, 16 << 20))
+    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
+    consume_queue_files_open_max: int = setting(
+        512, unit="files", expected="how many idle files keep a descriptor", validator=Between(8)
+    )
+
+    flush_interval_commit_log: int = setting(500, unit="ms", validator=Between(1))
+    flush_commit_log_timed: bool = setting(True, ignored="the flush is always timed under ASYNC_FLUSH")
+    flush_commit_log_least_pages: int = setting(4, unit="pages of 4096 bytes", validator=Between(0))
+    flush_commit_log_thorough_interval: int = setting(10_000, unit="ms", validator=Between(1))
+    flush_interval_consume_queue: int = setting(1_000, unit="ms", validator=Between(1))
+    flush_consume_queue_least_pages: int = setting(2, unit="pages of 4096 bytes", validator=Between(0))
+    flush_consume_queue_thorough_interval: int = setting(60_000, unit="ms", validator=Between(1))
+    sync_flush_timeout: int = setting(5_000, unit="ms", expected="a number; negative: every answer is a timeout")
+
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, unit="bytes", validator=Between(1))
+    max_transfer_count_on_message_in_memory: int = setting(32, unit="messages", validator=Between(1))
+    max_transfer_bytes_on_message_in_disk: int = setting(65_536, unit="bytes", validator=Between(1))
+    max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1))
+    access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
+    default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
+    offset_check_in_slave: bool = setting(False)
+    disk_fall_recorded: bool = setting(True, ignored="GROUP_GET_FALL_SIZE is not recorded")
+
+    message_index_enable: bool = setting(True)
+    max_hash_slot_num: int = setting(5_000_000, unit="slots", validator=Between(1, (1 << 31) - 1))
+    max_index_num: int = setting(20_000_000, unit="entries", validator=Between(2, (1 << 31) - 1))
+    max_msgs_num_batch: int = setting(64, unit="messages", validator=Between(1))
+    message_index_safe: bool = setting(False)
+
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", expected="delays such as 1s 5m, by spaces"
+    )
+
+    # Accepted without effect: retention, replication, delay and what Java's memory needs.
+    read_only_commit_log_store_paths: str | None = setting(None, ignored=_NOT_YET)
+    store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER)
+    enable_consume_queue_ext: bool = setting(False, ignored=_NO_EXT)
+    mapped_file_size_consume_queue_ext: int = setting(48 << 20, ignored=_NO_EXT)
+    bit_map_length_consume_queue_ext: int = setting(64, ignored=_NO_EXT)
+    commit_interval_commit_log: int = setting(200, ignored=_PAGE_CACHE)
+    commit_commit_log_least_pages: int = setting(4, ignored=_PAGE_CACHE)
+    commit_commit_log_thorough_interval: int = setting(200, ignored=_PAGE_CACHE)
+    transient_store_pool_enable: bool = setting(False, ignored=_PAGE_CACHE)
+    transient_store_pool_size: int = setting(5, ignored=_PAGE_CACHE)
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(False, ignored=_PAGE_CACHE)
+    warm_maped_file_enable: bool = setting(False, ignored="files are reserved, not mapped")
+    flush_least_pages_when_warm_maped_file: int = setting(4096, ignored="files are reserved, not mapped")
+    use_reentrant_lock_when_put_message: bool = setting(True, ignored=_NO_LOCK)
+    os_page_cache_busy_time_out_mills: int = setting(1000, ignored=_NO_LOCK)
+    debug_lock_enable: bool = setting(False, ignored=_NO_LOCK)
+    put_msg_index_hight_water: int = setting(600_000, ignored="RocketMQ does not use it either")
+    clean_resource_interval: int = setting(10_000, ignored=_NOT_YET)
+    delete_commit_log_files_interval: int = setting(100, ignored=_NOT_YET)
+    delete_consume_queue_files_interval: int = setting(100, ignored=_NOT_YET)
+    destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_NOT_YET)
+    redelete_hanged_file_interval: int = setting(120_000, ignored=_NOT_YET)
+    delete_when: str = setting("04", ignored=_NOT_YET)
+    disk_max_used_space_ratio: int = setting(75, ignored=_NOT_YET)
+    file_reserved_time: int = setting(72, ignored=_NOT_YET)
+    clean_file_forcibly_enable: bool = setting(True, ignored=_NOT_YET)
+    ha_listen_port: int = setting(10912, ignored=_NOT_YET)
+    ha_send_heartbeat_interval: int = setting(5_000, ignored=_NOT_YET)
+    ha_housekeeping_interval: int = setting(20_000, ignored=_NOT_YET)
+    ha_transfer_batch_size: int = setting(32_768, ignored=_NOT_YET)
+    ha_master_address: str | None = setting(None, ignored=_NOT_YET)
+    ha_slave_fallbehind_max: int = setting(256 << 20, ignored=_NOT_YET)
+    slave_timeout: int = setting(3_000, ignored=_NOT_YET)
+    flush_delay_offset_interval: int = setting(10_000, ignored=_NOT_YET)
+    duplication_enable: bool = setting(False, ignored="RocketMQ's own recovery without dispatch is never wanted")
+    enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog", ignored=_NO_DLEDGER)
+    d_leger_group: str | None = setting(None, key="dLegerGroup", ignored=_NO_DLEDGER)
+    d_leger_peers: str | None = setting(None, key="dLegerPeers", ignored=_NO_DLEDGER)
+    d_leger_self_id: str | None = setting(None, key="dLegerSelfId", ignored=_NO_DLEDGER)
+    preferred_leader_id: str | None = setting(None, ignored=_NO_DLEDGER)
+    enable_batch_push: bool = setting(False, ignored=_NO_DLEDGER)
+    enable_schedule_message_stats: bool = setting(True, ignored=_NOT_YET)
+    enable_lmq: bool = setting(False, ignored=_NOT_YET)
+    enable_multi_dispatch: bool = setting(False, ignored=_NOT_YET)
+    max_lmq_consume_queue_num: int = setting(20_000, ignored=_NOT_YET)
+    enable_schedule_async_deliver: bool = setting(False, ignored=_NOT_YET)
+    schedule_async_deliver_max_pending_limit: int = setting(2_000, ignored=_NOT_YET)
+    schedule_async_deliver_max_resend_num2_blocked: int = setting(
+        3, key="scheduleAsyncDeliverMaxResendNum2Blocked", ignored=_NOT_YET
+    )
+
+    @property
+    def root(self) -> str:
+        """The store's directory, with ``~`` resolved."""
+        return os.path.expanduser(self.store_path_root_dir)
+
+    @property
+    def commit_log_path(self) -> str:
+        """The directory of the CommitLog files."""
+        if self.store_path_commit_log:
+            return os.path.expanduser(self.store_path_commit_log)
+        return os.path.join(self.root, layout.COMMIT_LOG_DIRECTORY)
+
+    @property
+    def consume_queue_path(self) -> str:
+        """The directory of the topics' directories."""
+        return os.path.join(self.root, layout.CONSUME_QUEUE_DIRECTORY)
+
+    @property
+    def index_path(self) -> str:
+        """The directory of the index files."""
+        return os.path.join(self.root, layout.INDEX_DIRECTORY)
+
+    @property
+    def consume_queue_file_size(self) -> int:
+        """The length of a new ConsumeQueue file: the configured one, rounded up to whole units."""
+        return -(-self.mapped_file_size_consume_queue // layout.UNIT_SIZE) * layout.UNIT_SIZE
+
+    @property
+    def is_sync_flush(self) -> bool:
+        """Whether an answer waits for the disk."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH

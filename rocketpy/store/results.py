@@ -1,0 +1,114 @@
+"""What the store answers: statuses, and the values that come with them. An expected outcome is one of these, never an
+exception.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+import attrs
+
+
+class PutMessageStatus(enum.Enum):
+    """What became of a message. The first four mean that it is stored; RocketMQ's names in RocketMQ's order."""
+
+    PUT_OK = 0
+    FLUSH_DISK_TIMEOUT = 1
+    FLUSH_SLAVE_TIMEOUT = 2
+    SLAVE_NOT_AVAILABLE = 3
+    SERVICE_NOT_AVAILABLE = 4
+    CREATE_MAPEDFILE_FAILED = 5
+    MESSAGE_ILLEGAL = 6
+    PROPERTIES_SIZE_EXCEEDED = 7
+    OS_PAGECACHE_BUSY = 8
+    UNKNOWN_ERROR = 9
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = 10
+
+
+class GetMessageStatus(enum.Enum):
+    """What a read of a queue found; RocketMQ's names in RocketMQ's order."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+@attrs.frozen(slots=True)
+class GetMessageResult:
+    """Messages of one queue, whole stored records back to back, and where to go on."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    message_count: int = 0
+    suggest_pulling_from_slave: bool = False
+
+
+@attrs.frozen(slots=True)
+class QueryMessageResult:
+    """Records that the index has for a key, back to back, and how far the index has come."""
+
+    body: bytes
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+@attrs.frozen(slots=True)
+class DispatchRequest:
+    """What queues and index need of one record; append knows it, recovery reads it back from the log."""
+
+    topic: str
+    queue_id: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    queue_offset: int
+    store_timestamp_ms: int
+    sys_flag: int
+    keys: tuple[bytes, ...]  # the unique key first, then each part of KEYS
+
+
+@attrs.frozen(slots=True)
+class StoreStatistics:
+    """Counters since the store was opened, and where its parts stand."""
+
+    put_count: int
+    put_bytes: int
+    put_refused_count: int
+    burst_count: int
+    get_count: int
+    get_message_count: int
+    get_cold_count: int
+    commit_log_min_offset: int
+    commit_log_max_offset: int
+    commit_log_flushed_offset: int
+    queue_count: int
+    open_files: int
+    index_behind: int
+
+
+class MessageFilter(Protocol):
+    """Chooses messages of a queue. It is asked for each unit, and for the record only if it says that it needs it."""
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether ``is_matched_by_commit_log`` has a say; if not, unwanted records are never read."""
+        ...
+
+    def is_matched_by_consume_queue(self, tags_code: int) -> bool:
+        """Whether a unit with this tags code may be wanted."""
+        ...
+
+    def is_matched_by_commit_log(self, record: bytes) -> bool:
+        """Whether a whole stored record is wanted."""
+        ...
