@@ -63,7 +63,7 @@ def decode_json_header(header: bytes, body: bytes | None) -> RemotingCommand:
     """Return the command of a JSON header; :class:`~rocketpy.errors.RemoteProtocolError` when fastjson refuses it."""
     try:
         fields = _HEADER_DECODER.decode(header)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # DecodeError covers ValidationError
+    except (msgspec.DecodeError, UnicodeDecodeError):  # ValidationError is a DecodeError
         fields = _tolerant_header(header)
     language = fields.language
     return RemotingCommand(
@@ -127,10 +127,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def _tolerant_header(header: bytes) -> _Header:
     """Read the header as fastjson does; of a repeated key the last one counts."""
-    try:
-        document = loads(header.decode("utf-8", "replace"))
-    except RecursionError:
-        raise RemoteProtocolError("JSON header: nested too deeply") from None
+    document = loads(header)
     if not isinstance(document, dict):
         raise RemoteProtocolError(f"JSON header: expected an object, found {_shown(document)}")
     result = _Header()

@@ -195,6 +195,18 @@ def test_nesting_without_end_is_refused(opening: str) -> None:
         decode(opening * 100_000)
 
 
+def test_references_cannot_make_a_header_grow() -> None:
+    """Each line of this header doubles the one before; written out it would have 2**40 values."""
+    lines = ['"a0":["x","x"]', *(f'"a{i}":[{{"$ref":"$.a{i - 1}"}},{{"$ref":"$.a{i - 1}"}}]' for i in range(1, 40))]
+    with pytest.raises(RemoteProtocolError, match="references"):
+        decode("{" + ",".join(lines) + ',"extFields":{"k":{"$ref":"$.a39"}}}')
+
+
+@pytest.mark.parametrize("path", ["$", "..", "@", "$.extFields", "$.nowhere"])
+def test_references_in_a_circle_lead_nowhere(path: str) -> None:
+    assert decode(f'{{"extFields":{{"a":{{"x":{{"$ref":"{path}"}}}}}}}}').ext_fields == {"a": '{"x":null}'}
+
+
 def test_malformed_utf8_is_replaced() -> None:
     command = decode_json_header(b'{"code":1,"remark":"a\xffb"}', None)
     assert (command.code, command.remark) == (1, "a\ufffdb")
