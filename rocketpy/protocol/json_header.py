@@ -183,14 +183,8 @@ def _ext_fields(value: object) -> dict[str, str] | None:
 
 
 def _text(value: object) -> str:
-    """Return what Java's toString makes of a value; halves of surrogate pairs become ``?`` as in Java's UTF-8."""
-    text = value if isinstance(value, str) else dumps(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        pairs_joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        text = pairs_joined.encode("utf-8", "replace").decode()
-    return text
+    """Return what Java's toString makes of a value; ``loads`` leaves no half of a surrogate pair in a text."""
+    return value if isinstance(value, str) else dumps(value)
 
 
 def _shown(value: object) -> str:

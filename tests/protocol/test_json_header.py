@@ -136,6 +136,7 @@ def test_order_of_ext_fields_is_kept() -> None:
         ('{"language":"KLINGON"}', {"language": None}),
         ('{"language":null}', {"language": None}),
         ('{"extFields":null}', {"ext_fields": None}),
+        ("{extFields:null,language:null}", {"ext_fields": None, "language": None}),
         ('{"extFields":{}}', {"ext_fields": {}}),
         ('{"extFields":{"a":1,"b":true,"c":"x"}}', {"ext_fields": {"a": "1", "b": "true", "c": "x"}}),
         ('{"extFields":{"a":{"k":[1]}}}', {"ext_fields": {"a": '{"k":[1]}'}}),
@@ -216,6 +217,8 @@ def test_surrogate_pairs_join_and_halves_become_question_marks() -> None:
     """A half would raise at the first attempt to send or store the text."""
     command = decode(r'{"remark":"\ud83d\ude80","extFields":{"k":"a\ud83db"}}')
     assert (command.remark, command.ext_fields) == ("🚀", {"k": "a?b"})
+    assert decode(r"""{'extFields':{'\ude80':{'\ud83d':'\ud83d\ude80'}}}""").ext_fields == {"?": '{"?":"🚀"}'}
+    assert decode('{"remark":"\ufffd","x":0}').remark == "\ufffd"
     assert b'"remark":"a?b"' in encode_json_header(RemotingCommand(code=0, remark="a\ud83db"))
 
 
