@@ -1,0 +1,34 @@
+"""The address of a peer as records and message ids hold it: 4 or 16 address bytes, then the port as an int32.
+
+As text it is ``ip:port``, and ``[ip]:port`` for IPv6.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+
+from rocketpy.errors import LocalProtocolError
+
+HOST_V4_SIZE = 8
+HOST_V6_SIZE = 20
+
+
+@lru_cache(maxsize=4096)
+def decode_host(host: bytes) -> str:
+    """Return the text of 8 or 20 bytes. A port beyond 16 bits stays as it is: it is in records like any other."""
+    assert len(host) in (HOST_V4_SIZE, HOST_V6_SIZE), len(host)
+    port = int.from_bytes(host[-4:], "big", signed=True)
+    if len(host) == HOST_V6_SIZE:
+        return f"[{IPv6Address(host[:16])}]:{port}"
+    return f"{host[0]}.{host[1]}.{host[2]}.{host[3]}:{port}"
+
+
+@lru_cache(maxsize=4096)
+def encode_host(text: str) -> bytes:
+    """Return the 8 or 20 bytes of ``ip:port``; :class:`~rocketpy.errors.LocalProtocolError` when it is not that."""
+    address, _, port = text.rpartition(":")
+    try:
+        return ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
+    except (ValueError, OverflowError):
+        raise LocalProtocolError(f"host: expected ip:port, found {text!r}") from None

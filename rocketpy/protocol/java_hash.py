@@ -1,0 +1,50 @@
+"""Java's ``String.hashCode`` and the numbers RocketMQ makes of it.
+
+The hash runs over UTF-16 code units, so a character beyond the BMP counts as two: h = 31 * h + unit, in 32 bits signed.
+Two texts may share a hash; whoever filters by it compares the text afterwards.
+"""
+
+from __future__ import annotations
+
+from operator import mul
+from struct import unpack
+
+_MASK = 0xFFFF_FFFF
+_SIGN = 0x8000_0000
+_BLOCK_UNITS = 128
+
+# 31 ** 127 ... 31 ** 0: the factors of a block's units, from which shorter texts take the tail.
+_POWERS = tuple(pow(31, exponent, 2**32) for exponent in reversed(range(_BLOCK_UNITS)))
+_BLOCK_FACTOR = pow(31, _BLOCK_UNITS, 2**32)
+
+
+def java_hash(text: str) -> int:
+    """Return ``text.hashCode()`` as Java's int; halves of surrogate pairs count as what they are."""
+    return ((_unsigned_hash(text) ^ _SIGN) & _MASK) - _SIGN
+
+
+def tags_code(tags: str | None) -> int:
+    """Return the tag code of a ConsumeQueue unit: 0 without tags, else the hash of the whole text, never split."""
+    return java_hash(tags) if tags else 0
+
+
+def index_key_hash(key: str) -> int:
+    """Return the hash of an IndexFile key: not negative, and 0 where Java's ``abs`` overflows."""
+    value = abs(java_hash(key))
+    return 0 if value == _SIGN else value
+
+
+def _unsigned_hash(text: str) -> int:
+    units: bytes | tuple[int, ...]
+    if text.isascii():
+        units = text.encode()
+    else:
+        encoded = text.encode("utf-16-be", "surrogatepass")
+        units = unpack(f">{len(encoded) // 2}H", encoded)
+    count = len(units)
+    head = count if count <= _BLOCK_UNITS else count % _BLOCK_UNITS
+    value: int = sum(map(mul, units[:head], _POWERS[_BLOCK_UNITS - head :]))
+    for start in range(head, count, _BLOCK_UNITS):
+        block = units[start : start + _BLOCK_UNITS]
+        value = (value * _BLOCK_FACTOR + sum(map(mul, block, _POWERS))) & _MASK
+    return value & _MASK

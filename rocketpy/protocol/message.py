@@ -1,0 +1,88 @@
+"""Messages as values: what a producer sends, what a consumer receives, and the queue they are in.
+
+Nothing here knows bytes: records are :mod:`rocketpy.protocol.stored_message`, batches :mod:`rocketpy.protocol.batch`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.message_id import encode_offset_msg_id
+from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+
+
+@attrs.frozen(order=True)
+class MessageQueue:
+    """One queue of a topic on one broker, ordered by topic, broker and number as in Java."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+@attrs.define
+class Message:
+    """What a producer sends. ``flag`` is the user's own and means nothing to RocketMQ."""
+
+    topic: str
+    body: bytes
+    properties: dict[str, str] = attrs.field(factory=dict)
+    flag: int = 0
+
+    @property
+    def tags(self) -> str | None:
+        """The tag of the message (RocketMQ 4.9 has one, whatever the name says)."""
+        return self.properties.get(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        """The index keys, separated by spaces."""
+        return self.properties.get(PROPERTY_KEYS)
+
+
+@attrs.define
+class MessageExt:
+    """A stored message. Not frozen only because a consumer makes many of them and freezing doubles the price.
+
+    ``body`` is what the sender compressed or not, depending on how the record was decoded; ``body_crc`` and
+    ``store_size`` are of the record as stored. Hosts are ``ip:port``, an IPv6 address in brackets.
+    """
+
+    topic: str
+    body: bytes
+    properties: dict[str, str] = attrs.field(factory=dict)
+    queue_id: int = 0
+    flag: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: str = "0.0.0.0:0"
+    store_timestamp: int = 0
+    store_host: str = "0.0.0.0:0"
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0
+    store_size: int = 0
+    broker_name: str = ""
+
+    @property
+    def tags(self) -> str | None:
+        """The tag of the message."""
+        return self.properties.get(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        """The index keys, separated by spaces."""
+        return self.properties.get(PROPERTY_KEYS)
+
+    @property
+    def msg_id(self) -> str:
+        """What users call the message id: the client's UNIQ_KEY, or without one the id of the broker."""
+        return self.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) or self.offset_msg_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The broker's id: where the record is, good for one look-up without an index."""
+        return encode_offset_msg_id(encode_host(self.store_host), self.physical_offset)

@@ -1,0 +1,317 @@
+"""The record of a message: in CommitLog files, and back to back in the answers to pulls and look-ups.
+
+All numbers big-endian and signed. An address has 16 bytes where a sysFlag bit says so, so nothing behind ``bornHost``
+has a fixed place::
+
+     0 +------------+------------+------------+------------+
+       | total size | magic      | body CRC   | queueId    |  4 x i32
+    16 +------------+------------+------------+------------+
+       | flag i32   | queueOffset i64         | physicalOffset i64
+    36 +------------+-------------------------+------------+
+       | sysFlag i32| bornTimestamp i64       | bornHost 4 or 16 + port i32
+    56 +------------+-------------------------+------------+   (68 with a born host of IPv6)
+       | storeTimestamp i64      | storeHost 4 or 16 + port i32
+    72 +-------------------------+-------------------------+
+       | reconsumeTimes i32      | preparedTransactionOffset i64
+    84 +--------------+----------+-------------------------+
+       | body size i32| body | topic size i8 | topic | properties size i16 | properties
+       +--------------+------+---------------+-------+---------------------+-----------
+
+A CommitLog file ends in a BLANK record: i32 the bytes left in the file (its own included), i32 magic; what follows is
+whatever was there.
+
+Rules: a record is judged by its own lengths, which must add up to its total size; text that is not UTF-8 is replaced,
+not refused (as in Java: refusing it would cut a log in recovery).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+from struct import Struct
+from typing import TypeAlias
+from zlib import crc32
+
+import attrs
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.compression import compression_type
+from rocketpy.protocol.compression import decompress as decompress_body
+from rocketpy.protocol.crc import body_crc
+from rocketpy.protocol.host import HOST_V6_SIZE, decode_host, encode_host
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import (
+    PROPERTIES_SIZE_MAX,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    decode_properties,
+    encode_properties,
+)
+from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
+BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
+TOPIC_SIZE_MAX = 127
+
+# From the total size to the body size, for each combination of the two address widths: (sysFlag >> 4) & 3.
+_FIXED_PARTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+_TOTAL_AND_MAGIC = Struct(">ii")
+_SYS_FLAG = Struct(">36xi")
+_PROPERTIES_SIZE = Struct(">h")
+BLANK_SIZE_MIN = _TOTAL_AND_MAGIC.size
+RECORD_SIZE_MIN = _FIXED_PARTS[0].size + 1 + _PROPERTIES_SIZE.size
+assert [part.size for part in _FIXED_PARTS] == [88, 100, 100, 112]
+assert RECORD_SIZE_MIN == 91
+assert BLANK_SIZE_MIN == 8
+
+# The fields in front of the body, as the struct gives them; the last one is the size of the body.
+_Fields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, bytes, int, bytes, int, int, int]
+
+
+class RecordStatus(Enum):
+    """What :func:`check_message` found."""
+
+    MESSAGE = "message"
+    BLANK = "blank"
+    NOTHING = "nothing"  # no magic of ours: reserved space, or the end of what was written
+    DAMAGED = "damaged"  # it begins as a record and is none
+
+
+@attrs.define(eq=False)
+class CheckedMessage:
+    """What recovery and dispatch need of one place in the log.
+
+    ``size`` is the record's, and for BLANK what it claims to be left of the file; 0 otherwise. ``why`` explains
+    DAMAGED. The rest has meaning for MESSAGE only. Properties are decoded when first asked for: most recoveries trust
+    the queues and never ask.
+    """
+
+    status: RecordStatus
+    size: int = 0
+    topic: str = ""
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    store_timestamp: int = 0
+    prepared_transaction_offset: int = 0
+    properties_text: bytes = b""
+    why: str = ""
+    _properties: dict[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties; the dict is this object's own."""
+        if self._properties is None:
+            self._properties = decode_properties(self.properties_text.decode("utf-8", "replace"))
+        return self._properties
+
+    @property
+    def tags_code(self) -> int:
+        """The hash of the tags; that a delayed message's unit holds its time of delivery is for the store to know."""
+        return tags_code(self.properties.get(PROPERTY_TAGS))
+
+    @property
+    def keys(self) -> str:
+        """The index keys, separated by spaces; empty without any."""
+        return self.properties.get(PROPERTY_KEYS, "")
+
+    @property
+    def uniq_key(self) -> str | None:
+        """The client's unique key."""
+        return self.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+
+
+def decode_message(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    decompress: bool = True,
+    check_crc: bool = False,
+    broker_name: str = "",
+) -> MessageExt:
+    """Return the message of the record at ``position``.
+
+    With ``decompress`` the body is what the producer was given (at most ``DECOMPRESSED_SIZE_MAX`` bytes), and
+    ``sys_flag`` still says how it was compressed. Raises :class:`~rocketpy.errors.RemoteProtocolError` naming the
+    position when there is no whole, consistent record, the checksum is wrong or the body does not decompress, and
+    :class:`~rocketpy.errors.LocalProtocolError` when the package for its compression is missing.
+
+    Compatibility: Java's decoder checks neither magic nor lengths, and drops the rest of a buffer without a word.
+    """
+    fields, body_start, body_end, topic_end = _measure(buffer, position, len(buffer))
+    (
+        (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp),
+        (born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, _),
+    ) = fields[:9], fields[9:]
+    if magic != MESSAGE_MAGIC_CODE:
+        raise RemoteProtocolError(f"record at {position}: expected magic {MESSAGE_MAGIC_CODE}, found {magic}")
+    body = bytes(buffer[body_start:body_end])
+    if check_crc and body_crc(body) != crc:
+        raise RemoteProtocolError(f"record at {position}: expected body CRC {crc}, found {body_crc(body)}")
+    if decompress and sys_flag & COMPRESSED_FLAG:
+        body = _decompressed(body, sys_flag, position)
+    return MessageExt(
+        str(buffer[body_end + 1 : topic_end], "utf-8", "replace"),
+        body,
+        decode_properties(str(buffer[topic_end + 2 : position + size], "utf-8", "replace")),
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        decode_host(born_host),
+        store_timestamp,
+        decode_host(store_host),
+        reconsume_times,
+        prepared_transaction_offset,
+        crc,
+        size,
+        broker_name,
+    )
+
+
+def decode_messages(buffer: Buffer, *, decompress: bool = True, broker_name: str = "") -> list[MessageExt]:
+    """Return the messages of records back to back, the body of a pull answer; errors as in :func:`decode_message`."""
+    messages: list[MessageExt] = []
+    position = 0
+    while position < len(buffer):
+        message = decode_message(buffer, position, decompress=decompress, broker_name=broker_name)
+        messages.append(message)
+        position += message.store_size
+    return messages
+
+
+def encode_message(message: MessageExt) -> bytes:
+    """Return the record of ``message``: its body as it is (compressed or not), the checksum and the sizes made anew.
+
+    The two address bits of sysFlag follow the hosts. Raises :class:`~rocketpy.errors.LocalProtocolError` when a
+    field does not fit.
+    """
+    born_host, store_host = encode_host(message.born_host), encode_host(message.store_host)
+    sys_flag = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
+    sys_flag |= BORN_HOST_V6_FLAG if len(born_host) == HOST_V6_SIZE else 0
+    sys_flag |= STORE_HOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
+    body, topic = message.body, message.topic.encode("utf-8", "replace")
+    properties = encode_properties(message.properties).encode("utf-8", "replace")
+    if len(topic) > TOPIC_SIZE_MAX or len(properties) > PROPERTIES_SIZE_MAX:
+        raise LocalProtocolError(
+            f"record: expected at most {TOPIC_SIZE_MAX} bytes of topic and {PROPERTIES_SIZE_MAX} of properties, "
+            f"found {len(topic)} and {len(properties)}"
+        )
+    part = _FIXED_PARTS[sys_flag >> 4 & 3]
+    try:
+        fixed_part = part.pack(
+            part.size + len(body) + 1 + len(topic) + 2 + len(properties),
+            MESSAGE_MAGIC_CODE,
+            body_crc(body),
+            message.queue_id,
+            message.flag,
+            message.queue_offset,
+            message.physical_offset,
+            sys_flag,
+            message.born_timestamp,
+            born_host,
+            message.store_timestamp,
+            store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            len(body),
+        )
+    except struct.error as error:
+        raise LocalProtocolError(f"record: {error} in {attrs.evolve(message, body=b'')!r}") from None
+    return b"".join((fixed_part, body, bytes((len(topic),)), topic, _PROPERTIES_SIZE.pack(len(properties)), properties))
+
+
+def encode_blank(size: int) -> bytes:
+    """Return the 8 bytes that end a CommitLog file with ``size`` bytes left."""
+    return _TOTAL_AND_MAGIC.pack(size, BLANK_MAGIC_CODE)
+
+
+def check_message(
+    buffer: Buffer, position: int, size_available: int, *, check_crc: bool = True, read_body: bool = True
+) -> CheckedMessage:
+    """Return what is at ``position``, looking at no more than ``size_available`` bytes; never raises.
+
+    Written for scans of whole files: the body is not copied. ``read_body`` false passes over the body, whose checksum
+    is then not compared whatever ``check_crc`` says.
+    """
+    if size_available < BLANK_SIZE_MIN:
+        return CheckedMessage(RecordStatus.NOTHING)
+    total_size, magic = _TOTAL_AND_MAGIC.unpack_from(buffer, position)
+    if magic == BLANK_MAGIC_CODE:
+        if total_size >= BLANK_SIZE_MIN:
+            return CheckedMessage(RecordStatus.BLANK, total_size)
+        return CheckedMessage(RecordStatus.DAMAGED, why=f"blank at {position}: a size of {total_size}")
+    if magic != MESSAGE_MAGIC_CODE:
+        return CheckedMessage(RecordStatus.NOTHING)
+    try:
+        fields, body_start, body_end, topic_end = _measure(buffer, position, position + size_available)
+    except RemoteProtocolError as error:
+        return CheckedMessage(RecordStatus.DAMAGED, why=str(error))
+    if check_crc and read_body:
+        crc = crc32(memoryview(buffer)[body_start:body_end]) & 0x7FFF_FFFF
+        if crc != fields[2]:
+            why = f"record at {position}: expected body CRC {fields[2]}, found {crc}"
+            return CheckedMessage(RecordStatus.DAMAGED, why=why)
+    return CheckedMessage(
+        RecordStatus.MESSAGE,
+        total_size,
+        str(buffer[body_end + 1 : topic_end], "utf-8", "replace"),
+        fields[3],
+        fields[5],
+        fields[6],
+        fields[7],
+        fields[8],
+        fields[10],
+        fields[13],
+        bytes(buffer[topic_end + 2 : position + total_size]),
+    )
+
+
+def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, int, int]:
+    """Return the fixed fields, where the body begins and ends, and where the topic ends.
+
+    Nothing at or behind ``limit`` is looked at. RemoteProtocolError unless the lengths add up to the total size.
+    """
+    if position + RECORD_SIZE_MIN > limit:
+        raise _inconsistent(position, f"at least {RECORD_SIZE_MIN} bytes", limit - position)
+    (sys_flag,) = _SYS_FLAG.unpack_from(buffer, position)
+    part = _FIXED_PARTS[sys_flag >> 4 & 3]
+    body_start = position + part.size
+    if body_start > limit:
+        raise _inconsistent(position, f"at least {part.size} bytes", limit - position)
+    fields: _Fields = part.unpack_from(buffer, position)
+    record_end = position + fields[0]
+    body_end = body_start + fields[14]
+    if not body_start < record_end <= limit:
+        raise _inconsistent(position, f"a total size of {part.size + 3} to {limit - position}", fields[0])
+    if not body_start <= body_end < record_end:
+        raise _inconsistent(position, f"a body of 0 to {record_end - body_start - 3} bytes", fields[14])
+    topic_size = buffer[body_end]
+    topic_end = body_end + 1 + topic_size
+    if topic_size > TOPIC_SIZE_MAX or topic_end + 2 > record_end:
+        raise _inconsistent(position, f"a topic of 0 to {TOPIC_SIZE_MAX} bytes within the record", topic_size)
+    (properties_size,) = _PROPERTIES_SIZE.unpack_from(buffer, topic_end)
+    if topic_end + 2 + properties_size != record_end:
+        raise _inconsistent(position, f"properties of {record_end - topic_end - 2} bytes", properties_size)
+    return fields, body_start, body_end, topic_end
+
+
+def _decompressed(body: bytes, sys_flag: int, position: int) -> bytes:
+    compression = compression_type(sys_flag)
+    assert compression is not None, "the caller has looked at the flag"
+    try:
+        return decompress_body(body, compression)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"record at {position}: {error}") from None
+
+
+def _inconsistent(position: int, expected: str, found: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"record at {position}: expected {expected}, found {found}")
