@@ -6,7 +6,7 @@ Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8); client.md 1 a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -16,7 +16,7 @@ NO_NAME_SERVER = 10004
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 
 
-def _addresses(value: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
     parts = value.split(";") if isinstance(value, str) else list(value)
     addresses = tuple(part.strip().rpartition("/")[2] for part in parts if part.strip())
     if not addresses:

@@ -14,6 +14,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 
 from rocketpy.client.config import ClientConfig
@@ -23,16 +24,16 @@ from rocketpy.errors import BrokerError, ClientError, RemotingError, RemotingToo
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
-from rocketpy.protocol.compression import compress_zlib
+from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketpy.protocol.message import Message, MessageQueue
-from rocketpy.protocol.message_id import UniqueKeyFactory
+from rocketpy.protocol.message_id import UniqKeyFactory
 from rocketpy.protocol.properties import encode_properties
-from rocketpy.protocol.sysflag import COMPRESSED_FLAG, COMPRESSION_ZLIB
-from rocketpy.protocol.topic_name import check_sendable_topic
+from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS, topic_name_fault
 
 MESSAGE_ILLEGAL = 13
+UNSPECIFIED = -1
 RETRY_CODES = frozenset(
     (
         ResponseCode.TOPIC_NOT_EXIST,
@@ -65,7 +66,7 @@ class Producer:
         self._config = instance.config
         self._group = group
         self._next_queue = instance.randomness.getrandbits(16)
-        self._unique_keys = UniqueKeyFactory(
+        self._unique_keys = UniqKeyFactory(
             address=bytes([127, 0, 0, 1]),
             process_id=os.getpid(),
             constant=instance.randomness.getrandbits(32),
@@ -79,12 +80,13 @@ class Producer:
         Raises ClientError for a message that cannot be sent or a topic without route, BrokerError for a broker's
         refusal, RemotingError when no attempt got an answer (the message may be stored or not).
         """
-        check_sendable_topic(message.topic)
+        _check_topic(message.topic)
         self._check_size(message.body)
         properties = self._with_unique_key(message)
         body, sys_flag = message.body, 0
         if len(body) >= self._config.compress_msg_body_over_howmuch:
-            body, sys_flag = compress_zlib(body), COMPRESSED_FLAG | COMPRESSION_ZLIB
+            body = compress(body, CompressionType.ZLIB)
+            sys_flag = compressed_sys_flag(0, CompressionType.ZLIB)
         header = self._header(message.topic, encode_properties(properties), sys_flag=sys_flag, flag=message.flag)
         return await self._send(RequestCode.SEND_MESSAGE_V2, header, body, properties["UNIQ_KEY"], queue, timeout_s)
 
@@ -98,7 +100,7 @@ class Producer:
         if not messages:
             raise ClientError(MESSAGE_ILLEGAL, "the batch is empty, expected at least one message")
         topic = messages[0].topic
-        check_sendable_topic(topic)
+        _check_topic(topic)
         for message in messages:
             if message.topic != topic:
                 raise ClientError(
@@ -162,7 +164,7 @@ class Producer:
         timeout_s: float,
     ) -> SendResult:
         address = await self._instance.master_address(queue.broker_name)
-        request = make_request(code, header.for_queue(queue.queue_id), body)
+        request = make_request(code, attrs.evolve(header, queue_id=queue.queue_id), body)
         response = await self._instance.request(address, request, tuple(_STORED), timeout_s=timeout_s)
         stored = read_header(response, SendMessageResponseHeader)
         return SendResult(
@@ -205,7 +207,7 @@ class Producer:
     def _with_unique_key(self, message: Message) -> dict[str, str]:
         properties = dict(message.properties)
         if "UNIQ_KEY" not in properties:
-            properties["UNIQ_KEY"] = self._unique_keys.next_key(self._instance.clock.timestamp_ms())
+            properties["UNIQ_KEY"] = self._unique_keys.create(self._instance.clock.timestamp_ms())
         properties.setdefault("WAIT", "true")
         return properties
 
@@ -217,3 +219,11 @@ class Producer:
                 MESSAGE_ILLEGAL,
                 f"the message body has {len(body)} bytes, the limit is {self._config.max_message_size}",
             )
+
+
+def _check_topic(topic: str) -> None:
+    fault = topic_name_fault(topic)
+    if fault is None and topic in NOT_ALLOWED_SEND_TOPICS:
+        fault = f"Sending message to topic[{topic}] is forbidden."
+    if fault is not None:
+        raise ClientError(UNSPECIFIED, fault)

@@ -1,4 +1,4 @@
-"""Tells the brokers every 30 seconds that a client lives: a service of its own, so a slow broker delays nothing else."""
+"""Tells the brokers every 30 seconds that a client lives: its own service, so a slow broker delays nothing else."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""What a topic may be called: one rule for the client that sends and the broker that takes.
+
+Compatibility: ``TopicValidator`` of the broker and ``Validators.checkTopic`` of the client (4.9.8). The beginnings of
+the texts are Java's; ours go on to say which character or which length was found.
+"""
+
+from __future__ import annotations
+
+import re
+
+TOPIC_LENGTH_MAX = 127
+
+NOT_ALLOWED_SEND_TOPICS = frozenset(
+    (
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    )
+)
+"""Topics of the broker itself that no client may send to."""
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
+_SHOWN_MAX = 160
+
+
+def topic_name_fault(topic: str) -> str | None:
+    """Return what is wrong with a name, None when nothing is. A legal name costs a single match."""
+    if _LEGAL.match(topic) and len(topic) <= TOPIC_LENGTH_MAX:
+        return None
+    if not topic or topic.isspace():
+        return "The specified topic is blank."
+    shown = topic if len(topic) <= _SHOWN_MAX else topic[:_SHOWN_MAX] + "..."
+    illegal = _ILLEGAL.search(topic)
+    if illegal is not None:
+        return (
+            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+            f": found {illegal.group()!r} in {shown!r}"
+        )
+    return (
+        f"The specified topic is longer than topic max length. It has {len(topic)} characters, the limit is "
+        f"{TOPIC_LENGTH_MAX}: {shown}"
+    )

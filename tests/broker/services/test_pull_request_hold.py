@@ -1,0 +1,147 @@
+"""Long polling under a mock clock: who is woken, when, and in which order."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.services.pull_request_hold import PULLS_PER_SLICE, PullRequest, PullRequestHoldService
+from rocketpy.protocol.codes import SerializeType
+from rocketpy.remoting.connection import Connection
+from tests.remoting.test_connection import NotingTransport, make_connection
+
+
+@attrs.define
+class Consumer:
+    """Pulls, and the answers they got: (opaque, time was up)."""
+
+    connection: Connection
+    transport: NotingTransport
+    matches: bool = True
+    answered: list[tuple[int, bool]] = attrs.Factory(list)
+    tried: int = 0
+
+    def pull(self, opaque: int, *, queue_id: int = 0, suspend_s: float = 15.0) -> PullRequest:
+        self.connection.count_deferred()
+        return PullRequest(
+            connection=self.connection,
+            opaque=opaque,
+            serialize_type=SerializeType.JSON,
+            topic="T",
+            queue_id=queue_id,
+            queue_offset=0,
+            max_msg_nums=32,
+            message_filter=None,
+            deadline=trio.current_time() + suspend_s,
+            is_oneway=False,
+            asked_offset=0,
+            resume=self.resume,
+        )
+
+    def resume(self, pull: PullRequest, expired: bool) -> bool:
+        self.tried += 1
+        if not self.matches and not expired:
+            pull.queue_offset += 1
+            return False
+        self.answered.append((pull.opaque, expired))
+        self.connection.reply_deferred(b"answer")
+        return True
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer(*make_connection())
+
+
+@pytest.fixture
+async def service(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> PullRequestHoldService:
+    service = PullRequestHoldService()
+    await nursery.start(_run, service)
+    return service
+
+
+async def _run(service: PullRequestHoldService, *, task_status: trio.TaskStatus[None]) -> None:
+    await service.run(task_status=task_status)
+
+
+async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.suspend(consumer.pull(1, queue_id=0))
+    service.suspend(consumer.pull(2, queue_id=1))
+    service.message_arriving("T", 1, 5)
+    service.message_arriving("T", 7, 5)  # nobody waits there
+    assert consumer.answered == []  # noted during the burst, served after its replies
+    service.serve_woken()
+    assert consumer.answered == [(2, False)]
+    assert consumer.transport.flushed == 1
+    assert service.statistics().held == 1
+
+
+async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_looked(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    consumer.matches = False
+    pull = consumer.pull(1)
+    service.suspend(pull)
+    for _ in range(3):
+        service.message_arriving("T", 0, 9)
+        service.serve_woken()
+    assert (consumer.answered, pull.queue_offset) == ([], 3)
+    consumer.matches = True
+    service.message_arriving("T", 0, 9)
+    service.serve_woken()
+    assert consumer.answered == [(1, False)]
+
+
+async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.suspend(consumer.pull(1, suspend_s=3.0))
+    service.suspend(consumer.pull(2, suspend_s=10.0))
+    await trio.sleep(2.9)
+    assert consumer.answered == []
+    await trio.sleep(0.7)
+    assert consumer.answered == [(1, True)]
+    await trio.sleep(10)
+    assert consumer.answered == [(1, True), (2, True)]
+    assert service.statistics().timed_out_count == 2
+    assert service.statistics().held == 0
+
+
+async def test_pulls_of_a_closed_connection_are_dropped(service: PullRequestHoldService, consumer: Consumer) -> None:
+    other = Consumer(*make_connection())
+    service.suspend(consumer.pull(1))
+    service.suspend(other.pull(2))
+    service.drop_connection(consumer.connection)
+    assert service.statistics().held == 1
+    other.connection.close()
+    await trio.sleep(1)  # the sweep finds what nobody told about
+    assert service.statistics().held == 0
+    assert service.statistics().dropped_count == 2
+    assert consumer.answered == other.answered == []
+
+
+async def test_dropping_a_connection_without_deferrals_looks_at_nothing(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.suspend(consumer.pull(1))
+    other, _ = make_connection()
+    service.drop_connection(other)
+    assert service.statistics().held == 1
+
+
+async def test_many_woken_pulls_are_served_in_slices_by_the_task(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    """A burst serves one slice; the rest must not hold up other connections, and must not be forgotten."""
+    for opaque in range(10 * PULLS_PER_SLICE):
+        service.suspend(consumer.pull(opaque, queue_id=opaque))
+        service.message_arriving("T", opaque, 1)
+    service.serve_woken()
+    assert len(consumer.answered) == PULLS_PER_SLICE
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(consumer.answered) == 10 * PULLS_PER_SLICE
+    assert consumer.connection.deferred_count == 0

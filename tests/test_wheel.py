@@ -1,0 +1,143 @@
+"""The wheel as a stranger gets it: built, installed in an empty environment, used outside the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.blackbox
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that holds the wheel with its Spark extra, and no checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[spark]"], check=True)
+    return folder
+
+
+def outside(environment: Path) -> dict[str, str]:
+    """The environment variables of someone who has no checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    python = str(environment / "bin" / "python")
+    return kept | {
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def test_the_wheel_holds_what_it_must(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert wheel.name.startswith("rocketpy_mq-")
+    assert {"rocketpy/py.typed", "rocketpy/broker/__main__.py", "pyspark_rocketmq.py"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "bench/", "property_tests/"))]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_broker_and_console_script_run_outside_the_checkout(environment: Path, tmp_path: Path) -> None:
+    name_server, broker = free_port(), free_port()
+    command = [
+        str(environment / "bin" / "python"),
+        "-m",
+        "rocketpy.nameserver",
+        "-c",
+        str(write(tmp_path / "namesrv.conf", f"listenPort={name_server}\nbindAddress=127.0.0.1\n")),
+    ]
+    conf = write(
+        tmp_path / "broker.conf",
+        f"listenPort={broker}\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nnamesrvAddr=127.0.0.1:{name_server}\n"
+        f"storePathRootDir={tmp_path / 'store'}\nmappedFileSizeCommitLog=1048576\n"
+        "maxHashSlotNum=1000\nmaxIndexNum=2000\n",
+    )
+    variables = outside(environment)
+    processes = [subprocess.Popen(command, cwd=tmp_path, env=variables)]
+    try:
+        wait_for_port(name_server)
+        processes.append(
+            subprocess.Popen([*command[:2], "rocketpy.broker", "-c", str(conf)], cwd=tmp_path, env=variables)
+        )
+        wait_for_port(broker)
+        script = [str(environment / "bin" / "rocketpy")]
+        address = ["-n", f"127.0.0.1:{name_server}"]
+        sent = run([*script, "produce", "-t", "Wheel", *address], tmp_path, variables, "one\ntwo\nthree\n")
+        assert "sent 3 messages to Wheel" in sent.stderr
+        read = run([*script, "consume", "-t", "Wheel", "-o", "beginning", "-e", *address], tmp_path, variables)
+        assert sorted(read.stdout.split()) == ["one", "three", "two"]
+        assert "rocketpy 0." in run([*script, "--version"], tmp_path, variables).stdout
+    finally:
+        for process in reversed(processes):
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(20) for process in processes]
+    assert codes == [0] * len(codes)
+
+
+@pytest.mark.spark
+def test_spark_finds_the_source_by_its_name(environment: Path, tmp_path: Path) -> None:
+    if shutil.which("java") is None:
+        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
+            pytest.fail("java is required and missing")
+        pytest.skip("needs a Java runtime, 17 or newer")
+    program = (
+        "from pyspark.sql import SparkSession\n"
+        "s = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "try:\n    s.read.format('rocketmq').load()\n"
+        "except Exception as failure:\n    print('SAID', str(failure).replace(chr(10), ' '))\n"
+    )
+    result = run([str(environment / "bin" / "python"), "-c", program], tmp_path, outside(environment))
+    assert "DATA_SOURCE_NOT_FOUND" not in result.stdout
+    assert "path" in result.stdout
+    assert "nameServer" in result.stdout
+
+
+def run(command: list[str], cwd: Path, variables: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(
+        command, cwd=cwd, env=variables, input=given, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+def wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on port {port}")
