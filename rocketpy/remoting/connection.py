@@ -219,14 +219,9 @@ class Connection:
 
     def serve(self, frames_max: int) -> bool:
         """Serve at most ``frames_max`` whole frames; True when more may be waiting."""
-        next_frame = self._reader.next_frame
+        frames = self._reader.next_frames(frames_max)
         fast_paths = self._dispatcher.fast_paths
-        for _ in range(frames_max):
-            frame = next_frame()
-            if frame is None:
-                return False
-            serialize_type, header, body = frame
-            self.frames_received += 1
+        for serialize_type, header, body in frames:
             if serialize_type == 0:
                 fast_path = fast_paths.get(header[:12])
                 if fast_path is not None and fast_path(self, header, body):
@@ -234,7 +229,8 @@ class Connection:
             self._dispatcher.dispatch(self, serialize_type, header, body)
             if self._closed:
                 return False
-        return True
+        self.frames_received += len(frames)
+        return len(frames) == frames_max
 
     @property
     def wants_reading(self) -> bool:
