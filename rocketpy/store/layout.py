@@ -27,31 +27,21 @@ LOCK_FILE = "lock"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #
-# One record. Positions are those of two IPv4 hosts; each IPv6 host (sysFlag 0x10 and 0x20) adds 12 to what follows it.
-#
-#    0 totalSize i32     | 20 queueOffset i64    | 40 bornTimestamp i64    | 72 reconsumeTimes i32
-#    4 magic i32         | 28 physicalOffset i64 | 48 bornHost 4 + i32     | 76 preparedTransactionOffset i64
-#    8 bodyCRC i32       | 36 sysFlag i32        | 56 storeTimestamp i64   | 84 bodyLen i32, body
-#   12 queueId i32       |                       | 64 storeHost 4 + i32    |    topicLen i8, topic
-#   16 flag i32          |                       |                         |    propertiesLen i16, properties
+# Records back to back; their box is in stored_message. Append packs a record's head, from totalSize up to and including
+# bodyLen, in one step; this is the head for each combination of address families, by (sysFlag >> 4) & 3.
 
-MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
-BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
+RECORD_HEADS = tuple(
+    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))
+)
+RECORD_HEAD = RECORD_HEADS[0]
+assert [head.size for head in RECORD_HEADS] == [88, 100, 100, 112]
 
-RECORD_HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")  # both hosts IPv4, up to and including bodyLen
-RECORD_HEAD_BORN_V6 = struct.Struct(">iiiiiqqiq20sq8siqi")
-RECORD_HEAD_STORE_V6 = struct.Struct(">iiiiiqqiq8sq20siqi")
-RECORD_HEAD_V6 = struct.Struct(">iiiiiqqiq20sq20siqi")
-RECORD_FIXED_SIZE = 91
-"""Bytes of a record with IPv4 hosts that are neither body, topic nor properties."""
-assert RECORD_HEAD.size == 88 and RECORD_FIXED_SIZE == RECORD_HEAD.size + 3
-
-RECORD_PREFIX = struct.Struct(">iiiiiqqi")  # totalSize to sysFlag: the part whose places do not depend on the hosts
-assert RECORD_PREFIX.size == 40
 PROPERTIES_SIZE = struct.Struct(">h")
 TOPIC_SIZE_MAX = 127
 PROPERTIES_SIZE_MAX = 32_767
 
+HOST_V4_SIZE = 8
+HOST_V6_SIZE = 20
 SYS_FLAG_BORN_V6 = 0x10
 SYS_FLAG_STORE_V6 = 0x20
 SYS_FLAG_TRANSACTION_MASK = 0xC
@@ -59,13 +49,8 @@ SYS_FLAG_TRANSACTION_ROLLBACK = 0xC
 SYS_FLAG_NO_QUEUE = 0x4
 """Set in both prepared (0x4) and rollback (0xC): such a record gets no queue offset and no unit."""
 
-# The end of a full file: a BLANK of all the bytes that are left (at least 8), of which only the first 8 mean anything.
-#
-#    0 remaining bytes i32, these included  |  4 magic i32  |  8 anything
-
-BLANK = struct.Struct(">ii")
+# A file that is full ends in a BLANK of all the bytes that are left; a record fits only if 8 bytes stay for it.
 BLANK_SIZE_MIN = 8
-assert BLANK.size == BLANK_SIZE_MIN
 
 # ---- ConsumeQueue ---------------------------------------------------------------------------------------------------
 #
@@ -100,21 +85,6 @@ def base_offset_of(name: str) -> int | None:
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
 
 
-def transaction_type_has_queue(sys_flag: int) -> bool:
-    """Whether records of this sysFlag take a place in their queue: plain and committed ones do."""
-    return not sys_flag & SYS_FLAG_NO_QUEUE
-
-
 def store_timestamp_position(sys_flag: int) -> int:
     """Return where in a record its storeTimestamp is: behind a born host of 8 or 20 bytes."""
     return 68 if sys_flag & SYS_FLAG_BORN_V6 else 56
-
-
-def record_fixed_size(sys_flag: int) -> int:
-    """Return the bytes of a record that are neither body, topic nor properties."""
-    size = RECORD_FIXED_SIZE
-    if sys_flag & SYS_FLAG_BORN_V6:
-        size += 12
-    if sys_flag & SYS_FLAG_STORE_V6:
-        size += 12
-    return size

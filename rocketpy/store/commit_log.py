@@ -1,0 +1,163 @@
+"""The log: every record of every topic, one after another, over files that appear whole.
+
+Written here are bytes; what they mean is the appender's. Rules: bytes below ``wrote_offset`` never change while the
+store is open; a file has its name only at full, reserved length; after a failed sync nothing is synced again. Durability
+happens when a service runs :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and ``end_flush``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Protocol
+
+import attrs
+
+from rocketpy.protocol.stored_message import encode_blank
+from rocketpy.store import layout
+from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.mapped_file import MappedFile, OpenFiles
+from rocketpy.store.mapped_file_queue import MappedFileQueue
+
+_PAGE_SIZE = 4096
+
+
+class FileAllocator(Protocol):
+    """Makes CommitLog files that appear whole: reserved to full length, synced, under their name last."""
+
+    def prepare(self, path: str, size: int) -> None:
+        """Begin to make a file that will be wanted next; returns at once."""
+        ...
+
+    def take(self, path: str, size: int) -> None:
+        """Return when the file is there: prepared, or made now. DiskFullError when there is no space for it."""
+        ...
+
+
+@attrs.define(eq=False)
+class FlushRange:
+    """What one flush makes durable: everything up to ``end_offset``, stored no later than the timestamp."""
+
+    end_offset: int
+    store_timestamp_ms: int
+    files: tuple[tuple[MappedFile, DiskFile], ...]  # held until end_flush
+
+    def sync(self) -> None:
+        """Sync the files. Blocks: for a worker thread. StoreError is final, the store must stop."""
+        for _, file in self.files:
+            file.sync()
+
+
+class CommitLog:
+    """The log of one store. Reading is by :meth:`locate`, whoever asked then reads the file."""
+
+    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
+        self._disk = disk
+        self._file_size = file_size
+        self._allocator: FileAllocator | None = None
+        self._last: MappedFile | None = None  # the file that is written, held
+        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
+        self.wrote_offset = 0
+        self.wrote_timestamp_ms = 0  # storeTimestamp of the last record written
+        self.flushed_offset = 0
+
+    @property
+    def min_offset(self) -> int:
+        """Where the log begins."""
+        return self.files.min_offset
+
+    @property
+    def end_of_file(self) -> int:
+        """Where the file that is written ends; 0 before the first file."""
+        return self._last.end_offset if self._last is not None else 0
+
+    def load(self) -> None:
+        """Find the files; a missing directory is made."""
+        if not self._disk.is_directory(self.files.path):
+            self._disk.make_directories(self.files.path)
+        self.files.load()
+
+    def open_at(self, end_offset: int, *, timestamp_ms: int, allocator: FileAllocator) -> None:
+        """Begin to append at the end that recovery found, all of it durable."""
+        self._allocator = allocator
+        self.wrote_offset = self.flushed_offset = end_offset
+        self.wrote_timestamp_ms = timestamp_ms
+        if len(self.files):
+            self._become_last(self.files[len(self.files) - 1])
+
+    def add_file(self) -> None:
+        """Go on to the next file: what is left of this one becomes a BLANK. DiskFullError changes nothing.
+
+        The new file was prepared in advance; if it is not ready it is made here and now.
+        """
+        assert self._allocator is not None, "the log is open"
+        base_offset = self.end_of_file or self.wrote_offset
+        self._allocator.take(f"{self.files.path}/{layout.file_name(base_offset)}", self._file_size)
+        if self._last is not None and self.wrote_offset < base_offset:
+            self._last.file().write(
+                self.wrote_offset - self._last.base_offset, encode_blank(base_offset - self.wrote_offset)
+            )
+        self.wrote_offset = base_offset
+        self._become_last(self.files.append(base_offset, self._file_size))
+
+    def write(self, content: bytes, timestamp_ms: int) -> None:
+        """Write records at the end; they fit into the last file. StoreError is final."""
+        last = self._last
+        assert last is not None, "a file was made for these bytes"
+        wrote_offset = self.wrote_offset
+        assert wrote_offset + len(content) <= last.end_offset, (wrote_offset, len(content), last)
+        last.file().write(wrote_offset - last.base_offset, content)
+        self.wrote_offset = wrote_offset + len(content)
+        self.wrote_timestamp_ms = timestamp_ms
+
+    def locate(self, physical_offset: int, size: int) -> tuple[MappedFile, int] | None:
+        """Return file and position of written bytes; None if they are not (or no longer) in one file of the log."""
+        if physical_offset + size > self.wrote_offset:
+            return None
+        mapped_file = self.files.find(physical_offset)
+        if mapped_file is None or physical_offset + size > mapped_file.end_offset:
+            return None
+        return mapped_file, physical_offset - mapped_file.base_offset
+
+    def next_file_offset(self, physical_offset: int) -> int:
+        """Return where the file behind the one that holds an offset begins: where to go on when bytes are missing."""
+        bases = [mapped_file.base_offset for mapped_file in self.files]
+        index = bisect_right(bases, physical_offset)
+        return bases[index] if index < len(bases) else self.wrote_offset
+
+    # ---- flush ----------------------------------------------------------------------------------------------------
+
+    def begin_flush(self, *, least_pages: int = 0) -> FlushRange | None:
+        """Return what is to be synced now, None when nothing is (or fewer pages than asked for).
+
+        End and timestamp are those of this moment: what is appended during the sync is not part of it.
+        """
+        flushed_offset, wrote_offset = self.flushed_offset, self.wrote_offset
+        if wrote_offset <= flushed_offset:
+            return None
+        if wrote_offset // _PAGE_SIZE - flushed_offset // _PAGE_SIZE < least_pages:
+            return None
+        files = tuple((each, each.hold()) for each in self._files_of(flushed_offset, wrote_offset))
+        return FlushRange(wrote_offset, self.wrote_timestamp_ms, files)
+
+    def end_flush(self, flush_range: FlushRange, *, is_synced: bool) -> None:
+        """The sync has returned, or failed: give the files back, and count what is durable now."""
+        for mapped_file, _ in flush_range.files:
+            mapped_file.release()
+        if is_synced:
+            self.flushed_offset = max(self.flushed_offset, flush_range.end_offset)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _files_of(self, begin_offset: int, end_offset: int) -> Iterable[MappedFile]:
+        return (each for each in self.files if each.end_offset > begin_offset and each.base_offset < end_offset)
+
+    def _become_last(self, mapped_file: MappedFile) -> None:
+        if self._last is not None:
+            self._last.release()
+        mapped_file.hold()
+        self._last = mapped_file
+        assert self._allocator is not None
+        self._allocator.prepare(f"{self.files.path}/{layout.file_name(mapped_file.end_offset)}", self._file_size)
+
+
