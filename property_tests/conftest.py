@@ -1,0 +1,24 @@
+"""Hypothesis profiles: ``rocketpy-dev`` (seconds), ``rocketpy-ci`` (minutes), ``rocketpy-deep`` (an hour).
+
+Chosen by ROCKETPY_TIER. Hypothesis loads a profile named ``ci`` by itself where CI is set, so ours have other names.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+for _name, _examples, _steps in (("dev", 40, 30), ("ci", 250, 50), ("deep", 10_000, 100)):
+    settings.register_profile(
+        f"rocketpy-{_name}",
+        max_examples=_examples,
+        stateful_step_count=_steps,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=_QUIET,
+    )
+
+settings.load_profile(f"rocketpy-{os.environ.get('ROCKETPY_TIER', 'dev')}")
