@@ -1,0 +1,83 @@
+"""A blocking client for Spark's executors, which have no Trio: one request at a time over one connection.
+
+It waits for the answer to what it sent and ignores everything else a broker may say on its own. Not for many requests
+in flight, reconnecting or TLS: a failed task is Spark's to repeat.
+"""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+
+from rocketpy.errors import (
+    BrokerError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+)
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.spark.options import check_address
+
+RECEIVE_SIZE = 256 * 1024
+
+
+class BlockingRemotingClient:
+    """A connection to one nameserver or broker, closed by leaving its ``with`` block.
+
+    Every failure names the address: ``RemotingConnectError``, ``RemotingSendRequestError`` (the connection ended) or
+    ``RemotingTimeoutError``. After any of them the client is of no further use.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float) -> None:
+        self._address = address
+        self._reader = FrameReader()
+        self._opaque = 0
+        try:
+            self._socket = socket.create_connection(check_address("nameServer", address), timeout=timeout_s)
+        except OSError as error:
+            raise RemotingConnectError(f"connect to {address} failed: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> BlockingRemotingClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def request(self, code: int, header: object) -> RemotingCommand:
+        """Send a request and return its answer, whatever its response code."""
+        request = make_request(code, header)
+        self._opaque += 1
+        request.opaque = self._opaque
+        try:
+            self._socket.sendall(encode_frame(request))
+            while True:
+                command = self._next_command()
+                if command.is_response and command.opaque == request.opaque:
+                    return command
+        except TimeoutError as error:
+            raise RemotingTimeoutError(f"{self._address} did not answer request {code} in time") from error
+        except OSError as error:
+            raise RemotingSendRequestError(f"request {code} to {self._address} failed: {error}") from error
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self._address}: {error}") from error
+
+    def expect_success(self, code: int, header: object) -> RemotingCommand:
+        """Send a request and return its answer; :class:`BrokerError` unless it is SUCCESS."""
+        response = self.request(code, header)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerError(response.code, response.remark, self._address)
+        return response
+
+    def _next_command(self) -> RemotingCommand:
+        while (frame := self._reader.next_frame()) is None:
+            received = self._socket.recv(RECEIVE_SIZE)
+            if not received:
+                raise ConnectionResetError("the connection was closed by the peer")
+            self._reader.receive(received)
+        return decode_command(*frame)

@@ -1,0 +1,46 @@
+"""The Spark data source ``rocketmq``: where ``spark.read.format("rocketmq")`` arrives.
+
+::
+
+    spark.read.format("rocketmq").load("/var/lib/rocketmq/store")                         # files, of a dead broker too
+    spark.read.format("rocketmq").options(nameServer="127.0.0.1:9876", topic="T").load()  # a live cluster
+
+Spark imports this module whenever a session first looks for Python data sources, used or not. Rule: it imports nothing
+that PySpark has not loaded anyway; the readers and pyarrow come when they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+FORMAT_NAME = "rocketmq"
+
+
+class RocketMQDataSource(DataSource):
+    """``spark.read.format("rocketmq")``; also for ``spark.dataSource.register`` where the look-up is off."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name used with ``format``."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the one schema of both modes; wrong options fail here, before anything is read."""
+        from rocketpy.spark.options import parse_options
+        from rocketpy.spark.rows import SPARK_SCHEMA
+
+        parse_options(self.options)
+        return SPARK_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader that the options ask for."""
+        from rocketpy.spark.options import parse_options
+        from rocketpy.spark.readers import open_reader
+
+        return open_reader(parse_options(self.options), schema)

@@ -1,0 +1,108 @@
+"""The blocking client: answers are matched, everything that can go wrong names the address."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rocketpy.errors import (
+    BrokerError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+)
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.protocol.headers.offset import GetMaxOffsetRequestHeader
+from rocketpy.spark.remoting import BlockingRemotingClient
+
+HEADER = GetMaxOffsetRequestHeader(topic="T", queue_id=3)
+Answer = Callable[[RemotingCommand], bytes | None]
+
+
+@contextmanager
+def peer(answer: Answer) -> Iterator[str]:
+    """A peer on loopback that serves one connection; ``None`` closes it. Yields its address."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        reader = FrameReader()
+        with connection:
+            while received := connection.recv(65536):
+                reader.receive(received)
+                while (frame := reader.next_frame()) is not None:
+                    reply = answer(decode_command(*frame))
+                    if reply is None:
+                        return
+                    connection.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def request(address: str, timeout_s: float = 10.0) -> RemotingCommand:
+    with BlockingRemotingClient(address, timeout_s=timeout_s) as client:
+        return client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER)
+
+
+def test_request_and_answer_with_header_and_body() -> None:
+    def answer(command: RemotingCommand) -> bytes:
+        assert command.code == RequestCode.GET_MAX_OFFSET
+        assert command.ext_fields == {"topic": "T", "queueId": "3"}
+        return encode_frame(make_response(command, body=b"answer"))
+
+    with peer(answer) as address:
+        assert request(address).body == b"answer"
+
+
+def test_what_a_broker_says_by_itself_and_late_answers_are_skipped() -> None:
+    def answer(command: RemotingCommand) -> bytes:
+        late = make_response(command)
+        late.opaque -= 1
+        own = make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, oneway=True)
+        own.opaque = command.opaque
+        return b"".join(map(encode_frame, [late, own, make_response(command, body=b"mine")]))
+
+    with peer(answer) as address:
+        assert request(address).body == b"mine"
+
+
+def test_an_error_code_carries_code_remark_and_address() -> None:
+    def answer(command: RemotingCommand) -> bytes:
+        return encode_frame(make_response(command, ResponseCode.TOPIC_NOT_EXIST, "no topic"))
+
+    with peer(answer) as address, pytest.raises(BrokerError) as caught:
+        request(address)
+    assert (caught.value.response_code, caught.value.remark, caught.value.address) == (17, "no topic", address)
+
+
+def test_a_closed_connection_names_the_address() -> None:
+    with peer(lambda command: None) as address, pytest.raises(RemotingSendRequestError, match=address):
+        request(address)
+
+
+def test_silence_ends_at_the_timeout() -> None:
+    with peer(lambda command: b"") as address, pytest.raises(RemotingTimeoutError, match=address):
+        request(address, timeout_s=0.05)
+
+
+def test_garbage_is_a_protocol_error_that_names_the_address() -> None:
+    with peer(lambda command: b"HTTP/1.1 400 Bad") as address, pytest.raises(RemoteProtocolError, match=address):
+        request(address)
+
+
+def test_nobody_listening_names_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{port}"):
+        request(f"127.0.0.1:{port}")

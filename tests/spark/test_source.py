@@ -1,0 +1,130 @@
+"""The data source inside Spark: found without registration, both modes, errors a user can act on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.errors import PySparkException
+
+from rocketpy.spark.rows import SPARK_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("store-clean")
+    with tarfile.open(GOLDEN / "store-clean.tar.xz") as archive:
+        archive.extractall(directory, filter="data")
+    [commit_log] = directory.rglob("commitlog")
+    return commit_log.parent
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[dict[str, object]]:
+    with gzip.open(GOLDEN / "expected-store-clean.jsonl.gz", "rt") as lines:
+        return [record for record in map(json.loads, lines) if record["type"] == "record"]
+
+
+def test_the_top_level_module_offers_the_source_and_loads_no_reader() -> None:
+    """Spark imports it in every session that looks for Python data sources, whether or not this one is wanted."""
+    code = (
+        "import sys, pyspark_rocketmq as module; from pyspark.sql.datasource import DataSource; "
+        "assert issubclass(module.DefaultSource, DataSource) and module.DefaultSource.name() == 'rocketmq'; "
+        "print([name for name in ('trio', 'rocketpy.spark.readers', 'rocketpy.protocol') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_top_level_module_does_not_raise_where_something_is_missing() -> None:
+    """One module that raises there makes every Python data source of the environment unusable."""
+    code = (
+        "import sys; sys.modules['rocketpy.spark'] = None; import pyspark_rocketmq as module; "
+        "assert not hasattr(module, 'DefaultSource')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    assert "the Spark data source rocketmq is not available" in done.stderr
+
+
+@pytest.mark.parametrize("min_partitions", [1, 12])
+def test_a_store_that_java_wrote_is_read_as_java_reads_it(
+    spark: SparkSession, store: Path, expected: list[dict[str, object]], min_partitions: int
+) -> None:
+    frame = spark.read.format("rocketmq").option("minPartitions", min_partitions).load(str(store))
+    assert frame.schema == SPARK_SCHEMA
+    assert frame.rdd.getNumPartitions() >= max(min_partitions, 5)
+    rows = frame.orderBy("physical_offset").collect()
+    assert len(rows) == len(expected)
+    for row, record in zip(rows, expected, strict=True):
+        assert row.physical_offset == record["offset"]
+        assert (row.topic, row.queue_id, row.queue_offset) == (
+            record["topic"],
+            record["queueId"],
+            record["queueOffset"],
+        )
+        assert (row.message_id, row.sys_flag, row.flag) == (record["msgId"], record["sysFlag"], record["flag"])
+        assert row.properties == record["properties"]
+        assert row.stored_size == record["size"]
+        assert row.body_size == len(row.body) == record.get("plainLength", record["bodyLength"])
+        assert "/" + row.born_host == record["bornHost"]
+        assert row.broker_name is None
+
+
+def test_topic_and_time_choose_messages(spark: SparkSession, store: Path, expected: list[dict[str, object]]) -> None:
+    times = sorted(int(str(record["storeTimestamp"])) for record in expected)
+    start, end = times[len(times) // 4], times[len(times) // 2]
+    options = {"topic": "GoldA,GoldB", "startTimestamp": str(start), "endTimestamp": _iso(end)}
+    rows = spark.read.format("rocketmq").options(**options).load(str(store)).collect()
+    assert sorted(row.physical_offset for row in rows) == [
+        record["offset"]
+        for record in expected
+        if record["topic"] in ("GoldA", "GoldB") and start <= int(str(record["storeTimestamp"])) < end
+    ]
+    assert rows
+
+
+def test_a_store_without_messages_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert spark.read.format("rocketmq").load(str(tmp_path)).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "needs the option path"),
+        ({"nameServer": "127.0.0.1:9876"}, "also needs the option topic"),
+        ({"path": "/nowhere/at/all"}, "expected a store directory or its commitlog directory"),
+        ({"nameServer": "127.0.0.1:1", "topic": "T"}, "connect to 127.0.0.1:1 failed"),
+    ],
+)
+def test_errors_reach_the_user(spark: SparkSession, options: dict[str, str], words: str) -> None:
+    with pytest.raises(PySparkException, match=words):
+        spark.read.format("rocketmq").options(**options).load().count()
+
+
+def test_a_schema_of_the_users_own_is_refused(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(PySparkException, match="has its own schema"):
+        spark.read.format("rocketmq").schema("topic string").load(str(store)).count()
+
+
+def _iso(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()
