@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import attrs
 import pytest
-from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 
 from rocketpy.errors import BrokerError, ClientError, RemotingConnectError
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
