@@ -162,7 +162,7 @@ def start_nameserver(directory: Path, port: int) -> Process:
     process = Process.start(
         python_command("rocketpy.nameserver", "-c", str(config)), directory / "namesrv.log", cwd=directory
     )
-    _await(process, lambda: _answers(f"127.0.0.1:{port}"), "nameserver")
+    _await([process], lambda: _answers(f"127.0.0.1:{port}"), "nameserver")
     return process
 
 
@@ -175,11 +175,10 @@ def start_broker(directory: Path, settings: Mapping[str, object], *, wrap: Seque
 
 
 def await_brokers(
-    namesrv: str, names: set[str], processes: Sequence[Process], timeout_s: float = START_TIMEOUT_S
+    namesrv: str, names: set[str], children: Sequence[Process], timeout_s: float = START_TIMEOUT_S
 ) -> None:
     """Wait until the nameserver has a route to each broker: from then on clients can send to it."""
-    for process in processes:
-        _await(process, lambda: _routes(namesrv) >= names, f"brokers {sorted(names)}", timeout_s)
+    _await(children, lambda: _routes(namesrv) >= names, f"brokers {sorted(names)}", timeout_s)
 
 
 def _routes(namesrv: str) -> set[str]:
@@ -198,11 +197,15 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _await(process: Process, condition: Callable[[], bool], what: str, timeout_s: float = START_TIMEOUT_S) -> None:
+def _await(
+    children: Sequence[Process], condition: Callable[[], bool], what: str, timeout_s: float = START_TIMEOUT_S
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        if not process.is_running():
-            raise AssertionError(f"{what}: ended with status {process.popen.returncode}:\n{process.log()}")
+        for child in children:
+            if not child.is_running():
+                raise AssertionError(f"{what}: ended with status {child.popen.returncode}:\n{child.log()}")
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not there after {timeout_s} s:\n{process.log()}")
+            logs = "\n".join(child.log() for child in children)
+            raise AssertionError(f"{what}: not there after {timeout_s} s:\n{logs}")
         time.sleep(0.02)

@@ -74,7 +74,7 @@ def test_upstream_tests_pass(two_brokers: Cluster, tmp_path: Path, record_proper
 
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[str, int]:
-    """Run it and return what it printed and its exit status; one that takes too long is asked to end its own children."""
+    """Run it and return what it printed and its exit status; too long, and it is asked to end its children."""
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as popen:
