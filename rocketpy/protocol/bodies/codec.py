@@ -1,0 +1,369 @@
+"""Turns body values into fastjson's text and back.
+
+A body is an ``@attrs.frozen`` class named as in Java, whose attributes are the snake_case of Java's properties. What an
+attribute looks like in JSON follows from its annotation:
+
+===================== ==================================================================================
+``str bool float``    as they are; read from any scalar that says the same
+``Int32 Int64``       a number; read from text too, range checked
+``JavaEnum[...]``     text in Python, the constant's name in JSON; read in any case and by ordinal too
+``Sequence[X]``       a ``java.util.List``
+``JavaSet[X]``        a ``Set`` or a Java array: the same but in the pretty form of files
+``dict[K, V]``        an object; integer keys are bare, a key that is a body is an object
+a body                an object: keys in alphabetical order, ``None`` left out
+===================== ==================================================================================
+
+The key is the camelCase of the attribute unless ``metadata=named("droped")`` says otherwise. Reading is as loose as
+fastjson's: keys in any case and with ``_`` and ``-`` anywhere (``clientId`` fills ``clientID``), unknown keys ignored.
+What has a default may be missing; without one it must be there.
+
+Compatibility: an explicit ``null`` leaves the default; in Java it overwrites the property, and a server that gets it
+answers with a NullPointerException. A constant that Java does not know is null there and the default here.
+
+All goes through one :mod:`cattrs` converter of our own, so other users of cattrs and we do not meet.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import attrs
+from cattrs import Converter
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
+from rocketpy.protocol.headers.codec import IntegerRange
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+
+_SET = "java.util.Set"
+JavaSet: TypeAlias = Annotated[Sequence[ItemT], _SET]
+
+_NAME = "json_name"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+_SHOWN_CHARACTERS_MAX = 64
+
+
+@attrs.frozen
+class JavaEnum:
+    """Marks text that is the name of a constant; ``constants`` in the order of their ordinals."""
+
+    constants: tuple[str, ...]
+
+    @classmethod
+    def of(cls, enum: type[Enum]) -> JavaEnum:
+        """Return the marker of a Python enum whose members are in Java's order."""
+        return cls(tuple(enum.__members__))
+
+
+def named(name: str) -> dict[str, object]:
+    """Return the metadata of an attribute whose key in JSON is not its camelCase."""
+    return {_NAME: name}
+
+
+def encode_body(body: object, *, standard: bool = False) -> bytes:
+    """Return the bytes of ``body`` as fastjson writes them.
+
+    ``standard`` is the form of a route for a requester of version 401 or later: standard JSON in ASCII, keys in order.
+    """
+    return dumps(encode_value(body), standard=standard).encode()
+
+
+def encode_text(body: object) -> str:
+    """Return the text of ``body``, for a header field."""
+    return dumps(encode_value(body))
+
+
+def encode_value(body: object) -> object:
+    """Return ``body`` as dicts, lists and scalars, ready for :func:`rocketpy.protocol.fastjson.dumps`."""
+    assert attrs.has(type(body)), type(body)
+    value: object = _CONVERTER.unstructure(body)
+    return value
+
+
+def decode_body(data: bytes | str | None, body_class: type[T]) -> T:
+    """Return the ``body_class`` value in ``data``.
+
+    Raises :class:`~rocketpy.errors.RemoteProtocolError` naming class and key, what was expected and what was found; no
+    body at all is one too.
+    """
+    if not data:
+        raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
+    return decode_value(loads(data), body_class)
+
+
+def decode_value(value: object, body_class: type[T]) -> T:
+    """Return the ``body_class`` value that a parsed document holds; errors as in :func:`decode_body`."""
+    try:
+        return _CONVERTER.structure(value, body_class)
+    except _UnexpectedValueError as unexpected:
+        raise RemoteProtocolError(f"{body_class.__name__}: {unexpected}") from None
+
+
+class _UnexpectedValueError(Exception):
+    """A value that does not fit; whoever reads the body around it says where."""
+
+    def __init__(self, expected: str, found: object) -> None:
+        shown = repr(found)
+        shown = shown if len(shown) <= _SHOWN_CHARACTERS_MAX else shown[:_SHOWN_CHARACTERS_MAX] + "..."
+        super().__init__(f"expected {expected}, found {shown}")
+
+
+_Reader = Callable[[Any, Any], Any]  # cattrs hands every hook the value and the type
+_Writer = Callable[[Any], Any]
+_ABSENT = object()
+_CONVERTER = Converter(detailed_validation=False)
+
+
+@attrs.frozen
+class _Member:
+    attribute: str
+    argument: str
+    name: str
+    annotation: Any
+    is_required: bool
+
+
+def _members(body_class: type) -> list[_Member]:
+    """Return the members of a body in the order in which they are written."""
+    annotations = typing.get_type_hints(body_class, include_extras=True)
+    members = [
+        _Member(
+            attribute=attribute.name,
+            argument=attribute.alias or attribute.name,
+            name=attribute.metadata.get(_NAME) or _camel_case(attribute.name),
+            annotation=annotations[attribute.name],
+            is_required=attribute.default is attrs.NOTHING,
+        )
+        for attribute in attrs.fields(body_class)
+    ]
+    return sorted(members, key=lambda member: member.name)
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def _loose(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()
+
+
+# Reading.
+
+
+def _bean_reader(body_class: type) -> _Reader:
+    members = _members(body_class)
+    by_name = {member.name: (member, _CONVERTER.get_structure_hook(member.annotation)) for member in members}
+    by_loose_name = {_loose(name): entry for name, entry in by_name.items()}
+    required = [member for member in members if member.is_required]
+
+    def read(value: Any, _: Any) -> Any:
+        if isinstance(value, str):
+            value = loads(value)  # a key that is an object may come as the text of that object
+        if not isinstance(value, Mapping):
+            raise _UnexpectedValueError("an object", value)
+        arguments: dict[str, Any] = {}
+        for key, item in value.items():
+            entry = by_name.get(key) or (by_loose_name.get(_loose(key)) if isinstance(key, str) else None)
+            if entry is None or item is None:
+                continue
+            member, read_member = entry
+            try:
+                result = read_member(item, member.annotation)
+            except _UnexpectedValueError as unexpected:
+                raise RemoteProtocolError(f"{body_class.__name__}.{member.name}: {unexpected}") from None
+            if result is not _ABSENT:
+                arguments[member.argument] = result
+        for member in required:
+            if member.argument not in arguments:
+                raise RemoteProtocolError(f"{body_class.__name__}.{member.name}: expected a value, found nothing")
+        return body_class(**arguments)
+
+    return read
+
+
+def _map_reader(annotation: Any) -> _Reader:
+    key_type, value_type = typing.get_args(annotation)
+    read_key, read_value = _CONVERTER.get_structure_hook(key_type), _CONVERTER.get_structure_hook(value_type)
+
+    def read(value: Any, _: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _UnexpectedValueError("an object", value)
+        return {
+            read_key(key, key_type): read_value(item, value_type)
+            for key, item in value.items()
+            if key is not None and item is not None
+        }
+
+    return read
+
+
+def _sequence_reader(annotation: Any) -> _Reader:
+    item_type = _item_type(annotation)
+    read_item = _CONVERTER.get_structure_hook(item_type)
+
+    def read(value: Any, _: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise _UnexpectedValueError("an array", value)
+        return [read_item(item, item_type) for item in value if item is not None]
+
+    return read
+
+
+def _integer_reader(annotation: Any) -> _Reader:
+    limits = _marker(annotation, IntegerRange)
+    assert limits is not None, annotation
+    name, minimum, maximum = limits.name, limits.minimum, limits.maximum
+
+    def read(value: Any, _: Any) -> Any:
+        match value:
+            case bool():
+                raise _UnexpectedValueError(name, value)
+            case int():
+                number = value
+            case float() if abs(value) <= maximum:
+                number = int(value)
+            case str() if _INTEGER.fullmatch(value):
+                number = int(value)
+            case _:
+                raise _UnexpectedValueError(name, value)
+        if not minimum <= number <= maximum:
+            raise _UnexpectedValueError(name, value)
+        return number
+
+    return read
+
+
+def _enum_reader(annotation: Any) -> _Reader:
+    marker = _marker(annotation, JavaEnum)
+    assert marker is not None, annotation
+    constants = marker.constants
+    by_name = {name.upper(): name for name in constants}
+
+    def read(value: Any, _: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(constants):
+            return constants[value]
+        if isinstance(value, str):
+            return by_name.get(value.upper(), _ABSENT)
+        raise _UnexpectedValueError("one of " + ", ".join(constants), value)
+
+    return read
+
+
+def _read_text(value: Any, _: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _read_bool(value: Any, _: Any) -> bool:
+    text = _read_text(value, str).lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _UnexpectedValueError("true or false", value)
+
+
+def _read_double(value: Any, _: Any) -> float:
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float | str):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise _UnexpectedValueError("a number", value)
+
+
+# Writing.
+
+
+def _bean_writer(body_class: type) -> _Writer:
+    plan = [
+        (member.name, member.attribute, _CONVERTER.get_unstructure_hook(member.annotation))
+        for member in _members(body_class)
+    ]
+
+    def write(body: Any) -> Any:
+        members = {}
+        for name, attribute, write_member in plan:
+            value = getattr(body, attribute)
+            if value is not None:
+                try:
+                    members[name] = write_member(value)
+                except (TypeError, AttributeError) as error:
+                    raise LocalProtocolError(f"{body_class.__name__}.{name}: cannot write {value!r}") from error
+        return members
+
+    return write
+
+
+def _map_writer(annotation: Any) -> _Writer:
+    key_type, value_type = typing.get_args(annotation)
+    write_key, write_value = _CONVERTER.get_unstructure_hook(key_type), _CONVERTER.get_unstructure_hook(value_type)
+    if attrs.has(key_type):
+        return lambda value: {FrozenBean(write_key(key)): write_value(item) for key, item in value.items()}
+    return lambda value: {write_key(key): write_value(item) for key, item in value.items()}
+
+
+def _sequence_writer(annotation: Any) -> _Writer:
+    write_item = _CONVERTER.get_unstructure_hook(_item_type(annotation))
+    if _marker(annotation, str) == _SET:
+        return lambda value: tuple(write_item(item) for item in value)
+    return lambda value: [write_item(item) for item in value]
+
+
+def _scalar_writer(_: Any) -> _Writer:
+    return lambda value: value
+
+
+def _double_writer(_: Any) -> _Writer:
+    return float
+
+
+# What annotations say.
+
+
+def _marker(annotation: Any, marker_class: type[T]) -> T | None:
+    if typing.get_origin(annotation) is not Annotated:
+        return None
+    return next((each for each in annotation.__metadata__ if isinstance(each, marker_class)), None)
+
+
+def _item_type(annotation: Any) -> Any:
+    plain = annotation.__origin__ if typing.get_origin(annotation) is Annotated else annotation
+    return typing.get_args(plain)[0]
+
+
+def _is_sequence(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is Sequence or _marker(annotation, str) == _SET
+
+
+def _is_map(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is dict
+
+
+def _is_integer(annotation: Any) -> bool:
+    return _marker(annotation, IntegerRange) is not None
+
+
+def _is_enum(annotation: Any) -> bool:
+    return _marker(annotation, JavaEnum) is not None
+
+
+for _predicate, _reader, _writer in (
+    (attrs.has, _bean_reader, _bean_writer),
+    (_is_map, _map_reader, _map_writer),
+    (_is_sequence, _sequence_reader, _sequence_writer),
+    (_is_integer, _integer_reader, _scalar_writer),
+    (_is_enum, _enum_reader, _scalar_writer),
+    (lambda annotation: annotation is str, lambda _: _read_text, _scalar_writer),
+    (lambda annotation: annotation is bool, lambda _: _read_bool, _scalar_writer),
+    (lambda annotation: annotation is float, lambda _: _read_double, _double_writer),
+):
+    _CONVERTER.register_structure_hook_factory(_predicate, _reader)
+    _CONVERTER.register_unstructure_hook_factory(_predicate, _writer)

@@ -1,0 +1,143 @@
+"""Topics as brokers keep and register them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from struct import Struct
+from typing import Annotated
+from zlib import compress
+
+import attrs
+
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.bodies.codec import JavaEnum, decode_body, decode_value, encode_body
+from rocketpy.protocol.compression import CompressionType, decompress
+from rocketpy.protocol.fastjson import dumps, loads
+from rocketpy.protocol.headers.codec import Int32, Int64
+
+_LENGTH = Struct(">i")
+_COMPRESSION_LEVEL = 9
+
+
+class TopicFilterType(StrEnum):
+    """Java's ``TopicFilterType``; the second one changes nothing in 4.9."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+@attrs.frozen
+class DataVersion:
+    """How often a table has changed, and when last; two tables are equal if both numbers are."""
+
+    timestamp: Int64 = 0
+    counter: Int64 = 0
+
+    def next_version(self, timestamp_ms: int) -> DataVersion:
+        """Return the version after a change at the wall time ``timestamp_ms``."""
+        return DataVersion(timestamp_ms, self.counter + 1)
+
+
+@attrs.frozen
+class TopicConfig:
+    """A topic on one broker; ``perm`` is a sum of read 4, write 2 and inherit 1."""
+
+    topic_name: str
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = 6
+    topic_filter_type: Annotated[str, JavaEnum.of(TopicFilterType)] = TopicFilterType.SINGLE_TAG.value
+    topic_sys_flag: Int32 = 0
+    order: bool = False
+
+
+@attrs.frozen
+class TopicConfigSerializeWrapper:
+    """All topics of a broker: ``topics.json``, GET_ALL_TOPIC_CONFIG, and registrations of old brokers."""
+
+    topic_config_table: dict[str, TopicConfig] = attrs.field(factory=dict)
+    data_version: DataVersion = attrs.field(factory=DataVersion)
+
+
+@attrs.frozen
+class RegisterBrokerBody:
+    """What a broker registers, in two forms: JSON, and the compressed form of ``compressedRegister``.
+
+    The compressed form is one zlib stream of: length i32, the DataVersion's JSON; the number of topics i32; for each
+    length i32 and ``name readQueueNums writeQueueNums perm filterType``; length i32, the filter servers' JSON. It
+    loses ``topic_sys_flag`` and ``order``.
+    """
+
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = attrs.field(factory=TopicConfigSerializeWrapper)
+    filter_server_list: Sequence[str] = attrs.field(factory=list)
+
+    def encode_compressed(self) -> bytes:
+        """Return the compressed form."""
+        wrapper = self.topic_config_serialize_wrapper
+        parts = [_sized(encode_body(wrapper.data_version)), _LENGTH.pack(len(wrapper.topic_config_table))]
+        parts += [_sized(_topic_text(topic).encode()) for topic in wrapper.topic_config_table.values()]
+        parts.append(_sized(dumps(list(self.filter_server_list)).encode()))
+        return compress(b"".join(parts), _COMPRESSION_LEVEL)
+
+    @classmethod
+    def decode_compressed(cls, body: bytes) -> RegisterBrokerBody:
+        """Return the value of a compressed body; bounded whatever comes.
+
+        Raises :class:`~rocketpy.errors.RemoteProtocolError`. Compatibility: a topic that is not five words is refused;
+        Java registers one without a name.
+        """
+        reader = _CompressedReader(decompress(body, CompressionType.ZLIB))
+        data_version = decode_body(reader.read_sized(), DataVersion)
+        topics = [_read_topic(reader.read_sized()) for _ in range(reader.read_length())]
+        filter_servers = loads(reader.read_sized())
+        document = {"filterServerList": filter_servers}
+        return attrs.evolve(
+            decode_value(document, cls),
+            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+                {topic.topic_name: topic for topic in topics}, data_version
+            ),
+        )
+
+
+@attrs.define(eq=False)
+class _CompressedReader:
+    _content: bytes
+    _position: int = 0
+
+    def read_length(self) -> int:
+        """Read a length or a number of items; every item takes at least 4 bytes, so content bounds both."""
+        start, self._position = self._position, self._position + _LENGTH.size
+        if self._position > len(self._content):
+            raise RemoteProtocolError(f"RegisterBrokerBody: expected 4 bytes, found the end at byte {start}")
+        length: int = _LENGTH.unpack_from(self._content, start)[0]
+        if not 0 <= length <= len(self._content) - self._position:
+            raise RemoteProtocolError(
+                f"RegisterBrokerBody: expected a length of 0 to {len(self._content) - self._position}, "
+                f"found {length} at byte {start}"
+            )
+        return length
+
+    def read_sized(self) -> bytes:
+        """Read a length and as many bytes."""
+        length = self.read_length()
+        start, self._position = self._position, self._position + length
+        return self._content[start : self._position]
+
+
+def _sized(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+def _topic_text(topic: TopicConfig) -> str:
+    numbers = f"{topic.read_queue_nums} {topic.write_queue_nums} {topic.perm}"
+    return f"{topic.topic_name} {numbers} {topic.topic_filter_type}"
+
+
+def _read_topic(content: bytes) -> TopicConfig:
+    text = content.decode("utf-8", "replace")
+    words = text.split(" ")
+    if len(words) != 5:
+        raise RemoteProtocolError(f"RegisterBrokerBody: expected a topic in five words, found {text[:64]!r}")
+    names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
+    return decode_value(dict(zip(names, words, strict=True)), TopicConfig)
