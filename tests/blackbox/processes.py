@@ -30,12 +30,13 @@ def free_ports(count: int) -> int:
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
     for _ in range(200):
         first = chance.randrange(12_000, 32_000 - count)
-        if all(map(_is_free, range(first, first + count))):
+        if all(map(is_free, range(first, first + count))):
             return first
     raise RuntimeError(f"no {count} consecutive free ports")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -179,6 +180,11 @@ def await_brokers(
 ) -> None:
     """Wait until the nameserver has a route to each broker: from then on clients can send to it."""
     _await(children, lambda: _routes(namesrv) >= names, f"brokers {sorted(names)}", timeout_s)
+
+
+def await_any_broker(namesrv: str, children: Sequence[Process]) -> None:
+    """Wait until the nameserver has a route to some broker."""
+    _await(children, lambda: bool(_routes(namesrv)), "a broker")
 
 
 def _routes(namesrv: str) -> set[str]:

@@ -1,0 +1,226 @@
+"""Starting real processes: what a wrong set-up says and leaves behind, and how soon a right one serves.
+
+A refusal to start is exit status 2 and one sentence that names what is wrong; nothing is there afterwards that was not
+before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.blackbox import processes
+from tests.blackbox.processes import Process
+from tests.blackbox.wire import SUCCESS, Wire, WireError
+
+pytestmark = pytest.mark.blackbox
+
+EXIT_WRONG = 2
+REFUSAL_TIMEOUT_S = 20
+# The figure that counts (a second start within 1 s on an idle machine) is measured in bench/; this is a bound for any.
+SPAWN_TO_SEND_OK_S = 5.0
+
+
+@attrs.frozen
+class Refusal:
+    """How a process ended that did not start."""
+
+    status: int
+    stderr: str
+
+    @property
+    def sentence(self) -> str:
+        """Its only line on stderr."""
+        lines = self.stderr.strip().splitlines()
+        assert len(lines) == 1, self.stderr
+        return lines[0]
+
+
+def refused(command: Sequence[str], directory: Path) -> Refusal:
+    """Run a command that is to end by itself."""
+    done = subprocess.run(
+        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=REFUSAL_TIMEOUT_S, check=False
+    )
+    return Refusal(done.returncode, done.stderr.decode(errors="replace"))
+
+
+def everything_below(directory: Path) -> set[str]:
+    """Return the relative path of each file and folder."""
+    return {str(each.relative_to(directory)) for each in directory.rglob("*")}
+
+
+@pytest.fixture
+def nameserver(tmp_path: Path) -> Iterator[str]:
+    """The address of a running nameserver."""
+    port = processes.free_ports(1)
+    process = processes.start_nameserver(tmp_path / "nameserver", port)
+    yield f"127.0.0.1:{port}"
+    assert process.terminate() == 0, process.log()
+
+
+def broker_command(directory: Path, **changed: object) -> list[str]:
+    """Write a configuration file into ``directory`` and return the command that starts a broker with it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = {**processes.broker_settings(directory, processes.free_ports(2), "127.0.0.1:9"), **changed}
+    config = processes.write_config(directory / "broker.conf", settings)
+    return processes.python_command("rocketpy.broker", "-c", str(config))
+
+
+@pytest.mark.parametrize("who", ["broker", "nameserver"])
+def test_a_port_in_use_is_named(tmp_path: Path, who: str) -> None:
+    with processes.port_in_use() as port:
+        if who == "broker":
+            command = broker_command(tmp_path, listenPort=port)
+        else:
+            config = processes.write_config(tmp_path / "namesrv.conf", {"listenPort": port, "bindAddress": "127.0.0.1"})
+            command = processes.python_command("rocketpy.nameserver", "-c", str(config))
+        before = everything_below(tmp_path)
+        found = refused(command, tmp_path)
+    assert found.status == EXIT_WRONG, found
+    assert str(port) in found.sentence
+    assert everything_below(tmp_path) == before
+
+
+def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path, nameserver: str) -> None:
+    store = tmp_path / "store"
+    here = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog", "brokerName": "broker-0"}
+    settings = {**processes.broker_settings(tmp_path, processes.free_ports(2), nameserver), **here}
+    first = processes.start_broker(tmp_path, settings)
+    try:
+        processes.await_brokers(nameserver, {"broker-0"}, [first])
+        with Wire(f"127.0.0.1:{settings['listenPort']}") as wire:
+            assert wire.send("Locked", 0, b"before").code == SUCCESS
+            before = everything_below(store)
+            found = refused(broker_command(tmp_path / "second", **here), tmp_path)
+            assert found.status == EXIT_WRONG, found
+            assert str(store) in found.sentence
+            assert everything_below(store) == before
+            assert everything_below(tmp_path / "second") == {"broker.conf"}
+            assert wire.send("Locked", 0, b"after").code == SUCCESS
+    finally:
+        assert first.terminate() == 0, first.log()
+
+
+def test_a_file_where_the_store_should_be_is_named(tmp_path: Path) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.write_text("not a folder")
+    command = broker_command(tmp_path, storePathRootDir=occupied, storePathCommitLog=occupied / "commitlog")
+    before = everything_below(tmp_path)
+    found = refused(command, tmp_path)
+    assert found.status == EXIT_WRONG, found
+    assert str(occupied) in found.sentence
+    assert everything_below(tmp_path) == before
+    assert occupied.read_text() == "not a folder"
+
+
+def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    wrap: list[str] = []
+    if os.geteuid() == 0:
+        # Root may write anywhere, unless it gives that up; nobody's folder is then closed to it as well.
+        if shutil.which("setpriv") is None:
+            pytest.skip("running as root, and no setpriv (util-linux) to give up root's way round permissions")
+        os.chown(closed, 65534, 65534)
+        wrap = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
+    store = closed / "store"
+    command = broker_command(tmp_path, storePathRootDir=store, storePathCommitLog=store / "commitlog")
+    before = everything_below(tmp_path)
+    found = refused([*wrap, *command], tmp_path)
+    assert found.status == EXIT_WRONG, found
+    assert str(closed) in found.sentence
+    assert everything_below(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("listenPort", "many"), ("flushDiskType", "SOMETIMES"), ("autoCreateTopicEnable", "perhaps"), ("brokerId", "1.5")],
+)
+def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, key: str, value: str) -> None:
+    command = broker_command(tmp_path, **{key: value})
+    config = tmp_path / "broker.conf"
+    line = 1 + [each.split("=")[0] for each in config.read_text().splitlines()].index(key)
+    before = everything_below(tmp_path)
+    found = refused(command, tmp_path)
+    assert found.status == EXIT_WRONG, found
+    for part in (str(config), key, value, str(line), "expected"):
+        assert part in found.sentence
+    assert everything_below(tmp_path) == before
+
+
+def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    found = refused(processes.python_command("rocketpy.broker", "-c", str(tmp_path / "absent.conf")), tmp_path)
+    assert found.status == EXIT_WRONG, found
+    assert "absent.conf" in found.sentence
+    assert everything_below(tmp_path) == set()
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, nameserver: str) -> None:
+    settings = {
+        **processes.broker_settings(tmp_path, processes.free_ports(2), nameserver),
+        "autoCreateTopicEnabled": "true",
+    }
+    broker = processes.start_broker(tmp_path, settings)
+    try:
+        processes.await_brokers(nameserver, {"broker-0"}, [broker])
+    finally:
+        assert broker.terminate() == 0, broker.log()
+    (warning,) = [line for line in broker.log().splitlines() if "autoCreateTopicEnabled" in line]
+    assert "autoCreateTopicEnable" in warning.replace("autoCreateTopicEnabled", "")
+
+
+def started(directory: Path, nameserver: str) -> Process:
+    """Start a broker, wait for its first SEND_OK and return it."""
+    settings = processes.broker_settings(directory, processes.free_ports(2), nameserver)
+    broker = processes.start_broker(directory, settings)
+    deadline = time.monotonic() + processes.START_TIMEOUT_S
+    while time.monotonic() < deadline and broker.is_running():
+        try:
+            with Wire(f"127.0.0.1:{settings['listenPort']}", timeout_s=2) as wire:
+                if wire.send("TBW102", 0, b"first").code == SUCCESS:
+                    return broker
+        except WireError:
+            pass  # not listening yet
+        time.sleep(0.01)
+    raise AssertionError(f"no SEND_OK:\n{broker.log()}")
+
+
+def test_a_started_broker_takes_a_send_soon_and_stops_cleanly(tmp_path: Path, nameserver: str) -> None:
+    directory = tmp_path / "broker"
+    directory.mkdir()
+    for _ in range(2):  # the second time on the store of the first
+        begun = time.monotonic()
+        broker = started(directory, nameserver)
+        assert time.monotonic() - begun <= SPAWN_TO_SEND_OK_S
+        assert (directory / "broker-0-store" / "abort").exists()
+        assert broker.terminate() == 0, broker.log()
+        assert not (directory / "broker-0-store" / "abort").exists()
+        assert "Traceback" not in broker.log()
+
+
+def test_without_arguments_it_is_a_whole_system(tmp_path: Path) -> None:
+    for port in (9876, 10911):
+        if not processes.is_free(port):
+            pytest.skip(f"port {port}, which it takes without arguments, is in use on this machine")
+    broker = Process.start(processes.python_command("rocketpy.broker"), tmp_path / "broker.log", cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + processes.START_TIMEOUT_S
+        while "127.0.0.1:9876" not in broker.log():
+            assert broker.is_running(), broker.log()
+            assert time.monotonic() < deadline, f"it does not say what to connect to:\n{broker.log()}"
+            time.sleep(0.05)
+        processes.await_any_broker("127.0.0.1:9876", [broker])
+        with Wire("127.0.0.1:10911") as wire:
+            assert wire.send("Alone", 0, b"hello").code == SUCCESS
+            assert [each.body for each in wire.pull_all("Alone", 0, 0, 1)] == [b"hello"]
+    finally:
+        status = broker.terminate()
+    assert status == 0, broker.log()
+    assert (tmp_path / "store" / "commitlog").is_dir()
