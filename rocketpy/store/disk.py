@@ -1,0 +1,513 @@
+"""The disk as the store sees it: what a file and a directory offer, and what each of them promises.
+
+Everything the store does to a disk goes through :class:`Disk`, which is always passed in: :class:`OsDisk` in
+production, ``rocketpy.testing.sim_disk.SimDisk`` under simulation; both pass the same tests. No buffer leaves it.
+
+What survives what, and what a caller may rely on:
+
+- When ``write`` (or ``exchange_words``) returns, every reader of this machine sees the bytes, and they survive the
+  death of the process. They do not survive the loss of power.
+- When ``sync`` returns, what was written to this file before the call survives the loss of power, and so does its
+  length. Of what was written later, any subset of 4096-byte pages may survive, and one may be torn between sectors.
+- When ``sync`` fails, nothing is known about the bytes since the last one that worked: the system may have marked the
+  pages as clean. It is final: every later ``sync`` of that file fails too, without asking the disk again.
+- Creating, renaming and removing survive the loss of power once ``sync_directory`` of the directory has returned; of a
+  rename between two directories, that of the target. Until then any subset of them does. Each of them is whole or not
+  at all: a name never leads to half of two files.
+- A full disk is a :class:`DiskFullError` that changes nothing that is there already. Writing into reserved space never
+  meets one. ``exchange_words`` is only for reserved space: a mapping has no way to say that the disk is full.
+- Any other refusal is a :class:`StoreError` that names path and position. What a failed ``write`` left is unknown.
+
+Nothing here waits for anything but the disk; ``sync``, ``reserve``, ``sync_directory`` and cold reads take long enough
+to belong into a worker thread. Several threads may use a file at once, but none while it is closed or truncated.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import ClassVar, Protocol
+
+from rocketpy.errors import DiskFullError, StartError, StoreError
+
+WORD_SIZE = 4
+LOCK_TEXT = b"lock"
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+_RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_IS_LITTLE = sys.byteorder == "little"
+
+
+class DiskFile(Protocol):
+    """One open file. Positions and sizes are bytes from its beginning."""
+
+    path: str
+
+    def size(self) -> int:
+        """Return its length."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes; fewer only at the end of the file. Blocks if they are not in memory."""
+        ...
+
+    def read_nowait(self, position: int, size: int) -> bytes | None:
+        """Return the same bytes if all of them are in memory, None if the disk would have to be asked."""
+        ...
+
+    def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
+        """Write all of it. Visible on return, not durable."""
+        ...
+
+    def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
+        """Replace unsigned big-endian 32-bit words one after the other; return what each held just before its turn.
+
+        Positions are multiples of 4 and lie in reserved space; one that occurs twice is replaced twice. Visible to
+        ``read`` on return, not durable.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make durable what is written. A failure is final, see the module."""
+        ...
+
+    def reserve(self, position: int, size: int) -> None:
+        """Make sure that writing there cannot fail for want of space; extends the file to ``position + size``."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or extend it by zeros that take no space."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; makes nothing durable. Closing twice is fine."""
+        ...
+
+
+class DiskLock(Protocol):
+    """A lock on a file that ends with the process at the latest."""
+
+    def release(self) -> None:
+        """Let others have it. Releasing twice is fine."""
+        ...
+
+
+class Disk(Protocol):
+    """Files and directories by path."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        """Open a file; ``create`` makes it if it is missing. StoreError if it cannot be."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        ...
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        ...
+
+    def file_size(self, path: str) -> int:
+        """Return the length of a file without opening it."""
+        ...
+
+    def modified_timestamp_ms(self, path: str) -> int:
+        """Return when the contents were changed last."""
+        ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory in order; none if there is no such directory."""
+        ...
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory and those above it; one that is there is fine. StartError if it is not permitted."""
+        ...
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name, in place of a file that has it."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; who has it open can go on. StoreError if it is missing."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make durable what was created, renamed and removed in a directory, its own creation included."""
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """Return the space left for us where the path is, or would be."""
+        ...
+
+    def total_bytes(self, path: str) -> int:
+        """Return how large the file system is where the path is, or would be."""
+        ...
+
+    def lock(self, path: str) -> DiskLock:
+        """Lock byte 0 of a file, as RocketMQ does, and write its text. StartError when another process has it."""
+        ...
+
+
+def read_text(disk: Disk, path: str) -> str | None:
+    """Return what :func:`persist_text` wrote, or its predecessor from ``.bak`` when there is none; None without both.
+
+    As in RocketMQ an empty file counts as missing. Who finds the text unusable looks into ``.bak`` itself.
+    """
+    for candidate in (path, path + ".bak"):
+        content = _read_all(disk, candidate)
+        if content:
+            return content.decode("utf-8", "replace")
+    return None
+
+
+def persist_text(disk: Disk, path: str, text: str) -> None:
+    """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
+
+    The predecessor stays as ``.bak``. Compatibility: RocketMQ deletes the file before it renames the new one over it.
+    """
+    _write_all(disk, path + ".tmp", text.encode())
+    predecessor = _read_all(disk, path)
+    if predecessor:
+        _write_all(disk, path + ".bak.tmp", predecessor)
+        disk.rename(path + ".bak.tmp", path + ".bak")
+    disk.rename(path + ".tmp", path)
+    disk.sync_directory(os.path.dirname(path))
+
+
+def _read_all(disk: Disk, path: str) -> bytes:
+    if not disk.exists(path):
+        return b""
+    file = disk.open(path, read_only=True)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def _write_all(disk: Disk, path: str, content: bytes) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, content)
+        file.sync()
+    finally:
+        file.close()
+
+
+# ---- the operating system's disk ------------------------------------------------------------------------------------
+
+
+class OsDisk:
+    """The file systems of this machine."""
+
+    def __init__(self) -> None:
+        # A file whose sync has failed stays failed, also when it is closed and opened again.
+        self._failed_syncs: set[str] = set()
+        # Directories that we made and whose entry in the directory above is not durable yet.
+        self._unsynced_directories: set[str] = set()
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        """Open a file; the descriptor is not inherited."""
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except OSError as failure:
+            raise _store_error(failure, "cannot open", path) from failure
+        return _OsFile(path, descriptor, self._failed_syncs)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int:
+        """Return the length of a file."""
+        return self._status(path).st_size
+
+    def modified_timestamp_ms(self, path: str) -> int:
+        """Return the modification time."""
+        return self._status(path).st_mtime_ns // 1_000_000
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in order."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as failure:
+            raise _store_error(failure, "cannot list directory", path) from failure
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory and those above it."""
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory)
+            except FileExistsError as failure:
+                if not os.path.isdir(directory):
+                    raise StartError(f"cannot make directory {directory}: a file has that name") from failure
+            except OSError as failure:
+                if failure.errno in _REFUSED:
+                    raise StartError(f"cannot make directory {directory}: {failure.strerror}") from failure
+                raise _store_error(failure, "cannot make directory", directory) from failure
+            else:
+                self._unsynced_directories.add(directory)
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Rename a file, also over another."""
+        try:
+            os.rename(path, new_path)
+        except OSError as failure:
+            raise _store_error(failure, f"cannot rename to {new_path}", path) from failure
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name."""
+        try:
+            os.unlink(path)
+        except OSError as failure:
+            raise _store_error(failure, "cannot remove", path) from failure
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        try:
+            os.rmdir(path)
+        except OSError as failure:
+            raise _store_error(failure, "cannot remove directory", path) from failure
+        self._unsynced_directories.discard(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Sync a directory, and those above it whose entry for it is new."""
+        path = path or "."
+        self._sync_directory(path)
+        while path in self._unsynced_directories:
+            parent = os.path.dirname(path) or "."
+            self._sync_directory(parent)
+            self._unsynced_directories.discard(path)
+            path = parent
+
+    def free_bytes(self, path: str) -> int:
+        """Return what an unprivileged process may still write."""
+        status = os.statvfs(_existing_ancestor(path))
+        return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        """Return the size of the file system."""
+        status = os.statvfs(_existing_ancestor(path))
+        return status.f_blocks * status.f_frsize
+
+    def lock(self, path: str) -> DiskLock:
+        """Take the POSIX record lock that RocketMQ takes, so that neither opens the other's store."""
+        return _OsLock(path)
+
+    def _status(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except OSError as failure:
+            raise _store_error(failure, "cannot look at", path) from failure
+
+    def _sync_directory(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as failure:
+            raise _store_error(failure, "cannot sync directory", path) from failure
+
+
+class _OsFile:
+    """A descriptor, and from the first ``exchange_words`` on a mapping of the same file."""
+
+    __slots__ = ("_descriptor", "_failed_syncs", "_mapping", "_words", "path")
+
+    def __init__(self, path: str, descriptor: int, failed_syncs: set[str]) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._failed_syncs = failed_syncs
+        self._mapping: mmap.mmap | None = None
+        self._words: memoryview[int] | None = None  # the mapping as native words
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            content = os.pread(self._descriptor, size, position)
+            while 0 < len(content) < size:
+                more = os.pread(self._descriptor, size - len(content), position + len(content))
+                if not more:
+                    break
+                content += more
+        except OSError as failure:
+            raise _store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
+        return content
+
+    def read_nowait(self, position: int, size: int) -> bytes | None:
+        if not _RWF_NOWAIT:
+            return self.read(position, size)
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, _RWF_NOWAIT)
+            if count < size:
+                # Either the end of the file or the beginning of what is not in memory: a second call tells.
+                view = memoryview(buffer)
+                while count < size:
+                    more = os.preadv(self._descriptor, [view[count:]], position + count, _RWF_NOWAIT)
+                    if not more:
+                        return bytes(view[:count])
+                    count += more
+        except BlockingIOError:
+            return None
+        except OSError as failure:
+            if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # this file system cannot tell
+                return self.read(position, size)
+            raise _store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
+        return bytes(buffer)
+
+    def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
+        size = len(content)
+        try:
+            count = os.pwrite(self._descriptor, content, position)
+            if count < size:
+                view = memoryview(content)
+                while count < size:
+                    count += os.pwrite(self._descriptor, view[count:], position + count)
+        except OSError as failure:
+            raise _store_error(failure, f"cannot write {size} bytes", self.path, position, size) from failure
+
+    def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
+        if not positions:
+            return []
+        words = self._words
+        if words is None or max(positions) >= words.nbytes:
+            words = self._map()
+        new = array.array("I", values)
+        old = array.array("I")
+        if _IS_LITTLE:
+            new.byteswap()
+        append = old.append
+        for position, value in zip(positions, new, strict=True):
+            index = position >> 2
+            append(words[index])
+            words[index] = value
+        if _IS_LITTLE:
+            old.byteswap()
+        return old.tolist()
+
+    def sync(self) -> None:
+        if self.path in self._failed_syncs:
+            raise StoreError("a sync of this file has failed before, which is final", path=self.path)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as failure:
+            self._failed_syncs.add(self.path)
+            raise _store_error(failure, "cannot sync", self.path) from failure
+
+    def reserve(self, position: int, size: int) -> None:
+        try:
+            os.posix_fallocate(self._descriptor, position, size)
+        except OSError as failure:
+            raise _store_error(failure, f"cannot reserve {size} bytes", self.path, position, size) from failure
+
+    def truncate(self, size: int) -> None:
+        self._unmap()
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as failure:
+            raise _store_error(failure, f"cannot set the length to {size}", self.path) from failure
+
+    def close(self) -> None:
+        self._unmap()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _map(self) -> memoryview[int]:
+        self._unmap()
+        try:
+            # Whole words only; never flushed through the mapping (design: it would hold the interpreter).
+            self._mapping = mmap.mmap(self._descriptor, self.size() // WORD_SIZE * WORD_SIZE)
+        except (OSError, ValueError) as failure:
+            raise StoreError(f"cannot map the file: {failure}", path=self.path) from failure
+        words: memoryview[int] = memoryview(self._mapping).cast("I")
+        self._words = words
+        return words
+
+    def _unmap(self) -> None:
+        if self._words is not None and self._mapping is not None:
+            self._words.release()
+            self._mapping.close()
+            self._words = self._mapping = None
+
+
+class _OsLock:
+    # Record locks belong to the process: the same process would get one twice, and closing any descriptor of the file
+    # drops all of them. So what this process holds must be known to the whole of it.
+    _held: ClassVar[set[tuple[int, int]]] = set()
+
+    def __init__(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._refuse_if_ours(path, os.stat(path))
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as failure:
+            raise StartError(f"cannot lock {path}: {failure.strerror}") from failure
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.pwrite(self._descriptor, LOCK_TEXT, 0)
+            os.fsync(self._descriptor)
+        except OSError as failure:
+            os.close(self._descriptor)
+            if failure.errno in (errno.EACCES, errno.EAGAIN):
+                raise StartError(f"another process has locked {path}") from failure
+            raise StartError(f"cannot lock {path}: {failure.strerror}") from failure
+        status = os.fstat(self._descriptor)
+        self._identity = (status.st_dev, status.st_ino)
+        self._held.add(self._identity)
+
+    def release(self) -> None:
+        """Close the file, which ends the lock; it stays where it is, since another may be about to lock it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._held.discard(self._identity)
+
+    def _refuse_if_ours(self, path: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise StartError(f"cannot lock {path}: not a file")
+        if (status.st_dev, status.st_ino) in self._held:
+            raise StartError(f"this process has locked {path} already")
+
+
+def _existing_ancestor(path: str) -> str:
+    while path and not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path or "."
+
+
+def _store_error(
+    failure: OSError, action: str, path: str, position: int | None = None, wanted_bytes: int = 0
+) -> StoreError:
+    if failure.errno in _FULL:
+        status = os.statvfs(_existing_ancestor(path))
+        return DiskFullError(path=path, wanted_bytes=wanted_bytes, free_bytes=status.f_bavail * status.f_frsize)
+    return StoreError(f"{action}: {failure.strerror}", path=path, position=position)
