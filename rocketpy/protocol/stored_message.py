@@ -145,10 +145,7 @@ def decode_message(
     Compatibility: Java's decoder checks neither magic nor lengths, and drops the rest of a buffer without a word.
     """
     fields, body_start, body_end, topic_end = _measure(buffer, position, len(buffer))
-    (
-        (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp),
-        (born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, _),
-    ) = fields[:9], fields[9:]
+    size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag = fields[:8]
     if magic != MESSAGE_MAGIC_CODE:
         raise RemoteProtocolError(f"record at {position}: expected magic {MESSAGE_MAGIC_CODE}, found {magic}")
     body = bytes(buffer[body_start:body_end])
@@ -165,12 +162,12 @@ def decode_message(
         queue_offset,
         physical_offset,
         sys_flag,
-        born_timestamp,
-        decode_host(born_host),
-        store_timestamp,
-        decode_host(store_host),
-        reconsume_times,
-        prepared_transaction_offset,
+        fields[8],
+        decode_host(fields[9]),
+        fields[10],
+        decode_host(fields[11]),
+        fields[12],
+        fields[13],
         crc,
         size,
         broker_name,
