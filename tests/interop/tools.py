@@ -58,9 +58,7 @@ def cache_directory() -> Path:
 def java_jars() -> Path:
     """Return the folder with the Java peer's jars, fetched with Maven on first use."""
     environment = {**os.environ, "ROCKETPY_PEER_CACHE": str(cache_directory())}
-    return Path(
-        _output([str(PEER / "jars")], "Maven could not fetch RocketMQ 4.9.7", env=environment).strip().splitlines()[-1]
-    )
+    return Path(_output([str(PEER / "jars")], "Maven could not fetch RocketMQ 4.9.7", env=environment).splitlines()[0])
 
 
 def prepared(name: str) -> Path:
@@ -77,12 +75,8 @@ def prepared(name: str) -> Path:
 
 
 def is_available(name: str) -> bool:
-    """Tell whether the tool can be used."""
-    try:
-        prepared(name)
-    except ToolMissing:
-        return False
-    return True
+    """Tell whether the tool is there and has built what the tests use."""
+    return _error_of(name) is None
 
 
 def required() -> set[str]:
@@ -96,15 +90,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in TOOLS:
         if item.get_closest_marker(name) is None:
             continue
-        try:
-            prepared(name)
-        except ToolMissing as missing:
+        error = _error_of(name)
+        if isinstance(error, BuildFailed):
+            pytest.fail(str(error), pytrace=False)
+        if isinstance(error, ToolMissing):
             if name in required():
-                pytest.fail(f"ROCKETPY_REQUIRE names {name}: {missing}", pytrace=False)
+                pytest.fail(f"ROCKETPY_REQUIRE names {name}: {error}", pytrace=False)
             _not_run.setdefault(name, []).append(item.nodeid)
-            pytest.skip(f"{name}: {missing}")
-        except BuildFailed as failed:
-            pytest.fail(str(failed), pytrace=False)
+            pytest.skip(f"{name}: {error}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -122,6 +115,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[4]
         )
+
+
+def _error_of(name: str) -> ToolMissing | BuildFailed | None:
+    try:
+        prepared(name)
+    except (ToolMissing, BuildFailed) as error:
+        return error
+    return None
 
 
 def _prepare_java() -> Path:
@@ -216,13 +217,12 @@ def _output(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> str:
-    """Run a step and return what it printed; an ``error_type`` with its last lines when it fails."""
+    """Run a step and return what it printed, stdout first; an ``error_type`` with the last lines when it fails."""
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             cwd=cwd,
             env=env,
             timeout=_BUILD_TIMEOUT_S,
@@ -230,7 +230,7 @@ def _output(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolMissing(f"{failed}: {error}") from error
-    printed = done.stdout.decode(errors="replace")
+    printed = (done.stdout + done.stderr).decode(errors="replace")
     if done.returncode != 0:
         shown = 3 if error_type is ToolMissing else 30
         raise error_type(f"{failed}: {' / '.join(printed.strip().splitlines()[-shown:])}")
