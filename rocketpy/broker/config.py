@@ -1,0 +1,164 @@
+"""The settings of a broker: every key of RocketMQ's BrokerConfig, with its default.
+
+Keys that mean nothing here (thread counts, queue capacities) are accepted and say why; one that asks for a protection
+which does not exist here (``aclEnable``) is refused, because accepting it would be a lie.
+
+Compatibility: ``BrokerConfig`` of 4.9.8; thread counts have the default 1, which is the truth here. Names and addresses
+that Java takes from the machine are empty by default and filled in by :mod:`rocketpy.broker.local_address` at start.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.settings import Between, setting
+
+BROKER_PORT = 10911
+"""Where a broker listens unless told otherwise; two below it is the VIP port, one above it the HA port."""
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+"""Bits of ``perm`` of brokers and topics. A topic with PERM_INHERIT is a model for automatic creation."""
+
+BLACK_LIST_ALWAYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+
+_ONE_THREAD = "one Trio thread serves every request"
+_NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
+_NO_TRANSACTIONS = "transactions are not served yet"
+_NO_FILTERS = "messages are selected by tag only"
+_UNUSED = "RocketMQ does not use it either"
+_NO_STATISTICS = "commercial statistics are not kept"
+
+
+def _must_be(wanted: bool, why: str) -> object:
+    """Return a validator that accepts one value only, for a switch that cannot be obeyed yet."""
+
+    def check(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+        if value is not wanted:
+            raise ValueError(why)
+
+    return check
+
+
+@attrs.frozen(kw_only=True)
+class BrokerConfig:
+    """The keys of RocketMQ's BrokerConfig."""
+
+    # Who this broker is
+    namesrv_addr: str = setting("", expected="HOST:PORT, several separated by ;", important=True)
+    broker_ip1: str = setting(
+        "", key="brokerIP1", expected="an address that clients can reach; empty: this machine's", important=True
+    )
+    broker_ip2: str = setting(
+        "", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's"
+    )
+    broker_name: str = setting("", expected="a name; empty: this machine's", important=True)
+    broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True)
+    broker_id: int = setting(0, validator=Between(0), important=True)
+    broker_permission: int = setting(
+        PERM_READ_WRITE, expected="a sum of 4 (read) and 2 (write)", validator=Between(0, 7)
+    )
+    region_id: str = setting("DefaultRegion", expected="a name")
+    start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0))
+    trace_on: bool = setting(True)
+    config_black_list: str = setting("configBlackList;brokerConfigPath", expected="keys separated by ;")
+
+    # Topics and groups
+    default_topic_queue_nums: int = setting(8, unit="queues", validator=Between(1, 65_535))
+    auto_create_topic_enable: bool = setting(True, important=True)
+    cluster_topic_enable: bool = setting(True)
+    broker_topic_enable: bool = setting(True)
+    auto_create_subscription_group: bool = setting(True, important=True)
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", expected="a topic name", important=True)
+    trace_topic_enable: bool = setting(False, important=True)
+
+    # Consumers
+    flush_consumer_offset_interval: int = setting(5000, unit="ms", validator=Between(1))
+    long_polling_enable: bool = setting(True)
+    short_polling_time_mills: int = setting(1000, unit="ms", validator=Between(0))
+    notify_consumer_ids_changed_enable: bool = setting(True)
+    slave_read_enable: bool = setting(False)
+
+    # Registration
+    register_broker_timeout_mills: int = setting(6000, unit="ms", validator=Between(1))
+    register_name_server_period: int = setting(30_000, unit="ms", expected="an integer; 10000 to 60000 counts")
+    compressed_register: bool = setting(False)
+    force_register: bool = setting(True)
+
+    # Not served yet
+    acl_enable: bool = setting(
+        False,
+        expected="false: access control is not there yet",
+        validator=_must_be(False, "access control is not there yet"),  # type: ignore[arg-type]
+        important=True,
+    )
+    reject_transaction_message: bool = setting(False, ignored=_NO_TRANSACTIONS, important=True)
+    transaction_time_out: int = setting(6000, ignored=_NO_TRANSACTIONS, important=True)
+    transaction_check_max: int = setting(15, ignored=_NO_TRANSACTIONS, important=True)
+    transaction_check_interval: int = setting(60_000, ignored=_NO_TRANSACTIONS, important=True)
+    enable_property_filter: bool = setting(False, ignored=_NO_FILTERS)
+    enable_calc_filter_bit_map: bool = setting(False, ignored=_NO_FILTERS)
+    expect_consumer_num_use_filter: int = setting(32, ignored=_NO_FILTERS)
+    max_error_rate_of_bloom_filter: int = setting(20, ignored=_NO_FILTERS)
+    filter_data_clean_time_span: int = setting(86_400_000, ignored=_NO_FILTERS)
+    filter_support_retry: bool = setting(False, ignored=_NO_FILTERS)
+    store_reply_message_enable: bool = setting(True, ignored="replies to requests are not served yet")
+    disable_consume_if_consumer_read_slowly: bool = setting(False, ignored="how far groups are behind is not kept")
+    consumer_fallbehind_threshold: int = setting(17_179_869_184, ignored="how far groups are behind is not kept")
+    fetch_namesrv_addr_by_address_server: bool = setting(
+        False, ignored="nameservers are named by namesrvAddr", important=True
+    )
+
+    # Without meaning here
+    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
+    broker_config_path: str | None = setting(None, ignored="it is the file given with -c")
+    message_store_plug_in: str = setting("", ignored="Java classes are not loaded")
+    send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    put_message_future_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    pull_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    process_reply_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    query_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    admin_broker_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    client_manage_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    consumer_manage_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    heartbeat_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    end_transaction_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
+    send_thread_pool_queue_capacity: int = setting(10_000, ignored=_NO_QUEUE)
+    put_thread_pool_queue_capacity: int = setting(10_000, ignored=_NO_QUEUE)
+    pull_thread_pool_queue_capacity: int = setting(100_000, ignored=_NO_QUEUE)
+    reply_thread_pool_queue_capacity: int = setting(10_000, ignored=_NO_QUEUE)
+    query_thread_pool_queue_capacity: int = setting(20_000, ignored=_NO_QUEUE)
+    client_manager_thread_pool_queue_capacity: int = setting(1_000_000, ignored=_NO_QUEUE)
+    consumer_manager_thread_pool_queue_capacity: int = setting(1_000_000, ignored=_NO_QUEUE)
+    heartbeat_thread_pool_queue_capacity: int = setting(50_000, ignored=_NO_QUEUE)
+    end_transaction_pool_queue_capacity: int = setting(100_000, ignored=_NO_QUEUE)
+    broker_fast_failure_enable: bool = setting(True, ignored=_NO_QUEUE)
+    wait_time_mills_in_send_queue: int = setting(200, ignored=_NO_QUEUE)
+    wait_time_mills_in_pull_queue: int = setting(5000, ignored=_NO_QUEUE)
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, ignored=_NO_QUEUE)
+    wait_time_mills_in_transaction_queue: int = setting(3000, ignored=_NO_QUEUE)
+    transfer_msg_by_heap: bool = setting(True, ignored="records are read once and sent as they were read")
+    flush_consumer_offset_history_interval: int = setting(60_000, ignored=_UNUSED)
+    filter_server_nums: int = setting(0, ignored=_UNUSED)
+    high_speed_mode: bool = setting(False, ignored=_UNUSED)
+    max_delay_time: int = setting(40, ignored=_UNUSED)
+    commercial_enable: bool = setting(True, ignored=_NO_STATISTICS)
+    commercial_timer_count: int = setting(1, ignored=_NO_STATISTICS)
+    commercial_trans_count: int = setting(1, ignored=_NO_STATISTICS)
+    commercial_big_count: int = setting(1, ignored=_NO_STATISTICS)
+    commercial_base_count: int = setting(1, ignored=_NO_STATISTICS)
+    enable_detail_stat: bool = setting(True, ignored="statistics per queue are not kept")
+    auto_delete_unused_stats: bool = setting(False, ignored="statistics per topic are not kept")
+    isolate_log_enable: bool = setting(False, ignored="every broker is a process with its own log")
+
+    @property
+    def namesrv_addresses(self) -> tuple[str, ...]:
+        """The nameservers, in the order given."""
+        return tuple(address.strip() for address in self.namesrv_addr.split(";") if address.strip())
+
+    @property
+    def registration_period_seconds(self) -> float:
+        """``registerNameServerPeriod`` within RocketMQ's bounds of 10 and 60 seconds."""
+        return max(10_000, min(self.register_name_server_period, 60_000)) / 1000

@@ -1,0 +1,152 @@
+"""The consumers that are online: groups, their connections and what they subscribe to.
+
+Tables only; a connection is a key here and nothing more. A change is returned as the channels that should hear of it
+(NOTIFY_CONSUMER_IDS_CHANGED), never sent: whoever calls sends. Rule: the last heartbeat of any member decides what the
+whole group subscribes to, so members that disagree fight; that is RocketMQ's rule, and its users know it.
+
+Compatibility: ``ConsumerManager`` and ``ConsumerGroupInfo`` (4.9.8); broker.md 9. One difference: members of a group
+learn at once when the scan removes a silent client; in Java they find out with their next own rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+from rocketpy.broker.client_channel import CHANNEL_EXPIRED_SECONDS, ClientChannelInfo
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.remoting.connection import Connection
+
+
+@attrs.define(eq=False)
+class ConsumerGroupInfo:
+    """One group that is online."""
+
+    group_name: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    subscription_table: dict[str, SubscriptionData] = attrs.field(factory=dict)  # by topic
+    channel_info_table: dict[Connection, ClientChannelInfo] = attrs.field(factory=dict)
+
+    @property
+    def channels(self) -> list[Connection]:
+        """The connections of all members."""
+        return list(self.channel_info_table)
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The ids of all members; one may occur twice, over two connections."""
+        return [info.client_id for info in self.channel_info_table.values()]
+
+    def find_subscription_data(self, topic: str) -> SubscriptionData | None:
+        """Return what the group wants of a topic, None when it does not subscribe to it."""
+        return self.subscription_table.get(topic)
+
+    def find_channel(self, client_id: str) -> ClientChannelInfo | None:
+        """Return the (first) member with an id."""
+        return next((info for info in self.channel_info_table.values() if info.client_id == client_id), None)
+
+    def update_channel(self, client: ClientChannelInfo, consumer: ConsumerData) -> bool:
+        """Take a member's heartbeat; True when its connection is new to the group."""
+        self.consume_type = consumer.consume_type
+        self.message_model = consumer.message_model
+        self.consume_from_where = consumer.consume_from_where
+        known = self.channel_info_table.get(client.channel)
+        self.channel_info_table[client.channel] = client
+        return known is None
+
+    def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take over a member's subscriptions; True when topics came or went. A higher version replaces silently."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        gone = self.subscription_table.keys() - wanted.keys()
+        has_changed = bool(gone)
+        for topic in gone:
+            del self.subscription_table[topic]
+        for topic, subscription in wanted.items():
+            known = self.subscription_table.get(topic)
+            has_changed |= known is None
+            if known is None or subscription.sub_version > known.sub_version:
+                self.subscription_table[topic] = subscription
+        return has_changed
+
+
+@attrs.frozen
+class GroupChange:
+    """A group whose members changed, and the connections that are left to hear of it."""
+
+    group_name: str
+    channels: list[Connection]
+
+
+class ConsumerManager:
+    """The groups that are online at one broker. ``current_time`` is a clock in seconds that never steps."""
+
+    def __init__(self, *, current_time: Callable[[], float]) -> None:
+        self._current_time = current_time
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        # The groups of each connection, so that the end of one among thousands costs nothing.
+        self._groups_of: dict[Connection, set[str]] = {}
+
+    def __iter__(self) -> Iterator[ConsumerGroupInfo]:
+        return iter(list(self._groups.values()))
+
+    def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
+        """Return a group, None when nobody of it is online."""
+        return self._groups.get(group)
+
+    def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
+        """Return what a group that is online wants of a topic."""
+        info = self._groups.get(group)
+        return None if info is None else info.find_subscription_data(topic)
+
+    def query_topic_consume_by_who(self, topic: str) -> list[str]:
+        """Return the groups online that subscribe to a topic."""
+        return [group for group, info in self._groups.items() if topic in info.subscription_table]
+
+    def register_consumer(
+        self, client: ClientChannelInfo, consumer: ConsumerData
+    ) -> GroupChange | None:
+        """Take one group of a heartbeat; return whom to tell when a member or a topic is new or gone."""
+        group = consumer.group_name
+        info = self._groups.get(group)
+        if info is None:
+            info = self._groups[group] = ConsumerGroupInfo(
+                group, consumer.consume_type, consumer.message_model, consumer.consume_from_where
+            )
+        client.last_update = self._current_time()
+        is_new = info.update_channel(client, consumer)
+        self._groups_of.setdefault(client.channel, set()).add(group)
+        if info.update_subscription(consumer.subscription_data_set) or is_new:
+            return GroupChange(group, info.channels)
+        return None
+
+    def unregister_consumer(self, group: str, channel: Connection) -> GroupChange | None:
+        """Take a connection out of a group; return whom to tell, None when it was not in it."""
+        info = self._groups.get(group)
+        if info is None or info.channel_info_table.pop(channel, None) is None:
+            return None
+        if not info.channel_info_table:
+            del self._groups[group]
+        groups = self._groups_of[channel]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[channel]
+        return GroupChange(group, info.channels)
+
+    def close_channel(self, channel: Connection) -> list[GroupChange]:
+        """Take a connection that has ended out of all its groups; return whom to tell."""
+        changes = (self.unregister_consumer(group, channel) for group in sorted(self._groups_of.get(channel, ())))
+        return [change for change in changes if change is not None]
+
+    def scan_not_active_channel(self) -> list[Connection]:
+        """Return the connections over which some group has been silent for too long; the caller closes them."""
+        oldest = self._current_time() - CHANNEL_EXPIRED_SECONDS
+        expired = {
+            info.channel: None
+            for group in self._groups.values()
+            for info in group.channel_info_table.values()
+            if info.last_update < oldest
+        }
+        return list(expired)

@@ -1,0 +1,97 @@
+"""How far each group has consumed each queue: ``consumerOffset.json``.
+
+One table, ``"topic@group"`` -> queue id -> the next queue offset. Rule: the broker believes the consumer, so an offset
+may go back or beyond the end; the last commit counts. Written every ``flushConsumerOffsetInterval`` and at the end:
+what was committed after the last write is consumed again after a crash.
+
+Compatibility: ``ConsumerOffsetManager`` (4.9.8) and its file, with integer keys that are not JSON.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.store.disk import Disk
+
+_SEPARATOR = "@"
+
+
+class ConsumerOffsetManager:
+    """The offsets of one broker."""
+
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
+        self.offset_table: dict[str, dict[int, int]] = {}
+        """Read freely; change it only through the methods."""
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+
+    def load(self) -> None:
+        """Read the file into the empty table; StartError when neither it nor its backup makes sense."""
+        loaded = self.stored.load(_decode)
+        if loaded is not None:
+            self.offset_table = loaded
+
+    def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+        """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""
+        key = topic + _SEPARATOR + group
+        offsets = self.offset_table.get(key)
+        if offsets is None:
+            offsets = self.offset_table[key] = {}
+        elif offsets.get(queue_id) == consumer_offset:
+            return
+        offsets[queue_id] = consumer_offset
+        self.stored.changed()
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the next queue offset to consume, -1 when the group has none."""
+        offsets = self.offset_table.get(topic + _SEPARATOR + group)
+        return -1 if offsets is None else offsets.get(queue_id, -1)
+
+    def remove_offset(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        keys = [key for key in self.offset_table if _split(key)[1] == group]
+        for key in keys:
+            del self.offset_table[key]
+        if keys:
+            self.stored.changed()
+
+    def which_topic_by_consumer(self, group: str) -> list[str]:
+        """Return the topics in which a group has offsets."""
+        return [topic for topic, owner in map(_split, self.offset_table) if owner == group]
+
+    def which_group_by_topic(self, topic: str) -> list[str]:
+        """Return the groups that have offsets in a topic."""
+        return [group for of_topic, group in map(_split, self.offset_table) if of_topic == topic]
+
+    def _snapshot(self) -> object:
+        return {"offsetTable": {key: dict(offsets) for key, offsets in self.offset_table.items()}}
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Split at the first separator: a topic cannot contain it, a group can."""
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group
+
+
+def _decode(content: object) -> dict[str, dict[int, int]]:
+    """Check what was read, so that a damaged file is found out at start and not in the middle of a pull."""
+    table = content.get("offsetTable") if isinstance(content, dict) else None
+    if not isinstance(table, dict):
+        raise RemoteProtocolError("expected an object with offsetTable")
+    offset_table: dict[str, dict[int, int]] = {}
+    for key, offsets in table.items():
+        if not isinstance(key, str) or not isinstance(offsets, dict):
+            raise RemoteProtocolError(f"offsetTable: expected offsets by queue for {key!r}, found {offsets!r}")
+        offset_table[key] = {_integer(queue): _integer(offset) for queue, offset in offsets.items()}
+    return offset_table
+
+
+def _integer(value: object) -> int:
+    """An integer, or the quoted one that fastjson takes too."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise RemoteProtocolError(f"offsetTable: expected an integer, found {value!r}")

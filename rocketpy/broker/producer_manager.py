@@ -1,0 +1,84 @@
+"""The producers that are online: groups and their connections, and connections by client id.
+
+Tables only; a connection is a key here and nothing more. Compatibility: ``ProducerManager`` (4.9.8); broker.md 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.broker.client_channel import CHANNEL_EXPIRED_SECONDS, ClientChannelInfo
+from rocketpy.remoting.connection import Connection
+
+
+class ProducerManager:
+    """The producers of one broker. ``current_time`` is a clock in seconds that never steps."""
+
+    def __init__(self, *, current_time: Callable[[], float]) -> None:
+        self._current_time = current_time
+        self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+        self._channel_by_client_id: dict[str, Connection] = {}
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that are online."""
+        return list(self._groups)
+
+    def members(self, group: str) -> list[ClientChannelInfo] | None:
+        """Return the members of a group, None when nobody of it is online."""
+        members = self._groups.get(group)
+        return None if members is None else list(members.values())
+
+    def find_channel(self, client_id: str) -> Connection | None:
+        """Return the connection of a client: where a reply to its request goes."""
+        return self._channel_by_client_id.get(client_id)
+
+    def register_producer(self, group: str, client: ClientChannelInfo) -> bool:
+        """Take one group of a heartbeat; True when the connection is new to it."""
+        client.last_update = self._current_time()
+        members = self._groups.setdefault(group, {})
+        known = members.get(client.channel)
+        if known is not None and known.client_id != client.client_id:
+            self._forget_client_id(known)
+        members[client.channel] = client
+        self._groups_of.setdefault(client.channel, set()).add(group)
+        self._channel_by_client_id[client.client_id] = client.channel
+        return known is None
+
+    def unregister_producer(self, group: str, channel: Connection) -> bool:
+        """Take a connection out of a group; False when it was not in it."""
+        members = self._groups.get(group)
+        client = members.pop(channel, None) if members is not None else None
+        if client is None:
+            return False
+        if not members:
+            del self._groups[group]
+        groups = self._groups_of[channel]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[channel]
+            self._forget_client_id(client)
+        return True
+
+    def close_channel(self, channel: Connection) -> list[str]:
+        """Take a connection that has ended out of all its groups; return them."""
+        groups = sorted(self._groups_of.get(channel, ()))
+        for group in groups:
+            self.unregister_producer(group, channel)
+        return groups
+
+    def scan_not_active_channel(self) -> list[Connection]:
+        """Return the connections over which some group has been silent for too long; the caller closes them."""
+        oldest = self._current_time() - CHANNEL_EXPIRED_SECONDS
+        expired = {
+            info.channel: None
+            for members in self._groups.values()
+            for info in members.values()
+            if info.last_update < oldest
+        }
+        return list(expired)
+
+    def _forget_client_id(self, client: ClientChannelInfo) -> None:
+        if self._channel_by_client_id.get(client.client_id) is client.channel:
+            del self._channel_by_client_id[client.client_id]

@@ -1,0 +1,77 @@
+"""Which client of a group may consume a queue in order: locks that expire.
+
+Rule: a queue has one holder per group. A holder that does not renew within LOCK_LIVE_SECONDS may be replaced; the table
+is in memory only, so after a restart of the broker whoever asks first holds the queue.
+
+Compatibility: ``RebalanceLockManager`` (4.9.8). Neither client nor topic need exist. Java measures in wall time; here
+the time is passed in and does not step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from rocketpy.protocol.message import MessageQueue
+
+LOCK_LIVE_SECONDS = 60.0
+
+
+@attrs.define(eq=False, slots=True)
+class _Lock:
+    """Who holds a queue and when it was last renewed."""
+
+    client_id: str
+    renewed: float
+
+
+class RebalanceLockManager:
+    """The locks of every group. ``current_time`` is a clock in seconds that never steps."""
+
+    def __init__(self, *, current_time: Callable[[], float]) -> None:
+        self._current_time = current_time
+        self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
+        """Lock or renew what is free, expired or the client's own; return those of ``queues`` that it now holds."""
+        now = self._current_time()
+        locks = self._locks.setdefault(group, {})
+        held = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or lock.client_id == client_id or now - lock.renewed > LOCK_LIVE_SECONDS:
+                locks[queue] = _Lock(client_id, now)
+                held.append(queue)
+        if not locks:
+            del self._locks[group]
+        return held
+
+    def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
+        """Free those of ``queues`` that the client holds; the others stay as they are."""
+        locks = self._locks.get(group)
+        if locks is None:
+            return
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            del self._locks[group]
+
+    def forget_expired(self) -> int:
+        """Drop locks that nobody has renewed for ten times their life, so the table does not grow for good."""
+        oldest = self._current_time() - 10 * LOCK_LIVE_SECONDS
+        forgotten = 0
+        for group, locks in list(self._locks.items()):
+            for queue in [queue for queue, lock in locks.items() if lock.renewed < oldest]:
+                del locks[queue]
+                forgotten += 1
+            if not locks:
+                del self._locks[group]
+        return forgotten
+
+    def holder(self, group: str, queue: MessageQueue) -> str | None:
+        """Return the client that holds a queue, expired or not."""
+        lock = self._locks.get(group, {}).get(queue)
+        return None if lock is None else lock.client_id

@@ -1,0 +1,96 @@
+"""The JSON file behind a table of the broker: read at start, written again after changes.
+
+A table says :meth:`StoredTable.changed` after each change and never waits. Services write it: PersistService soon after
+a change, an administrative command before it answers. The text is made from a snapshot in the worker thread that
+writes it, so a big table does not hold up the loop.
+
+The file is RocketMQ's byte for byte (pretty fastjson text). Compatibility: ``ConfigManager`` of 4.9.8, which writes
+inside the change, without syncing, and has a moment in which there is no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+from rocketpy.errors import RemoteProtocolError, StartError
+from rocketpy.protocol import fastjson
+from rocketpy.store.disk import Disk, persist_text, read_text
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
+
+    async def __call__(self, function: Callable[..., T], /, *arguments: object) -> T:
+        """Wait for ``function(*arguments)``."""
+        ...
+
+
+class StoredTable:
+    """One file. ``snapshot`` returns what to write as plain values that nobody changes afterwards."""
+
+    def __init__(
+        self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]
+    ) -> None:
+        self.path = path
+        self.change_count = 0
+        """How many changes there were; for :meth:`wait_changed`."""
+        self._disk = disk
+        self._run_blocking = run_blocking
+        self._snapshot = snapshot
+        self._persisted_count = 0
+        self._waiting = trio.lowlevel.ParkingLot()
+        # Writing awaits, and two writers of one file would share its temporary file.
+        self._writing = trio.Lock()
+
+    def load(self, decode: Callable[[object], T]) -> T | None:
+        """Read the file and return what ``decode`` makes of it, None when there is none.
+
+        A file that does not parse is passed over for its ``.bak``; StartError names both when that does not either.
+        """
+        text = read_text(self._disk, self.path)
+        if text is None or not text.strip():
+            return None
+        try:
+            return decode(fastjson.loads(text))
+        except RemoteProtocolError as failure:
+            backup = read_text(self._disk, self.path + ".bak")
+            try:
+                if backup is None or not backup.strip():
+                    raise
+                return decode(fastjson.loads(backup))
+            except RemoteProtocolError:
+                raise StartError(f"{self.path} and its .bak cannot be read: {failure}") from failure
+
+    def changed(self) -> None:
+        """Note that the table differs from the file; whoever waits for that wakes up."""
+        self.change_count += 1
+        if self._waiting:
+            self._waiting.unpark_all()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the file is older than the table."""
+        return self.change_count != self._persisted_count
+
+    async def wait_changed(self, beyond_count: int) -> int:
+        """Wait until there were more than ``beyond_count`` changes; return how many there are."""
+        while self.change_count <= beyond_count:
+            await self._waiting.park()
+        return self.change_count
+
+    async def persist(self) -> None:
+        """Write the table if it has changed; durable on return. StoreError when the disk refuses: nothing is lost,
+        the next call tries again."""
+        async with self._writing:
+            change_count = self.change_count
+            if change_count != self._persisted_count:
+                await self._run_blocking(self._write, self._snapshot())
+                self._persisted_count = change_count
+
+    def _write(self, snapshot: object) -> None:
+        persist_text(self._disk, self.path, fastjson.dumps(snapshot, pretty=True))

@@ -1,0 +1,100 @@
+"""The consumer groups that a broker knows: ``subscriptionGroup.json``.
+
+One table, group -> :class:`SubscriptionGroupConfig`. A group appears with its first heartbeat or pull while
+``autoCreateSubscriptionGroup`` is on; every change moves the data version.
+
+Compatibility: ``SubscriptionGroupManager`` (4.9.8); broker.md 13.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.clock import Clock
+from rocketpy.protocol.bodies.codec import decode_value, encode_value
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.store.disk import Disk
+
+PREDEFINED_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+class SubscriptionGroupManager:
+    """The groups of one broker."""
+
+    def __init__(
+        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self.subscription_group_table = {
+            group: SubscriptionGroupConfig(group_name=group) for group in PREDEFINED_GROUPS
+        }
+        """Read freely; change it only through the methods."""
+        self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+
+    def load(self) -> None:
+        """Put what the file holds over the predefined groups; StartError when file and backup make no sense."""
+        loaded = self.stored.load(lambda content: decode_value(content, SubscriptionGroupWrapper))
+        if loaded is None:
+            return
+        table = dict(loaded.subscription_group_table)
+        for group, group_config in self.subscription_group_table.items():
+            table.setdefault(group, group_config)
+        self.subscription_group_table = table
+        self.data_version = loaded.data_version
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the configuration of a group, created now if that is allowed; None otherwise."""
+        group_config = self.subscription_group_table.get(group)
+        if group_config is None and (
+            self._config.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)
+        ):
+            group_config = SubscriptionGroupConfig(group_name=group)
+            self.subscription_group_table[group] = group_config
+            _log.info("group %s created: %s", group, group_config)
+            self._changed()
+        return group_config
+
+    def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
+        """Replace a group or make a new one, as administration says."""
+        old = self.subscription_group_table.get(group_config.group_name)
+        self.subscription_group_table[group_config.group_name] = group_config
+        _log.info("group %s: %s, was %s", group_config.group_name, group_config, old)
+        self._changed()
+
+    def delete_subscription_group_config(self, group: str) -> bool:
+        """Remove a group; False when there is none. Its offsets are another table's affair."""
+        old = self.subscription_group_table.pop(group, None)
+        if old is None:
+            return False
+        _log.info("group %s deleted, was %s", group, old)
+        self._changed()
+        return True
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """Return the whole table as it travels."""
+        return SubscriptionGroupWrapper(
+            data_version=self.data_version, subscription_group_table=dict(self.subscription_group_table)
+        )
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        self.stored.changed()
+
+    def _snapshot(self) -> object:
+        return encode_value(self.wrapper())

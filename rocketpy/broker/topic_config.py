@@ -1,0 +1,244 @@
+"""The topics of a broker: ``topics.json``.
+
+One table, topic -> :class:`TopicConfig`. Rules: the broker's own topics are always there; every change moves the data
+version, by which nameservers and slaves see that they are behind; a change is in the table at once and in the file soon
+(PersistService) or before the answer (administration).
+
+An automatically created topic may be lost when the process is killed before the file is written, while its messages
+are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
+
+Compatibility: ``TopicConfigManager`` (4.9.8); broker.md 12.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from rocketpy.broker.config import PERM_INHERIT, PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.broker.topic_validator import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    check_topic_name,
+    is_system_topic,
+)
+from rocketpy.clock import Clock
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import decode_value, encode_value
+from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.store.disk import Disk
+
+SCHEDULE_TOPIC_QUEUE_NUMS = 18
+QUEUE_NUMS_MAX = 65_535
+"""The most queues a topic may have here; RocketMQ has no limit and fails for lack of memory."""
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+class TopicConfigManager:
+    """The topics of one broker."""
+
+    def __init__(
+        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self.topic_config_table: dict[str, TopicConfig] = {}
+        """Read freely, also on the hot path: it is one object for good. Change it only through the methods."""
+        self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+        for topic_config in self._own_topics():
+            self.topic_config_table[topic_config.topic_name] = topic_config
+        self._own_topic_names = frozenset(self.topic_config_table)
+
+    def load(self) -> None:
+        """Put what the file holds over the broker's own topics; StartError when file and backup make no sense."""
+        loaded = self.stored.load(lambda content: decode_value(content, TopicConfigSerializeWrapper))
+        if loaded is None:
+            return
+        own = dict(self.topic_config_table)
+        self.topic_config_table.clear()
+        self.topic_config_table.update(loaded.topic_config_table)
+        for topic, topic_config in own.items():
+            self.topic_config_table.setdefault(topic, topic_config)
+        self.data_version = loaded.data_version
+
+    def select_topic_config(self, topic: str) -> TopicConfig | None:
+        """Return the configuration of a topic, None when there is no such topic."""
+        return self.topic_config_table.get(topic)
+
+    def is_system_topic(self, topic: str) -> bool:
+        """Whether a topic belongs to the broker itself and administration may not touch it."""
+        return is_system_topic(topic, self._own_topic_names)
+
+    def system_topics(self) -> list[str]:
+        """Return the names of the broker's own topics, sorted."""
+        return sorted(SYSTEM_TOPICS | self._own_topic_names)
+
+    def create_topic_in_send_message_method(
+        self, topic: str, default_topic: str, peer: str, client_default_topic_queue_nums: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """Create a topic after the model of ``default_topic`` and return it (or the one that is there already).
+
+        None when the model is missing or may not be inherited from. ``peer`` is the producer that asks.
+        """
+        existing = self.topic_config_table.get(topic)
+        if existing is not None:
+            return existing
+        model = self.topic_config_table.get(default_topic)
+        if model is None:
+            _log.warning("topic %s not created for %s: its model %s does not exist", topic, peer, default_topic)
+            return None
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+            # An old TBW102 of topics.json is no model any more once automatic creation is off.
+            model = attrs.evolve(model, perm=PERM_READ_WRITE)
+            self.topic_config_table[default_topic] = model
+        if not model.perm & PERM_INHERIT:
+            _log.warning("topic %s not created for %s: its model %s is not inherited", topic, peer, default_topic)
+            return None
+        queue_nums = max(0, min(client_default_topic_queue_nums, model.write_queue_nums))
+        return self._created(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=model.perm & ~PERM_INHERIT,
+                topic_filter_type=model.topic_filter_type,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def create_topic_in_send_message_back_method(
+        self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int
+    ) -> TopicConfig:
+        """Create an internal topic (retry, dead letters) as asked and return it, or the one that is there."""
+        existing = self.topic_config_table.get(topic)
+        if existing is not None:
+            return existing
+        return self._created(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def update_topic_config(self, topic_config: TopicConfig) -> None:
+        """Replace a topic or make a new one, as administration says."""
+        old = self.topic_config_table.get(topic_config.topic_name)
+        self.topic_config_table[topic_config.topic_name] = topic_config
+        _log.info("topic %s: %s, was %s", topic_config.topic_name, topic_config, old)
+        self._changed()
+
+    def delete_topic_config(self, topic: str) -> bool:
+        """Remove a topic; False when there is none. Its queues and offsets are others' affair."""
+        old = self.topic_config_table.pop(topic, None)
+        if old is None:
+            return False
+        _log.info("topic %s deleted, was %s", topic, old)
+        self._changed()
+        return True
+
+    def update_order_topic_config(self, order_topics: Iterable[str]) -> None:
+        """Mark exactly these topics as ordered: the keys of the nameserver's ORDER_TOPIC_CONFIG."""
+        wanted = set(order_topics)
+        has_changed = False
+        for topic, topic_config in self.topic_config_table.items():
+            if topic_config.order != (topic in wanted):
+                self.topic_config_table[topic] = attrs.evolve(topic_config, order=topic in wanted)
+                has_changed = True
+        if has_changed:
+            self._changed()
+
+    def restore_from_queues(self, queues: Iterable[tuple[str, int]]) -> list[str]:
+        """Create the topics that have queues in the store and no configuration; return their names.
+
+        Only while automatic creation is on: otherwise the file was written before the first message came.
+        """
+        if not self._config.auto_create_topic_enable:
+            return []
+        largest: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if topic not in self.topic_config_table and not _is_queue_without_topic(topic):
+                largest[topic] = max(queue_id, largest.get(topic, 0))
+        for topic, queue_id in largest.items():
+            is_internal = topic.startswith("%")
+            queue_nums = max(queue_id + 1, 1 if is_internal else self._config.default_topic_queue_nums)
+            self.create_topic_in_send_message_back_method(topic, queue_nums, PERM_READ_WRITE, 0)
+        return sorted(largest)
+
+    def wrapper(self, *, broker_permission: int = PERM_READ_WRITE) -> TopicConfigSerializeWrapper:
+        """Return the whole table as it travels; a permission other than read and write replaces every topic's.
+
+        Compatibility: such a copy loses order and system flag (``BrokerController.registerBrokerAll``).
+        """
+        table: Mapping[str, TopicConfig] = self.topic_config_table
+        if broker_permission & PERM_READ_WRITE != PERM_READ_WRITE:
+            table = {
+                topic: TopicConfig(
+                    topic_name=topic,
+                    read_queue_nums=each.read_queue_nums,
+                    write_queue_nums=each.write_queue_nums,
+                    perm=broker_permission,
+                )
+                for topic, each in table.items()
+            }
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=dict(table))
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _created(self, topic_config: TopicConfig) -> TopicConfig:
+        self.topic_config_table[topic_config.topic_name] = topic_config
+        _log.info("topic %s created: %s", topic_config.topic_name, topic_config)
+        self._changed()
+        return topic_config
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        self.stored.changed()
+
+    def _snapshot(self) -> object:
+        return encode_value(self.wrapper())
+
+    def _own_topics(self) -> list[TopicConfig]:
+        config = self._config
+        topics = [
+            _topic("SELF_TEST_TOPIC", 1),
+            _topic("BenchmarkTest", 1024),
+            _topic(config.broker_cluster_name, 16, _own_perm(is_enabled=config.cluster_topic_enable)),
+            _topic(config.broker_name, 1, _own_perm(is_enabled=config.broker_topic_enable)),
+            _topic("OFFSET_MOVED_EVENT", 1),
+            _topic("SCHEDULE_TOPIC_XXXX", SCHEDULE_TOPIC_QUEUE_NUMS),
+            _topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1),
+        ]
+        if config.auto_create_topic_enable:
+            perm = PERM_READ_WRITE | PERM_INHERIT
+            topics.append(_topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm))
+        if config.trace_topic_enable:
+            topics.append(_topic(config.msg_trace_topic_name, 1))
+        return topics
+
+
+def _topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
+
+
+def _own_perm(*, is_enabled: bool) -> int:
+    return PERM_INHERIT | (PERM_READ_WRITE if is_enabled else 0)
+
+
+def _is_queue_without_topic(topic: str) -> bool:
+    """Whether a queue has no topic in RocketMQ either: half messages, light queues, names nobody could create."""
+    if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, "%LMQ%")):
+        return True
+    try:
+        check_topic_name(topic)
+    except RequestError:
+        return True
+    return False
