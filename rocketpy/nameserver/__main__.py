@@ -1,0 +1,100 @@
+"""``python -m rocketpy.nameserver``: RocketMQ's ``mqnamesrv`` with its options.
+
+Exit status: 0 after SIGTERM, SIGINT, ``-h`` or ``-p``; 2 with one sentence when a setting is wrong or the port taken.
+Without ``-c`` it listens on loopback only; with ``-c FILE`` on every address unless the file has ``bindAddress``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import trio
+
+from rocketpy.errors import SettingsError, StartError
+from rocketpy.nameserver.app import run_nameserver
+from rocketpy.nameserver.config import NamesrvConfig, default_server_config
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.settings import format_settings, load_settings, updated_settings
+from rocketpy.store.disk import OsDisk
+
+LOOPBACK = "127.0.0.1"
+EXIT_WRONG = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a nameserver until a signal ends it; return the exit status."""
+    options = _parser().parse_args(arguments)
+    status = 0
+    try:
+        loaded = load_settings(options.config_file, NamesrvConfig, default_server_config())
+        for warning in loaded.warnings:
+            print(warning, file=sys.stderr)
+        if options.config_file is not None:
+            path = {"configStorePath": options.config_file}
+            loaded = attrs.evolve(loaded, values=tuple(updated_settings(each, path) for each in loaded.values))
+        if options.print_config_item:
+            print("\n".join(format_settings(*loaded.values)))
+        else:
+            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+            server_config = loaded.of(NettyServerConfig)
+            host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
+            trio.run(_serve, loaded.of(NamesrvConfig), server_config, host, loaded.unknown)
+    except* (SettingsError, StartError) as group:
+        print(next(_leaves(group)), file=sys.stderr)
+        status = EXIT_WRONG
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rocketpy.nameserver", description="A RocketMQ 4.9 nameserver.", allow_abbrev=False
+    )
+    parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="properties file to start with")
+    parser.add_argument(
+        "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
+    )
+    parser.add_argument(
+        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"
+    )
+    return parser
+
+
+async def _serve(
+    config: NamesrvConfig, server_config: NettyServerConfig, host: str | None, unknown: Mapping[str, str]
+) -> None:
+    """Run until SIGTERM or SIGINT."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def run(task_status: trio.TaskStatus[int]) -> None:
+                await run_nameserver(
+                    config,
+                    server_config,
+                    host=host,
+                    disk=OsDisk(),
+                    unknown=unknown,
+                    task_status=task_status,
+                )
+
+            port = await nursery.start(run)
+            print("The Name Server boot success. serializeType=JSON")
+            print(f"Listening on {host or 'every address'}, port {port}", flush=True)
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""A whole nameserver: its tables, its processor, its server and its housekeeping, nested as they depend on each other.
+
+``python -m rocketpy.nameserver`` runs it, and so does a broker that brings its own. Nothing is global: a process may
+run several on several ports.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, RunBlocking
+from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
+from rocketpy.nameserver.kv_config import KVConfigManager
+from rocketpy.nameserver.processor import DefaultRequestProcessor
+from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.store.disk import Disk
+
+_log = logging.getLogger("rocketpy.nameserver")
+
+
+async def run_nameserver(
+    config: NamesrvConfig,
+    server_config: NettyServerConfig,
+    *,
+    host: str | None,
+    disk: Disk,
+    run_blocking: RunBlocking = trio.to_thread.run_sync,
+    unknown: Mapping[str, str] | None = None,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; reports the listening port when brokers and clients may come.
+
+    :param host: the address to listen on, None for every address.
+    :param unknown: keys of the configuration file that mean nothing here, kept for the day it is written.
+
+    Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file makes no sense.
+    """
+    kv_config = KVConfigManager(path=config.kv_config_file, disk=disk, run_blocking=run_blocking)
+    kv_config.load()
+    route_info: RouteInfoManager[Connection] = RouteInfoManager()
+    processor = DefaultRequestProcessor(
+        route_info=route_info,
+        kv_config=kv_config,
+        configuration=NamesrvConfiguration(
+            namesrv=config, server=server_config, unknown=unknown or {}, disk=disk, run_blocking=run_blocking
+        ),
+        current_time=trio.current_time,
+    )
+    dispatcher = Dispatcher(unsupported_log=_log_unsupported)
+    processor.register_with(dispatcher)
+    housekeeping = BrokerHousekeepingService(route_info=route_info, current_time=trio.current_time)
+    server = RemotingServer(
+        listeners=await open_listeners(host, server_config.listen_port, server_config.server_socket_backlog),
+        dispatcher=dispatcher,
+        config=server_config,
+        on_close=housekeeping.connection_closed,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(housekeeping.run)
+        await nursery.start(server.run)
+        task_status.started(server.port)
+
+
+def _log_unsupported(code: int) -> None:
+    _log.warning("request code %d is not supported", code)

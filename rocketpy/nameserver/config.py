@@ -1,0 +1,161 @@
+"""What a nameserver is told at start and may be told later: its settings, and the file they are written back to.
+
+:class:`NamesrvConfiguration` answers UPDATE_NAMESRV_CONFIG and GET_NAMESRV_CONFIG. Rule: a change is accepted whole or
+refused whole, and an accepted one is in the file before it is answered. It knows no request.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+import attrs
+import trio
+
+from rocketpy.errors import StartError, StoreError
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.settings import (
+    decode_properties_text,
+    format_properties,
+    read_properties,
+    rewritten_properties,
+    setting,
+    setting_rows,
+    settings_values,
+    updated_settings,
+)
+from rocketpy.store.disk import Disk, persist_text
+
+NAMESRV_PORT = 9876
+
+BLACK_LIST_ALWAYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
+
+    async def __call__(self, function: Callable[..., T], /, *arguments: object) -> T:
+        """Wait for ``function(*arguments)``."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class NamesrvConfig:
+    """The keys of RocketMQ's NamesrvConfig. Paths may begin with ``~``."""
+
+    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
+    kv_config_path: str = setting("~/namesrv/kvConfig.json", expected="a file name")
+    config_store_path: str = setting("~/namesrv/namesrv.properties", expected="a file name")
+    product_env_name: str = setting("center", ignored="no other environment is asked for topics")
+    cluster_test: bool = setting(False)
+    order_message_enable: bool = setting(False, important=True)
+    config_black_list: str = setting("configBlackList;configStorePath;kvConfigPath", expected="keys separated by ;")
+
+    @property
+    def kv_config_file(self) -> str:
+        """Where the KV table is kept, with ``~`` resolved."""
+        return os.path.expanduser(self.kv_config_path)
+
+    @property
+    def config_store_file(self) -> str:
+        """Where changed settings are written, with ``~`` resolved."""
+        return os.path.expanduser(self.config_store_path)
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """The keys that no request may change."""
+        return BLACK_LIST_ALWAYS.union(filter(None, self.config_black_list.split(";")))
+
+
+_CLASSES = (NamesrvConfig, NettyServerConfig)
+
+
+def default_server_config() -> NettyServerConfig:
+    """Return the remoting settings with a nameserver's own default port."""
+    return NettyServerConfig(listen_port=NAMESRV_PORT)
+
+
+class NamesrvConfiguration:
+    """The settings as they are now, and how to change them while the nameserver runs.
+
+    Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one; here it is refused.
+    As in Java, what is only looked at when the process starts (``listenPort``, ``bindAddress``) is written to the file
+    and counts from the next start. Comments in the file survive.
+    """
+
+    def __init__(
+        self,
+        *,
+        namesrv: NamesrvConfig,
+        server: NettyServerConfig,
+        unknown: Mapping[str, str],
+        disk: Disk,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._namesrv = namesrv
+        self._server = server
+        self._unknown = dict(unknown)  # keys of the file that mean nothing here: kept, changed, written back
+        self._disk = disk
+        self._run_blocking = run_blocking
+        # A change awaits the disk between reading the settings and replacing them.
+        self._change_lock = trio.Lock()
+
+    @property
+    def namesrv(self) -> NamesrvConfig:
+        """The nameserver's settings now."""
+        return self._namesrv
+
+    def values(self) -> dict[str, str]:
+        """Return every key with its text, those without meaning here included."""
+        return {**self._unknown, **settings_values(self._namesrv, self._server)}
+
+    def refused_key(self, text: str) -> str | None:
+        """Return a key of properties text that is on the black list, if there is one."""
+        black_list = self._namesrv.black_list
+        return next((line.key for line in read_properties(text) if line.key in black_list), None)
+
+    async def update(self, text: str) -> dict[str, str]:
+        """Apply properties text and write the file; return the changes of known keys (others are passed over).
+
+        Raises :class:`~rocketpy.errors.SettingsError` naming the key for a wrong value, ``StoreError`` if the file
+        cannot be written; nothing has changed then.
+        """
+        async with self._change_lock:
+            known = self._unknown.keys() | {row.key for each in _CLASSES for row in setting_rows(each)}
+            changes = {line.key: line.value for line in read_properties(text) if line.key in known}
+            namesrv = updated_settings(self._namesrv, changes)
+            server = updated_settings(self._server, changes)
+            unknown = {key: changes.get(key, value) for key, value in self._unknown.items()}
+            if changes:
+                all_values = {**unknown, **settings_values(namesrv, server)}
+                await self._run_blocking(_rewrite, self._disk, namesrv.config_store_file, changes, all_values)
+            self._namesrv, self._server, self._unknown = namesrv, server, unknown
+            return changes
+
+
+def persist_small_file(disk: Disk, path: str, text: str) -> None:
+    """Replace a file, durably and whole, in a directory that is made if it is missing. Blocks.
+
+    Raises ``StoreError``; the file is then as it was.
+    """
+    try:
+        disk.make_directories(os.path.dirname(path))
+    except StartError as error:  # what that is while starting; here one change is refused
+        raise StoreError(str(error), path=path) from error
+    persist_text(disk, path, text)
+
+
+def _rewrite(disk: Disk, path: str, changes: Mapping[str, str], all_values: Mapping[str, str]) -> None:
+    """Change some keys of the file and leave the rest of its text; a file that is not there gets every key."""
+    if not disk.exists(path):
+        persist_small_file(disk, path, format_properties(all_values))
+        return
+    file = disk.open(path, read_only=True)
+    try:
+        text = decode_properties_text(file.read(0, file.size()))
+    finally:
+        file.close()
+    persist_small_file(disk, path, rewritten_properties(text, changes))

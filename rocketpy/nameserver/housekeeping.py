@@ -1,0 +1,63 @@
+"""Takes brokers out of the routes when their connection ends or nothing was heard of them for too long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.nameserver.route_info import BROKER_EXPIRED_SECONDS, RouteInfoManager
+from rocketpy.remoting.connection import Connection
+
+FIRST_SCAN_SECONDS = 5.0
+SCAN_PERIOD_SECONDS = 10.0
+
+_log = logging.getLogger("rocketpy.nameserver")
+
+
+@attrs.frozen
+class HousekeepingStatistics:
+    """What has been done since the start."""
+
+    scans: int
+    expired_addresses: int
+    disconnected_addresses: int
+
+
+class BrokerHousekeepingService:
+    """One loop over the live table, and the verb that the server calls when a connection has ended."""
+
+    def __init__(self, *, route_info: RouteInfoManager[Connection], current_time: Callable[[], float]) -> None:
+        self._route_info = route_info
+        self._current_time = current_time
+        self._scans = 0
+        self._expired = 0
+        self._disconnected = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Scan after 5 seconds and then every 10, until cancelled."""
+        task_status.started()
+        await trio.sleep(FIRST_SCAN_SECONDS)
+        while True:
+            self.scan_not_active_brokers()
+            await trio.sleep(SCAN_PERIOD_SECONDS)
+
+    def scan_not_active_brokers(self) -> None:
+        """Remove the addresses that were silent for too long and close their connections."""
+        self._scans += 1
+        for broker_addr, connection in self._route_info.remove_expired_brokers(self._current_time()):
+            self._expired += 1
+            _log.warning("broker %s expired: nothing heard for %d s", broker_addr, BROKER_EXPIRED_SECONDS)
+            connection.close()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Remove at once what was registered over a connection that has ended, for whatever reason."""
+        for broker_addr in self._route_info.remove_connection(connection, connection.peer):
+            self._disconnected += 1
+            _log.warning("broker %s removed: its connection ended", broker_addr)
+
+    def statistics(self) -> HousekeepingStatistics:
+        """Return the counters."""
+        return HousekeepingStatistics(self._scans, self._expired, self._disconnected)

@@ -1,0 +1,134 @@
+"""A whole nameserver without sockets: frames in, frames out, through the real dispatcher and connections."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, default_server_config
+from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
+from rocketpy.nameserver.kv_config import KVConfigManager
+from rocketpy.nameserver.processor import DefaultRequestProcessor
+from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.disk import OsDisk
+
+T = TypeVar("T")
+
+
+async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
+    return function(*arguments)
+
+
+class Transport:
+    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would."""
+
+    def __init__(self, on_close: Callable[[Connection], None]) -> None:
+        self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
+        self._on_close = on_close
+
+    def mark_dirty(self, connection: Connection) -> None:
+        pass
+
+    def flush(self, connection: Connection) -> None:
+        pass
+
+    def end(self, connection: Connection) -> None:
+        connection.mark_closed()
+        self._on_close(connection)
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        self.tasks.append((function, arguments))
+        return True
+
+
+class NameserverOnBytes:
+    """One nameserver over a directory; ``now`` is its clock."""
+
+    def __init__(self, directory: Path, config: NamesrvConfig | None = None, **settings: object) -> None:
+        self.config = config or NamesrvConfig(
+            kv_config_path=str(directory / "kvConfig.json"),
+            config_store_path=str(directory / "namesrv.properties"),
+            **settings,  # type: ignore[arg-type]
+        )
+        self.now = 0.0
+        self.route_info: RouteInfoManager[Connection] = RouteInfoManager()
+        self.kv_config = KVConfigManager(path=self.config.kv_config_file, disk=OsDisk(), run_blocking=run_inline)
+        self.configuration = NamesrvConfiguration(
+            namesrv=self.config,
+            server=default_server_config(),
+            unknown={"foreignKey": "1"},
+            disk=OsDisk(),
+            run_blocking=run_inline,
+        )
+        self.unsupported: list[int] = []
+        self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append)
+        processor = DefaultRequestProcessor(
+            route_info=self.route_info,
+            kv_config=self.kv_config,
+            configuration=self.configuration,
+            current_time=lambda: self.now,
+        )
+        processor.register_with(self.dispatcher)
+        self.housekeeping = BrokerHousekeepingService(route_info=self.route_info, current_time=lambda: self.now)
+        self.transport = Transport(self.housekeeping.connection_closed)
+        self._connections = 0
+
+    def connect(self) -> Connection:
+        self._connections += 1
+        server_config = default_server_config()
+        return Connection(
+            address=("127.0.0.1", 50_000 + self._connections),
+            dispatcher=self.dispatcher,
+            transport=self.transport,
+            limits=server_config.limits(),
+            now=self.now,
+        )
+
+    async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand | None:
+        """Send a request as bytes and return what came back as bytes; None if nothing did."""
+        return await self.ask_frame(encode_frame(request), connection)
+
+    async def ask_frame(self, frame: bytes, connection: Connection | None = None) -> RemotingCommand | None:
+        connection = connection or self.connect()
+        connection.receive(frame)
+        connection.serve(10)
+        tasks, self.transport.tasks = self.transport.tasks, []
+        for function, arguments in tasks:
+            await function(*arguments)
+        reader = FrameReader()
+        reader.receive(connection.take_outgoing())
+        reply = reader.next_frame()
+        assert reader.next_frame() is None
+        return None if reply is None else decode_command(*reply)
+
+    def everything(self) -> object:
+        """Return what the tables hold, to compare before and after."""
+        topics = self.route_info.all_topics().topic_list
+        return (
+            [self.route_info.pick_up_topic_route_data(topic) for topic in topics],
+            self.route_info.cluster_info(),
+            self.route_info.statistics(),
+            {name: self.kv_config.namespace(name) for name in ("ns", "ORDER_TOPIC_CONFIG", "")},
+            self.kv_config.statistics(),
+            self.configuration.values(),
+        )
+
+
+@pytest.fixture
+def make_nameserver(tmp_path: Path) -> Callable[..., NameserverOnBytes]:
+    def make(**settings: object) -> NameserverOnBytes:
+        return NameserverOnBytes(tmp_path, **settings)
+
+    return make
+
+
+@pytest.fixture
+def nameserver(tmp_path: Path) -> NameserverOnBytes:
+    return NameserverOnBytes(tmp_path)

@@ -1,0 +1,124 @@
+"""A nameserver on a real socket: the same answers, brokers that leave with their connection, and a clean end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from rocketpy.errors import StartError
+from rocketpy.nameserver.app import run_nameserver
+from rocketpy.nameserver.config import NamesrvConfig
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.route import TopicList, TopicRouteData
+from rocketpy.protocol.bodies.topic import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.headers.namesrv import (
+    GetRouteInfoRequestHeader,
+    PutKVConfigRequestHeader,
+    RegisterBrokerRequestHeader,
+)
+from rocketpy.remoting.client import open_remoting_client
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.store.disk import OsDisk
+
+LOOPBACK = "127.0.0.1"
+
+
+@asynccontextmanager
+async def running(directory: Path, port: int = 0) -> AsyncIterator[str]:
+    """Run a nameserver over a directory; yields its address."""
+    config = NamesrvConfig(
+        kv_config_path=str(directory / "kvConfig.json"), config_store_path=str(directory / "namesrv.properties")
+    )
+
+    async def run(task_status: trio.TaskStatus[int]) -> None:
+        server_config = NettyServerConfig(listen_port=port)
+        await run_nameserver(config, server_config, host=LOOPBACK, disk=OsDisk(), task_status=task_status)
+
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(run)
+        yield f"{LOOPBACK}:{bound}"
+        nursery.cancel_scope.cancel()
+
+
+def registration(topic: str) -> tuple[RegisterBrokerRequestHeader, bytes]:
+    header = RegisterBrokerRequestHeader(
+        broker_name="a", broker_addr="127.0.0.1:1", cluster_name="c", ha_server_addr="127.0.0.1:2", broker_id=0
+    )
+    wrapper = TopicConfigSerializeWrapper(
+        topic_config_table={topic: TopicConfig(topic)}, data_version=DataVersion(timestamp=1, counter=1)
+    )
+    return header, encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[]))
+
+
+async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
+    route = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="t"))
+    with trio.fail_after(10):
+        async with running(tmp_path) as address, open_remoting_client() as client:
+            async with open_remoting_client() as broker:
+                reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+                assert reply.code == ResponseCode.SUCCESS
+                reply = await client.request(address, route)
+                assert decode_body(reply.body, TopicRouteData).broker_datas[0].broker_addrs == {0: "127.0.0.1:1"}
+            while (await client.request(address, route)).code == ResponseCode.SUCCESS:
+                await trio.lowlevel.checkpoint()
+            reply = await client.request(address, make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+            assert decode_body(reply.body, TopicList).topic_list == []
+
+
+async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
+    header = PutKVConfigRequestHeader(namespace="ns", key="k", value="v")
+    with trio.fail_after(10):
+        async with running(tmp_path) as address, open_remoting_client() as client:
+            reply = await client.request(address, make_request(RequestCode.PUT_KV_CONFIG, header))
+            assert reply.code == ResponseCode.SUCCESS
+        async with running(tmp_path) as address, open_remoting_client() as client:
+            reply = await client.request(address, make_request(RequestCode.GET_KV_CONFIG, header))
+            assert reply.ext_fields == {"value": "v"}
+
+
+async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
+    with trio.fail_after(10):
+        async with (
+            running(tmp_path / "1") as first,
+            running(tmp_path / "2") as second,
+            open_remoting_client() as client,
+        ):
+            await client.request(first, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+            topics = []
+            for address in (first, second):
+                request = make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+                reply = await client.request(address, request)
+                topics.append(decode_body(reply.body, TopicList).topic_list)
+            assert topics == [["t"], []]
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with trio.fail_after(10):
+        async with running(tmp_path) as address:
+            port = int(address.rpartition(":")[2])
+            with pytest.raises(StartError, match=str(port)):
+                await run_nameserver(
+                    NamesrvConfig(kv_config_path=str(tmp_path / "kv.json")),
+                    NettyServerConfig(listen_port=port),
+                    host=LOOPBACK,
+                    disk=OsDisk(),
+                )
+
+
+async def test_a_damaged_kv_file_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "kvConfig.json").write_text("{")
+    with trio.fail_after(10), pytest.raises(BaseExceptionGroup) as caught:
+        async with running(tmp_path):
+            pass
+    assert caught.group_contains(StartError, match=r"kvConfig\.json")

@@ -1,0 +1,162 @@
+"""The settings of a nameserver, their file, and changing them while it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import trio
+
+from rocketpy.errors import SettingsError, StoreError
+from rocketpy.nameserver.config import NAMESRV_PORT, NamesrvConfig, NamesrvConfiguration, default_server_config
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
+from rocketpy.store.disk import OsDisk
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf" / "namesrv.conf"
+GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
+
+
+def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> NamesrvConfiguration:
+    loaded = settings_from_text(text + f"\nconfigStorePath={path}", str(path), NamesrvConfig, default_server_config())
+    return NamesrvConfiguration(
+        namesrv=loaded.of(NamesrvConfig),
+        server=loaded.of(NettyServerConfig),
+        unknown=loaded.unknown,
+        disk=disk or OsDisk(),
+        run_blocking=trio.to_thread.run_sync,
+    )
+
+
+def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
+    text = CONF.read_text()
+    blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it
+    comment = ""
+    for line in text.splitlines():
+        match = re.match(r"#([A-Za-z0-9]+)=(.*)$", line)
+        if match:
+            assert match.group(1) not in blocks, f"{match.group(1)} is there twice"
+            blocks[match.group(1)] = (match.group(2), comment)
+        elif line.startswith("#"):
+            comment += line.removeprefix("#")
+        else:
+            comment = ""
+    rows = [*setting_rows(NamesrvConfig), *setting_rows(NettyServerConfig)]
+    assert sorted(blocks) == sorted(row.key for row in rows)
+    defaults = dict(line.split("=", 1) for line in format_settings(NamesrvConfig(), default_server_config()))
+    assert {key: value for key, (value, _) in blocks.items()} == defaults
+    for row in rows:
+        comment = re.sub(r"\s+", " ", blocks[row.key][1])
+        assert comment, f"{row.key} is not explained"
+        assert not row.unit or f"Unit: {row.unit}." in comment, f"the unit of {row.key} is {row.unit}"
+        assert (f"No effect here: {row.ignored}." in comment) == (row.ignored is not None), row.key
+
+
+def test_the_conf_file_as_it_is_changes_nothing() -> None:
+    loaded = load_settings(str(CONF), NamesrvConfig, default_server_config())
+    assert loaded.values == (NamesrvConfig(), default_server_config())
+    assert loaded.warnings == ()
+
+
+def test_the_conf_file_with_every_line_uncommented_is_the_default_too() -> None:
+    text = re.sub(r"^#([A-Za-z0-9]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
+    loaded = settings_from_text(text, "namesrv.conf", NamesrvConfig, default_server_config())
+    assert loaded.values == (NamesrvConfig(rocketmq_home=""), default_server_config())
+    assert loaded.warnings == ()
+
+
+def test_the_default_port_is_the_nameservers_own() -> None:
+    assert default_server_config().listen_port == NAMESRV_PORT
+
+
+def test_a_tilde_in_a_path_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    config = NamesrvConfig(config_store_path="/etc/x")
+    assert config.kv_config_file == "/home/somebody/namesrv/kvConfig.json"
+    assert config.config_store_file == "/etc/x"
+
+
+def test_the_black_list_cannot_be_emptied() -> None:
+    always = {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+    assert NamesrvConfig(config_black_list="").black_list == always
+    assert NamesrvConfig(config_black_list="listenPort;;x").black_list == always | {"listenPort", "x"}
+
+
+def test_a_file_written_by_java_is_read_without_a_warning() -> None:
+    loaded = load_settings(str(GOLDEN), NamesrvConfig, default_server_config())
+    assert loaded.warnings == ()
+    assert loaded.of(NettyServerConfig).listen_port == 22876
+    assert loaded.of(NamesrvConfig).kv_config_path == "STORE_ROOT/frames-json/namesrv-home/namesrv/kvConfig.json"
+
+
+async def test_a_file_written_by_java_is_rewritten_to_equal_values(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.properties"
+    path.write_text(GOLDEN.read_text())
+    loaded = load_settings(str(path), NamesrvConfig, default_server_config())
+    now = configuration(path, text=GOLDEN.read_text())
+    await now.update("orderMessageEnable=true")
+    again = load_settings(str(path), NamesrvConfig, default_server_config())
+    assert again.of(NettyServerConfig) == loaded.of(NettyServerConfig)
+    assert again.of(NamesrvConfig).order_message_enable
+    before = GOLDEN.read_text().replace("orderMessageEnable=false", "orderMessageEnable=true")
+    assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
+
+
+async def test_an_update_keeps_comments_and_changes_known_keys_only(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text("# mine\norderMessageEnable = false\nforeign=1\n")
+    now = configuration(path, text=path.read_text())
+    changes = await now.update("orderMessageEnable=true\nforeign=2\nnobodyKnows=3")
+    assert changes == {"orderMessageEnable": "true", "foreign": "2"}
+    assert now.namesrv.order_message_enable
+    assert path.read_text() == "# mine\norderMessageEnable=true\nforeign=2\n"
+    assert now.values()["foreign"] == "2"
+    assert now.values()["listenPort"] == "9876"
+    assert "nobodyKnows" not in now.values()
+
+
+async def test_a_latin1_file_is_not_spoilt_by_an_update(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_bytes("# für alle\nforeign=é\n".encode("iso-8859-1"))
+    now = configuration(path, text="foreign=é")
+    await now.update("clusterTest=true")
+    assert path.read_text("utf-8") == "# für alle\nforeign=é\nclusterTest=true\n"
+
+
+async def test_the_first_update_without_a_file_writes_every_key(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "n.conf"
+    now = configuration(path)
+    assert await now.update("nobodyKnows=3") == {}
+    assert not path.exists()
+    await now.update("clusterTest=true\nclusterTest=false\nlistenPort=1")
+    loaded = load_settings(str(path), NamesrvConfig, NettyServerConfig)
+    assert loaded.warnings == ()
+    assert loaded.of(NettyServerConfig).listen_port == 1
+    assert len(path.read_text().splitlines()) == len(now.values())
+
+
+@pytest.mark.parametrize("text", ["orderMessageEnable=yes\nclusterTest=true", "clusterTest=true\nlistenPort=a"])
+async def test_a_wrong_value_changes_nothing_at_all(tmp_path: Path, text: str) -> None:
+    now = configuration(tmp_path / "n.conf")
+    before = now.values()
+    with pytest.raises(SettingsError, match=r"^(orderMessageEnable = 'yes'|listenPort = 'a'): expected "):
+        await now.update(text)
+    assert now.values() == before
+    assert not (tmp_path / "n.conf").exists()
+
+
+async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    now = configuration(tmp_path / "file" / "n.conf")
+    before = now.values()
+    with pytest.raises(StoreError):
+        await now.update("clusterTest=true")
+    assert now.values() == before
+
+
+def test_the_refused_key_is_named(tmp_path: Path) -> None:
+    now = configuration(tmp_path / "n.conf")
+    assert now.refused_key("clusterTest=true") is None
+    assert now.refused_key("clusterTest=true\nkvConfigPath=/etc/passwd") == "kvConfigPath"

@@ -1,0 +1,115 @@
+"""``python -m rocketpy.nameserver`` as a process: what it prints, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketpy.nameserver.__main__ import main
+from rocketpy.nameserver.config import NamesrvConfig, default_server_config
+from rocketpy.settings import format_settings
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "namesrv.conf"
+    path.write_text(f"listenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={tmp_path}/kvConfig.json\n")
+    return path
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "rocketpy.nameserver", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            if running.poll() is None:
+                running.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signals) -> None:
+    with process("-c", str(conf), "-n", "ignored:1") as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "The Name Server boot success. serializeType=JSON\n"
+        line = running.stdout.readline()
+        assert line.startswith("Listening on 127.0.0.1, port ")
+        with socket.create_connection(("127.0.0.1", int(line.split()[-1])), timeout=SECONDS):
+            running.send_signal(number)
+            stdout, stderr = running.communicate(timeout=SECONDS)
+    assert (running.returncode, stdout) == (0, "")
+    assert "Traceback" not in stderr
+
+
+def test_a_port_in_use_is_one_sentence_and_status_2(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        conf.write_text(conf.read_text().replace("listenPort=0", f"listenPort={port}"))
+        assert main(["-c", str(conf)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert str(port) in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("\nlistenPort=high\n", "line 2: listenPort = 'high': expected "),
+        ("clusterTest=maybe", "line 1: clusterTest = 'maybe': expected true or false"),
+        ("x=\\u12", "line 1: expected four hexadecimal digits"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_and_status_2(
+    conf: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+) -> None:
+    conf.write_text(text)
+    assert main(["-c", str(conf)]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
+    assert captured.err.startswith(f"{conf} {sentence}")
+
+
+def test_a_missing_file_and_a_damaged_kv_file_are_one_sentence(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-c", str(conf) + ".none"]) == 2
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err
+    (conf.parent / "kvConfig.json").write_text("{")
+    assert main(["-c", str(conf)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "kvConfig.json: the KV configuration cannot be read" in line
+
+
+def test_p_prints_every_setting_with_the_file_applied(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf.write_text(conf.read_text() + "unknownKey=1\n")
+    assert main(["-p", "-c", str(conf)]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert [line.split("=")[0] for line in lines] == [
+        line.split("=")[0] for line in format_settings(NamesrvConfig(), default_server_config())
+    ]
+    assert {f"configStorePath={conf}", "listenPort=0", "bindAddress=127.0.0.1"} <= set(lines)
+    assert captured.err == f"{conf} line 4: unknown key unknownKey has no effect\n"
+
+
+def test_p_without_a_file_prints_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--printConfigItem"]) == 0
+    assert capsys.readouterr().out.splitlines() == format_settings(NamesrvConfig(), default_server_config())
+
+
+def test_h_prints_help_and_an_unknown_option_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, status in ((["-h"], 0), (["--nonsense"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == status
+    assert "--configFile" in capsys.readouterr().out
