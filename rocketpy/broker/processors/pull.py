@@ -22,6 +22,7 @@ from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import encode_frame
@@ -47,17 +48,38 @@ _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 class PullHeader(Protocol):
     """The fields of PULL_MESSAGE, however they were decoded."""
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
-    sub_version: int
-    subscription: str | None
-    expression_type: str | None
+    @property
+    def consumer_group(self) -> str: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def queue_id(self) -> int: ...
+
+    @property
+    def queue_offset(self) -> int: ...
+
+    @property
+    def max_msg_nums(self) -> int: ...
+
+    @property
+    def sys_flag(self) -> int: ...
+
+    @property
+    def commit_offset(self) -> int: ...
+
+    @property
+    def suspend_timeout_millis(self) -> int: ...
+
+    @property
+    def sub_version(self) -> int: ...
+
+    @property
+    def subscription(self) -> str | None: ...
+
+    @property
+    def expression_type(self) -> str | None: ...
 
 
 class PullMessageProcessor:
@@ -275,7 +297,7 @@ class PullMessageProcessor:
 def tag_filter(expression: str | None) -> TagFilter | None:
     """Return the filter of a tag expression, None when everything matches."""
     subscription = parse_tag_expression("", expression)
-    return TagFilter(subscription) if subscription.code_set else None
+    return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
 
 
 def _type_not_supported(expression_type: str | None) -> RequestError:

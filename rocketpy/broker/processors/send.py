@@ -125,7 +125,7 @@ class SendMessageProcessor:
         unique_key = properties.get("UNIQ_KEY")
         keys_text = properties.get("KEYS")
         if keys_text is None:
-            keys = (unique_key.encode(),) if unique_key is not None else ()
+            keys: tuple[bytes, ...] = (unique_key.encode(),) if unique_key is not None else ()
         else:
             keys = _index_keys(unique_key, keys_text)
         tags = properties.get("TAGS")

@@ -1,0 +1,121 @@
+"""The hot decoders and the generic way say the same of every frame that Java was recorded to send."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.frame import FrameReader, decode_command
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader
+from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull, decode_hot_send
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
+
+SEND_FIELDS = [
+    "producer_group",
+    "topic",
+    "default_topic",
+    "default_topic_queue_nums",
+    "queue_id",
+    "sys_flag",
+    "born_timestamp",
+    "flag",
+    "unit_mode",
+    "batch",
+]
+PULL_FIELDS = [
+    "consumer_group",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "max_msg_nums",
+    "sys_flag",
+    "commit_offset",
+    "suspend_timeout_millis",
+    "subscription",
+    "sub_version",
+    "expression_type",
+]
+
+
+def headers(code: int) -> Iterator[bytes]:
+    """The JSON headers of recorded requests of a code that carry fields at all."""
+    with gzip.open(GOLDEN, "rt") as lines:
+        for line in lines:
+            frame = json.loads(line)
+            if frame["kind"] == "response" or frame["code"] != code or frame["serialize"] != "JSON":
+                continue
+            reader = FrameReader()
+            reader.receive(bytes.fromhex(frame["frame_hex"]))
+            parts = reader.next_frame()
+            assert parts is not None
+            if b'"extFields"' in parts[1]:
+                yield parts[1]
+
+
+def test_sends_agree() -> None:
+    count = 0
+    for header in headers(RequestCode.SEND_MESSAGE_V2):
+        hot = decode_hot_send(header)
+        command = decode_command(0, header, None)
+        generic = read_header(command, SendMessageRequestHeaderV2)
+        assert (hot.opaque, hot.flag) == (command.opaque, command.flag)
+        for name in SEND_FIELDS:
+            assert getattr(hot.ext_fields, name) == getattr(generic, name), name
+        assert hot.ext_fields.properties == (generic.properties or "")
+        assert hot.ext_fields.reconsume_times == (generic.reconsume_times or 0)
+        count += 1
+    assert count > 20
+
+
+def test_pulls_agree() -> None:
+    count = 0
+    for header in headers(RequestCode.PULL_MESSAGE):
+        hot = decode_hot_pull(header)
+        generic = read_header(decode_command(0, header, None), PullMessageRequestHeader)
+        for name in PULL_FIELDS:
+            assert getattr(hot.ext_fields, name) == getattr(generic, name), name
+        count += 1
+    assert count > 20
+
+
+FIELDS = {"a": "g", "b": "T", "c": "TBW102", "d": "8", "e": "0", "f": "0", "g": "1", "h": "0"}
+
+
+def header(**changes: object) -> bytes:
+    fields = {name: value for name, value in (FIELDS | changes).items() if value is not None}
+    return json.dumps({"code": 310, "extFields": fields, "flag": 0, "opaque": 1}).encode()
+
+
+def test_the_plain_form_is_taken() -> None:
+    fields = decode_hot_send(header()).ext_fields
+    assert (fields.topic, fields.born_timestamp, fields.properties, fields.batch) == ("T", 1, "", False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(b=None),
+        header(e="x"),
+        header(e=""),
+        header(e=str(1 << 31)),
+        header(g=str(1 << 63)),
+        header(m="perhaps"),
+        header()[:-1],
+        b"{code:310}",
+        b"\xff\xfe",
+        b"null",
+        b'{"code":310,"extFields":null,"opaque":1}',
+        b'{"code":310,"extFields":{}}',
+    ],
+)
+def test_whatever_is_not_certain_is_left_to_the_generic_way(content: bytes) -> None:
+    with pytest.raises(HOT_HEADER_ERRORS):
+        decode_hot_send(content)
