@@ -18,31 +18,14 @@ from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull, de
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
 
-SEND_FIELDS = [
-    "producer_group",
-    "topic",
-    "default_topic",
-    "default_topic_queue_nums",
-    "queue_id",
-    "sys_flag",
-    "born_timestamp",
-    "flag",
-    "unit_mode",
-    "batch",
-]
-PULL_FIELDS = [
-    "consumer_group",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "max_msg_nums",
-    "sys_flag",
-    "commit_offset",
-    "suspend_timeout_millis",
-    "subscription",
-    "sub_version",
-    "expression_type",
-]
+SEND_FIELDS = (
+    *("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id"),
+    *("sys_flag", "born_timestamp", "flag", "unit_mode", "batch"),
+)
+PULL_FIELDS = (
+    *("consumer_group", "topic", "queue_id", "queue_offset", "max_msg_nums", "sys_flag", "commit_offset"),
+    *("suspend_timeout_millis", "subscription", "sub_version", "expression_type"),
+)
 
 
 def headers(code: int) -> Iterator[bytes]:
