@@ -1,8 +1,9 @@
 """The log: every record of every topic, one after another, over files that appear whole.
 
 Written here are bytes; what they mean is the appender's. Rules: bytes below ``wrote_offset`` never change while the
-store is open; a file has its name only at full, reserved length; after a failed sync nothing is synced again. Durability
-happens when a service runs :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and ``end_flush``.
+store is open; a file has its name only at full, reserved length; after a failed sync nothing is synced again. A record
+is durable when a service has called :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and
+``end_flush``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class CommitLog:
 
     def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
         self._disk = disk
-        self._file_size = file_size
+        self.file_size = file_size  # of new files
         self._allocator: FileAllocator | None = None
         self._last: MappedFile | None = None  # the file that is written, held
         self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
@@ -92,13 +93,13 @@ class CommitLog:
         """
         assert self._allocator is not None, "the log is open"
         base_offset = self.end_of_file or self.wrote_offset
-        self._allocator.take(f"{self.files.path}/{layout.file_name(base_offset)}", self._file_size)
+        self._allocator.take(f"{self.files.path}/{layout.file_name(base_offset)}", self.file_size)
         if self._last is not None and self.wrote_offset < base_offset:
             self._last.file().write(
                 self.wrote_offset - self._last.base_offset, encode_blank(base_offset - self.wrote_offset)
             )
         self.wrote_offset = base_offset
-        self._become_last(self.files.append(base_offset, self._file_size))
+        self._become_last(self.files.append(base_offset, self.file_size))
 
     def write(self, content: bytes, timestamp_ms: int) -> None:
         """Write records at the end; they fit into the last file. StoreError is final."""
@@ -158,6 +159,4 @@ class CommitLog:
         mapped_file.hold()
         self._last = mapped_file
         assert self._allocator is not None
-        self._allocator.prepare(f"{self.files.path}/{layout.file_name(mapped_file.end_offset)}", self._file_size)
-
-
+        self._allocator.prepare(f"{self.files.path}/{layout.file_name(mapped_file.end_offset)}", self.file_size)

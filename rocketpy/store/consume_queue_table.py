@@ -1,0 +1,135 @@
+"""Every ConsumeQueue of a store, by topic and queue id, and what of them is not durable yet.
+
+Any (topic, queue id) asked for exists: it is made in memory at first use, its directory only with its first unit.
+Nothing here awaits; a flush is begun and ended on the loop and synced in a worker thread between.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+
+import attrs
+
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.layout import UNIT_SIZE
+from rocketpy.store.mapped_file import MappedFile, OpenFiles
+
+_PAGE_SIZE = 4096
+FILES_PER_FLUSH_MAX = 256
+"""How many descriptors one flush range may hold; a thorough flush takes as many ranges as it needs."""
+
+
+@attrs.define(eq=False)
+class QueueFlushRange:
+    """What one flush of queues makes durable."""
+
+    queues: list[tuple[ConsumeQueue, int]]  # with the queue offset up to which it is flushed afterwards
+    files: list[tuple[MappedFile, DiskFile]]  # held until end_flush
+    directories: list[str]
+    disk: Disk
+    is_last: bool
+    """Whether the range takes all that was unflushed when it was begun."""
+
+    def sync(self) -> None:
+        """Sync files, then the directories of new ones. Blocks: for a worker thread. StoreError is final."""
+        for _, file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.disk.sync_directory(directory)
+
+
+class ConsumeQueueTable:
+    """The queues of one store."""
+
+    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
+        self.path = path
+        self._disk = disk
+        self._open_files = open_files
+        self._file_size = file_size
+        self.topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._tails: dict[str, dict[int, bytes]] = {}
+        self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for queues in list(self.topics.values()):
+            yield from list(queues.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.topics.values()))
+
+    def load(self) -> Iterator[None]:
+        """Find the queues on disk, yielding after each topic. What is no queue id is passed over, as in RocketMQ."""
+        if not self._disk.is_directory(self.path):
+            self._disk.make_directories(self.path)
+        for topic in self._disk.list_directory(self.path):
+            for name in self._disk.list_directory(os.path.join(self.path, topic)):
+                if name.isascii() and name.isdigit():
+                    self.find(topic, int(name)).files.load()
+            yield
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue, making it in memory if it is new."""
+        queues = self.topics.setdefault(topic, {})
+        queue = queues.get(queue_id)
+        if queue is None:
+            queue = queues[queue_id] = ConsumeQueue(
+                topic,
+                queue_id,
+                tails=self._tails.setdefault(topic, {}),
+                path=f"{self.path}/{topic}/{queue_id}",
+                staging_path=f"{self.path}.staged",
+                disk=self._disk,
+                open_files=self._open_files,
+                file_size=self._file_size,
+            )
+        return queue
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return the queue, or None if nobody has asked for it yet."""
+        queues = self.topics.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def remove_topic(self, topic: str) -> None:
+        """Delete a topic's queues with their files."""
+        for queue in self.topics.pop(topic, {}).values():
+            self.unflushed.pop(queue, None)
+            if queue.files:
+                queue.remove_files()
+        self._tails.pop(topic, None)
+        directory = f"{self.path}/{topic}"
+        if self._disk.is_directory(directory):
+            self._disk.remove_directory(directory)
+
+    # ---- flush ----------------------------------------------------------------------------------------------------
+
+    def begin_flush(self, *, least_pages: int = 0) -> QueueFlushRange | None:
+        """Return what is to be synced now, None when nothing is; at most ``FILES_PER_FLUSH_MAX`` files or so.
+
+        Queues with fewer unflushed pages than asked for wait for a later flush.
+        """
+        flush_range = QueueFlushRange([], [], [], self._disk, True)
+        for queue in list(self.unflushed):
+            if len(flush_range.files) >= FILES_PER_FLUSH_MAX:
+                flush_range.is_last = False
+                break
+            pages = queue.max_offset * UNIT_SIZE // _PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // _PAGE_SIZE
+            if pages < least_pages:
+                flush_range.is_last = False
+                continue
+            del self.unflushed[queue]
+            flush_range.queues.append((queue, queue.max_offset))
+            flush_range.files.extend(queue.hold_unflushed())
+            if queue.has_new_file:
+                queue.has_new_file = False
+                flush_range.directories.append(queue.files.path)
+        return flush_range if flush_range.queues else None
+
+    def end_flush(self, flush_range: QueueFlushRange, *, is_synced: bool) -> None:
+        """The sync has returned, or failed: give the files back, and count what is durable now."""
+        for mapped_file, _ in flush_range.files:
+            mapped_file.release()
+        if is_synced:
+            for queue, flushed_offset in flush_range.queues:
+                queue.flushed_offset = max(queue.flushed_offset, flushed_offset)

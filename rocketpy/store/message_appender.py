@@ -1,0 +1,404 @@
+"""The hot call of the broker: one message into the log, its unit, its index work. Plain, positional, nothing awaits.
+
+A message becomes bytes in a list, and a burst of messages one write per file (``end_burst``), before any reply leaves.
+What is common is straight-line code in :meth:`MessageAppender.put`; whatever is unusual (a full file, large messages,
+IPv6, transactions, refusals) it leaves to :meth:`MessageAppender._put_unusual`, in one comparison where it can: a store
+that cannot be written has no room for anything.
+
+Rules: a message gets its queue offset and place here and nowhere else; it is accepted only when its record and its unit
+have reserved space; readers see it after ``end_burst``. It knows no topic's meaning, no delay levels, no sockets.
+
+Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
+the CRC covers the body only. All messages of a burst have the burst's storeTimestamp.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+from zlib import crc32
+
+from rocketpy.clock import Clock
+from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.store import layout
+from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.results import PutMessageStatus
+
+IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
+"""Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
+
+BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
+"""Flag, body, stored properties, tags code and index keys of one message of a batch."""
+
+_PUT_OK = PutMessageStatus.PUT_OK
+_MASK = 0x7FFF_FFFF
+_RECORD_SIZE_PLAIN = 32_767
+"""A record of this size needs no check of its parts: neither its body nor its properties can be too long."""
+
+_PENDING_BYTES_MAX = 4 << 20
+"""When a burst has collected this much it is written, without waiting for the burst's end."""
+
+_TAILS_MAX = 512
+_ROOM_CHECK_MS = 1000
+"""A store without space looks for some this often."""
+
+_pack_head = layout.RECORD_HEAD.pack
+_pack_unit = layout.UNIT.pack
+_UNUSUAL_FLAGS = layout.SYS_FLAG_NO_QUEUE | layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6
+
+
+class MessageAppender:
+    """Appends for one store. Made when recovery is over; ``close`` ends it."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        clock: Clock,
+        store_host: bytes,
+        message_size_max: int,
+        index_work: list[IndexWork] | None,
+        message_arriving: Callable[[str, int, int], None] | None,
+        refuse_all: str | None = None,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._queue_by_id = queues.topics
+        self._timestamp_ms = clock.timestamp_ms
+        self._store_host = store_host
+        self._store_v6 = len(store_host) != layout.HOST_V4_SIZE
+        self._message_size_max = message_size_max
+        self._index_work = index_work if index_work is not None else []
+        self._has_index = index_work is not None
+        self._message_arriving = message_arriving
+
+        self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
+        self._room_end = -1  # a record must end here or before: file end, bound on pending bytes, or not writable
+        self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
+        self._touched: list[ConsumeQueue] = []  # with pending units
+        self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
+        self._refusal = refuse_all  # why every put is refused from now on, until the store is opened again
+        self._no_room: str | None = None  # why there is no space, as of _no_room_since_ms
+        self._no_room_since_ms = 0
+        self.put_count = 0  # of written bursts
+        self.put_bytes = 0
+        self.refused_count = 0
+        self.burst_count = 0
+
+    # ---- the hot call ---------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        keys: Sequence[bytes],
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int = 0,
+    ) -> tuple[PutMessageStatus, int, int]:
+        """Append a message; return (PUT_OK, physical offset, queue offset), or a refusal with -1 and -1.
+
+        ``properties`` is the stored text in UTF-8, ``keys`` what is indexed, ``born_host`` the address bytes with the
+        port. Visible to readers, and safe from a kill, after ``end_burst``; durable when ``wait_durable`` says so.
+        """
+        try:
+            queue = self._queue_by_id[topic][queue_id]
+            tail = queue.tails[len(properties)]
+        except KeyError:
+            return self._put_unusual(
+                topic, queue_id, body, properties, tags_code, keys, flag, sys_flag, born_timestamp, born_host,
+                reconsume_times, prepared_transaction_offset,
+            )  # fmt: skip
+        body_size = len(body)
+        size = 88 + body_size + len(tail) + len(properties)
+        queue_offset = queue.next_offset
+        physical_offset = self.wrote_offset
+        physical_end = physical_offset + size
+        if (
+            physical_end > self._room_end
+            or size > _RECORD_SIZE_PLAIN
+            or queue_offset >= queue.reserved_offset
+            or sys_flag & _UNUSUAL_FLAGS
+            or len(born_host) != 8
+            or b"\0" in properties
+        ):
+            return self._put_unusual(
+                topic, queue_id, body, properties, tags_code, keys, flag, sys_flag, born_timestamp, born_host,
+                reconsume_times, prepared_transaction_offset,
+            )  # fmt: skip
+        parts = self._parts
+        if not parts:
+            self._burst_timestamp_ms = self._timestamp_ms()
+        try:
+            unit = _pack_unit(physical_offset, size, tags_code)
+            parts += (
+                _pack_head(
+                    size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
+                    sys_flag, born_timestamp, born_host, self._burst_timestamp_ms, self._store_host, reconsume_times,
+                    prepared_transaction_offset, body_size,
+                ),
+                body,
+                tail,
+                properties,
+            )  # fmt: skip
+        except struct.error:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        units = queue.units
+        if not units:
+            self._touched.append(queue)
+        units.append(unit)
+        queue.next_offset = queue_offset + 1
+        self.wrote_offset = physical_end
+        if keys:
+            self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
+        return _PUT_OK, physical_offset, queue_offset
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        records: Sequence[BatchRecord],
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> tuple[PutMessageStatus, list[int], int]:
+        """Append messages of one queue, all or none, into one file with consecutive queue offsets.
+
+        Return (PUT_OK, physical offsets, first queue offset), or a refusal with nothing.
+        """
+        if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not records:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
+        head, sys_flag = self._head_for(sys_flag, born_host)
+        topic_size = len(topic.encode("utf-8", "replace"))
+        fixed_size = head.size + 3 + topic_size
+        body_size, longest, total_size = 0, b"", fixed_size * len(records)
+        for _, body, properties, _, _ in records:
+            body_size += len(body)
+            total_size += len(body) + len(properties)
+            if len(properties) > len(longest):
+                longest = properties
+            if b"\0" in properties:
+                return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
+        queue = self._accepted(topic, queue_id, body_size, longest, total_size, len(records))
+        if isinstance(queue, PutMessageStatus):
+            return self._refused(queue)[0], [], -1
+
+        if not self._parts:
+            self._burst_timestamp_ms = self._timestamp_ms()
+        timestamp_ms, store_host = self._burst_timestamp_ms, self._store_host
+        pack, physical_offset, queue_offset = head.pack, self.wrote_offset, queue.next_offset
+        parts: list[bytes] = []
+        units: list[bytes] = []
+        places: list[int] = []
+        index_work: list[IndexWork] = []
+        try:
+            for flag, body, properties, tags_code, keys in records:
+                size = fixed_size + len(body) + len(properties)
+                units.append(_pack_unit(physical_offset, size, tags_code))
+                parts += (
+                    pack(
+                        size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
+                        sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0, len(body),
+                    ),
+                    body,
+                    self._tail(queue, len(properties)),
+                    properties,
+                )  # fmt: skip
+                places.append(physical_offset)
+                if keys:
+                    index_work.append((topic, keys, physical_offset, timestamp_ms))
+                physical_offset += size
+                queue_offset += 1
+        except struct.error:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
+        self._append(queue, parts, units, physical_offset)
+        self._index_work += index_work
+        return _PUT_OK, places, queue_offset - len(places)
+
+    # ---- the burst ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something is collected that readers do not see yet."""
+        return bool(self._parts)
+
+    def end_burst(self) -> None:
+        """Make what was put real: log bytes, then units, then the notes of arrival. StoreError is final."""
+        if not self._parts and not self._touched:
+            return
+        touched, self._touched = self._touched, []
+        unflushed = self._queues.unflushed
+        try:
+            self._write_log()
+            for queue in touched:
+                self.put_count += len(queue.units)
+                queue.write_units()
+                unflushed[queue] = None
+        except StoreError as error:
+            self.refuse_all(f"a write failed: {error}")
+            raise
+        self.burst_count += 1
+        self._set_room_end()
+        if self._message_arriving is not None:
+            for queue in touched:
+                self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
+
+    def refuse_all(self, why: str) -> None:
+        """Take no message from now on."""
+        self._refusal = self._refusal or why
+        self._room_end = -1
+
+    def writable_or_why(self) -> str | None:
+        """Return None, or why messages are refused; a full disk is looked at again with the next message."""
+        return self._refusal or self._no_room
+
+    # ---- everything that is not plain -----------------------------------------------------------------------------
+
+    def _put_unusual(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        keys: Sequence[bytes],
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int,
+    ) -> tuple[PutMessageStatus, int, int]:
+        """Do what :meth:`put` does for any message, and refuse what must be refused."""
+        if b"\0" in properties:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        head, sys_flag = self._head_for(sys_flag, born_host)
+        topic_size = len(topic.encode("utf-8", "replace"))
+        size = head.size + 3 + topic_size + len(body) + len(properties)
+        unit_count = 0 if sys_flag & layout.SYS_FLAG_NO_QUEUE else 1
+        queue = self._accepted(topic, queue_id, len(body), properties, size, unit_count)
+        if isinstance(queue, PutMessageStatus):
+            return self._refused(queue)
+        if not self._parts:
+            self._burst_timestamp_ms = self._timestamp_ms()
+        physical_offset = self.wrote_offset
+        queue_offset = queue.next_offset if unit_count else 0
+        try:
+            units = [_pack_unit(physical_offset, size, tags_code)] if unit_count else []
+            packed = head.pack(
+                size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset, sys_flag,
+                born_timestamp, born_host, self._burst_timestamp_ms, self._store_host, reconsume_times,
+                prepared_transaction_offset, len(body),
+            )  # fmt: skip
+        except struct.error:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+        parts = [packed, body, self._tail(queue, len(properties)), properties]
+        self._append(queue, parts, units, physical_offset + size)
+        if keys and sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+            self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
+        return _PUT_OK, physical_offset, queue_offset
+
+    def _head_for(self, sys_flag: int, born_host: bytes) -> tuple[struct.Struct, int]:
+        """Return the struct of a record's head and the sysFlag, whose address bits are the store's to set."""
+        sys_flag &= ~(layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6)
+        if len(born_host) != layout.HOST_V4_SIZE:
+            sys_flag |= layout.SYS_FLAG_BORN_V6
+        if self._store_v6:
+            sys_flag |= layout.SYS_FLAG_STORE_V6
+        return layout.RECORD_HEADS[sys_flag >> 4 & 3], sys_flag
+
+    def _accepted(
+        self, topic: str, queue_id: int, body_size: int, properties: bytes, total_size: int, unit_count: int
+    ) -> ConsumeQueue | PutMessageStatus:
+        """Return the queue with room for everything, or why there is none; RocketMQ's checks in its order."""
+        if self._refusal is not None:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        topic_size = len(topic.encode("utf-8", "replace"))
+        if not 0 < topic_size <= layout.TOPIC_SIZE_MAX or "\0" in topic or "/" in topic or topic in (".", ".."):
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if len(properties) > layout.PROPERTIES_SIZE_MAX:
+            if len(properties.decode("utf-8", "replace")) > layout.PROPERTIES_SIZE_MAX:
+                return PutMessageStatus.MESSAGE_ILLEGAL  # RocketMQ counts characters first
+            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        if body_size > self._message_size_max or queue_id < 0:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if total_size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        queue = self._queues.find(topic, queue_id)
+        return queue if self._has_room(queue, total_size, unit_count) else PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+    def _has_room(self, queue: ConsumeQueue, size: int, unit_count: int) -> bool:
+        """Make room for a record and its units; False when the disk is full. StoreError is final."""
+        if self._no_room is not None and abs(self._timestamp_ms() - self._no_room_since_ms) < _ROOM_CHECK_MS:
+            return False
+        commit_log = self._commit_log
+        try:
+            if self.wrote_offset + size + layout.BLANK_SIZE_MIN > commit_log.end_of_file:
+                self._write_log()
+                commit_log.add_file()
+                self.wrote_offset = commit_log.wrote_offset
+            elif self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
+                self._write_log()
+            queue.make_room(unit_count)
+        except DiskFullError as error:
+            self._no_room = str(error)
+            self._no_room_since_ms = self._timestamp_ms()
+            self._room_end = -1
+            return False
+        except StoreError as error:
+            self.refuse_all(f"a write failed: {error}")
+            raise
+        self._no_room = None
+        self._set_room_end()
+        return True
+
+    def _tail(self, queue: ConsumeQueue, properties_size: int) -> bytes:
+        """Return what stands between body and properties, remembered for the topic."""
+        tails = queue.tails
+        tail = tails.get(properties_size)
+        if tail is None:
+            if len(tails) >= _TAILS_MAX:
+                tails.clear()
+            topic = queue.topic.encode("utf-8", "replace")
+            tail = tails[properties_size] = bytes((len(topic),)) + topic + layout.PROPERTIES_SIZE.pack(properties_size)
+        return tail
+
+    def _append(self, queue: ConsumeQueue, parts: list[bytes], units: list[bytes], physical_end: int) -> None:
+        self._parts += parts
+        self.wrote_offset = physical_end
+        if units:
+            if not queue.units:
+                self._touched.append(queue)
+            queue.units += units
+            queue.next_offset += len(units)
+
+    def _write_log(self) -> None:
+        parts = self._parts
+        if parts:
+            content = b"".join(parts)
+            parts.clear()
+            self.put_bytes += len(content)
+            self._commit_log.write(content, self._burst_timestamp_ms)
+
+    def _set_room_end(self) -> None:
+        if self._refusal is None and self._no_room is None:
+            commit_log = self._commit_log
+            self._room_end = min(
+                commit_log.end_of_file - layout.BLANK_SIZE_MIN, commit_log.wrote_offset + _PENDING_BYTES_MAX
+            )
+
+    def _refused(self, status: PutMessageStatus) -> tuple[PutMessageStatus, int, int]:
+        self.refused_count += 1
+        return status, -1, -1
