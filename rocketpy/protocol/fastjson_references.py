@@ -48,11 +48,20 @@ class _Resolver:
             return self._target(path)
         self._open.add(id(value))
         if isinstance(value, list):
-            value[:] = [self.resolved(item) for item in value]
+            self._resolve_items(value)
         else:
             self._resolve_members(value)
         self._open.discard(id(value))
         return value
+
+    # Both empty the container first and fill it again in order. So a path leads only to what stands before the
+    # reference and is resolved, and what a reference costs is known when it is resolved.
+
+    def _resolve_items(self, items: list[object]) -> None:
+        waiting = items.copy()
+        items.clear()
+        for item in waiting:
+            items.append(self.resolved(item))
 
     def _resolve_members(self, members: dict[object, object]) -> None:
         entries = list(members.items())
@@ -63,7 +72,7 @@ class _Resolver:
 
     def _target(self, path: str) -> object:
         target, _ = self._found(path)
-        if target is _NOTHING or id(target) in self._open:
+        if target is _NOTHING or id(target) in self._open or _reference(target) is not None:
             return None
         self._spend(target)
         return target

@@ -1,0 +1,195 @@
+"""fastjson's text, held against what Java's serializer wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
+BODIES = [each for each in VECTORS["json_bodies"] if "compact" in each]
+WITHOUT_REFERENCES = [each for each in BODIES if "$ref" not in each["compact"]]
+# Java lays out a Set and an array without line breaks; a parsed document does not know what an array was.
+WITH_SETS = {
+    *("ClusterInfo", "ConsumerRunningInfo", "ConsumerRunningInfo jstack", "ConsumerConnection", "ProducerConnection"),
+    *("HeartbeatData", "LockBatchRequestBody", "LockBatchResponseBody", "TopicList", "TopicList broker", "GroupList"),
+    "CheckClientRequestBody",
+}
+PRETTY_FILES = (
+    *("cluster-consumerOffset", "cluster-subscriptionGroup", "cluster-topics", "consumerOffset", "delayOffset"),
+    *("client-offsets", "lmqConsumerOffset", "subscriptionGroup", "topics"),
+)
+COMPACT_FILES = ("kvConfig", "slave-delayOffset")
+
+QUEUE = FrozenBean({"brokerName": "b", "queueId": 0, "topic": "T"})
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False)
+# A key never begins a reference; that has its own tests.
+KEYS = st.text().filter(lambda key: "$ref" not in key)
+KEYS_OF_MAPS = KEYS | st.integers(-(2**31), 2**31 - 1) | st.builds(FrozenBean, st.dictionaries(KEYS, st.integers()))
+DOCUMENTS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS_OF_MAPS, inner, max_size=4), max_leaves=12
+)
+
+
+def as_encoded(value: object) -> object:
+    """Return ``value`` as it survives Java's UTF-8: halves of surrogate pairs are question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, float) and math.isinf(value):
+        return None
+    if isinstance(value, list):
+        return [as_encoded(item) for item in value]
+    if isinstance(value, dict):
+        return {as_encoded(key): as_encoded(item) for key, item in value.items()}
+    if isinstance(value, FrozenBean):
+        return FrozenBean({str(as_encoded(key)): as_encoded(item) for key, item in value.items()})
+    return value
+
+
+@pytest.mark.parametrize("vector", VECTORS["json_strings"], ids=lambda vector: vector["utf16_hex"])
+def test_text_is_escaped_as_java_escapes_it(vector: dict[str, str]) -> None:
+    text = bytes.fromhex(vector["utf16_hex"]).decode("utf-16-be")
+    assert dumps({"k": text}).encode().hex() == vector["json_utf8_hex"]
+    assert loads(bytes.fromhex(vector["json_utf8_hex"])) == {"k": text}
+
+
+@pytest.mark.parametrize("vector", VECTORS["json_numbers"], ids=lambda vector: vector["double"])
+def test_doubles_are_written_as_java_prints_them(vector: dict[str, str]) -> None:
+    assert dumps({"d": float(vector["double"])}) == vector["json"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1e-3, "0.001"), (9.999e-4, "9.999E-4"), (9999999.5, "9999999.5"), (1e7, "1.0E7"), (-1.5e-10, "-1.5E-10")],
+)
+def test_doubles_get_an_exponent_where_java_gives_one(number: float, text: str) -> None:
+    assert dumps(number) == text
+    assert loads(text) == number
+
+
+@pytest.mark.parametrize("vector", WITHOUT_REFERENCES, ids=lambda vector: vector["class"])
+def test_compact_bodies_of_java_are_read_and_written_again_byte_for_byte(vector: dict[str, str]) -> None:
+    document = loads(vector["compact"])
+    assert dumps(document) == vector["compact"]
+    assert loads(vector["compact"].encode()) == document
+
+
+@pytest.mark.parametrize("vector", WITHOUT_REFERENCES, ids=lambda vector: vector["class"])
+def test_pretty_bodies_of_java_are_read_and_written_again_byte_for_byte(vector: dict[str, str]) -> None:
+    if vector.get("pretty") is None:
+        return
+    document = loads(vector["pretty"])
+    assert document == loads(vector["compact"])
+    assert (dumps(document, pretty=True) == vector["pretty"]) is (vector["class"] not in WITH_SETS)
+
+
+@pytest.mark.parametrize("name", PRETTY_FILES + COMPACT_FILES)
+def test_files_of_java_are_read_and_written_again_byte_for_byte(name: str) -> None:
+    text = (GOLDEN / "config" / f"{name}.json").read_text()
+    assert dumps(loads(text), pretty=name in PRETTY_FILES) == text
+
+
+def test_a_tuple_is_laid_out_as_a_java_set() -> None:
+    text = (GOLDEN / "config" / "consumerFilter.json").read_text()
+    document = loads(text)
+    bloom = document["filterDataByTopic"]["GoldFilter"]["groupFilterData"]["GoldSqlGroup"]["bloomFilterData"]  # type: ignore[index]
+    assert dumps(document, pretty=True) != text
+    bloom["bitPos"] = tuple(bloom["bitPos"])
+    assert dumps(document, pretty=True) == text
+
+
+def test_empty_containers_have_no_line_breaks() -> None:
+    assert dumps({"a": {}, "b": [], "c": ()}, pretty=True) == '{\n\t"a":{},\n\t"b":[],\n\t"c":[]\n}'
+
+
+def test_keys_that_are_numbers_or_objects_are_written_as_such() -> None:
+    assert dumps({0: "a", 10: "b"}) == '{0:"a",10:"b"}'
+    assert dumps({QUEUE: 7}) == '{{"brokerName":"b","queueId":0,"topic":"T"}:7}'
+    assert dumps({None: 1, True: 2}) == "{null:1,true:2}"
+
+
+def test_the_standard_form_quotes_and_sorts_all_keys_and_is_ascii() -> None:
+    assert dumps({10: 1, 2: QUEUE}, standard=True) == '{"2":{"brokerName":"b","queueId":0,"topic":"T"},"10":1}'
+    written = dumps({"é/": "/\U0001f680\x7f", "b": {}, "Z": []}, standard=True)
+    assert written == '{"Z":[],"b":{},"\\u00E9\\/":"\\/\\uD83D\\uDE80\\u007F"}'
+    assert json.loads(written)["é/"] == "/\U0001f680\x7f"
+    assert json.loads(dumps({QUEUE: 1}, standard=True)) == {dumps(QUEUE): 1}
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+    assert dumps("a\ud83d") == '"a?"'
+    assert dumps("\ud83d\ude80") == '"\U0001f680"'
+
+
+def test_what_json_cannot_express_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="found bytes"):
+        dumps({"a": b"x"})
+
+
+def test_text_without_anything_is_null() -> None:
+    assert loads("") is None
+    assert loads(b" \n") is None
+
+
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
+    assert loads(b'{"a":"\xff"}') == {"a": "\ufffd"}
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', "{a:", "{{"])
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_hostile_nesting_is_refused(opening: str, as_bytes: bool) -> None:
+    """Both readers have the same bound, and neither ends in a RecursionError."""
+    text = opening * 100_000
+    with pytest.raises(RemoteProtocolError, match="levels"):
+        loads(text.encode() if as_bytes else text)
+
+
+def test_nesting_to_the_bound_is_read_by_both_readers() -> None:
+    for levels, is_read in ((DEPTH_MAX, True), (DEPTH_MAX + 1, False)):
+        for item in ("1", "0,"):  # standard, and with a trailing comma
+            text = "[" * levels + item + "]" * levels
+            if is_read:
+                assert dumps(loads(text)) == "[" * levels + item.rstrip(",") + "]" * levels
+            else:
+                with pytest.raises(RemoteProtocolError, match="levels"):
+                    loads(text)
+
+
+@given(DOCUMENTS)
+def test_what_is_written_is_read_again(document: object) -> None:
+    for pretty in (False, True):
+        text = dumps(document, pretty=pretty)
+        assert text.encode()
+        assert loads(text) == as_encoded(document)
+        assert loads(text.encode()) == as_encoded(document)
+
+
+@given(DOCUMENTS)
+def test_the_standard_form_is_json_for_anyone(document: object) -> None:
+    text = dumps(document, standard=True)
+    assert text.isascii()
+    json.loads(text)
+
+
+@given(st.text(alphabet="{}[]:,\"'\\$ref01.eE-truefalsn \n\x08@") | st.binary())
+def test_garbage_is_a_value_or_a_clear_error(text: str | bytes) -> None:
+    try:
+        document = loads(text)
+    except RemoteProtocolError:
+        return
+    dumps(document)
+
+
+@given(DOCUMENTS, st.integers(0))
+def test_a_cut_document_is_refused(document: object, cut: int) -> None:
+    text = dumps([document], pretty=True)
+    with pytest.raises(RemoteProtocolError, match="JSON: expected"):
+        loads(text[: 1 + cut % (len(text) - 1)])
