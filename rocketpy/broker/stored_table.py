@@ -10,6 +10,7 @@ inside the change, without syncing, and has a moment in which there is no file.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -93,4 +94,5 @@ class StoredTable:
                 self._persisted_count = change_count
 
     def _write(self, snapshot: object) -> None:
+        self._disk.make_directories(os.path.dirname(self.path))
         persist_text(self._disk, self.path, fastjson.dumps(snapshot, pretty=True))

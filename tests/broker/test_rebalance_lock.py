@@ -1,0 +1,55 @@
+"""Locks on queues: one holder per group, renewal, expiry."""
+
+from __future__ import annotations
+
+from rocketpy.protocol.message import MessageQueue
+from tests.broker.tables_of_a_broker import Tables
+
+Q0, Q1, Q2 = (MessageQueue("t", "broker-a", each) for each in range(3))
+
+
+def test_a_free_queue_is_taken_and_a_held_one_is_not(tables: Tables) -> None:
+    assert tables.locks.try_lock_batch("g", [Q0, Q1], "c1") == [Q0, Q1]
+    assert tables.locks.try_lock_batch("g", [Q0, Q2], "c2") == [Q2]
+    assert tables.locks.holder("g", Q0) == "c1"
+
+
+def test_groups_do_not_see_each_others_locks(tables: Tables) -> None:
+    tables.locks.try_lock_batch("g", [Q0], "c1")
+    assert tables.locks.try_lock_batch("h", [Q0], "c2") == [Q0]
+
+
+def test_a_lock_expires_after_60_seconds_without_renewal(tables: Tables) -> None:
+    tables.locks.try_lock_batch("g", [Q0, Q1], "c1")
+    tables.time.now += 50
+    assert tables.locks.try_lock_batch("g", [Q1], "c1") == [Q1]
+    tables.time.now += 10
+    assert tables.locks.try_lock_batch("g", [Q0, Q1], "c2") == []
+    tables.time.now += 0.001
+    assert tables.locks.try_lock_batch("g", [Q0, Q1], "c2") == [Q0]
+
+
+def test_only_the_holder_frees_a_queue(tables: Tables) -> None:
+    tables.locks.try_lock_batch("g", [Q0], "c1")
+    tables.locks.unlock_batch("g", [Q0, Q1], "c2")
+    assert tables.locks.holder("g", Q0) == "c1"
+    tables.locks.unlock_batch("g", [Q0, Q1], "c1")
+    assert tables.locks.holder("g", Q0) is None
+    tables.locks.unlock_batch("no such group", [Q0], "c1")
+
+
+def test_asking_for_nothing_leaves_nothing(tables: Tables) -> None:
+    assert tables.locks.try_lock_batch("g", [], "c1") == []
+    assert tables.locks.forget_expired() == 0
+
+
+def test_locks_that_nobody_renews_are_forgotten(tables: Tables) -> None:
+    tables.locks.try_lock_batch("g", [Q0], "c1")
+    tables.time.now += 300
+    tables.locks.try_lock_batch("g", [Q1], "c1")
+    tables.time.now += 301
+    assert tables.locks.forget_expired() == 1
+    assert tables.locks.holder("g", Q0) is None
+    assert tables.locks.holder("g", Q1) == "c1"
+    tables.time.now += 301
+    assert tables.locks.forget_expired() == 1

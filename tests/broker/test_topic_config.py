@@ -1,0 +1,231 @@
+"""Topics of a broker: its own, those it creates by itself, those administration makes, and the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import StartError
+from rocketpy.protocol.bodies.topic import TopicConfig
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
+
+PEER = "127.0.0.1:50000"
+
+
+def queues_and_perm(tables: Tables, topic: str) -> tuple[int, int, int]:
+    config = tables.topics.select_topic_config(topic)
+    assert config is not None, topic
+    assert config.topic_name == topic
+    return config.read_queue_nums, config.write_queue_nums, config.perm
+
+
+def test_the_brokers_own_topics(tables_with: Callable[..., Tables]) -> None:
+    tables = tables_with(broker_cluster_name="c1", broker_name="b1")
+    expected = {
+        "SELF_TEST_TOPIC": (1, 1, 6),
+        "TBW102": (8, 8, 7),
+        "BenchmarkTest": (1024, 1024, 6),
+        "c1": (16, 16, 7),
+        "b1": (1, 1, 7),
+        "OFFSET_MOVED_EVENT": (1, 1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        "c1_REPLY_TOPIC": (1, 1, 6),
+    }
+    assert {topic: queues_and_perm(tables, topic) for topic in tables.topics.topic_config_table} == expected
+
+
+def test_the_brokers_own_topics_by_its_switches(tables_with: Callable[..., Tables]) -> None:
+    tables = tables_with(
+        auto_create_topic_enable=False,
+        cluster_topic_enable=False,
+        broker_topic_enable=False,
+        trace_topic_enable=True,
+        msg_trace_topic_name="traces",
+    )
+    assert tables.topics.select_topic_config("TBW102") is None
+    assert queues_and_perm(tables, "DefaultCluster") == (16, 16, 1)
+    assert queues_and_perm(tables, "broker-a") == (1, 1, 1)
+    assert queues_and_perm(tables, "traces") == (1, 1, 6)
+    assert tables.topics.is_system_topic("traces")
+    assert tables.topics.is_system_topic("TBW102")
+
+
+def test_system_topics_are_those_of_rocketmq_and_its_own(tables: Tables) -> None:
+    assert tables.topics.system_topics() == sorted(
+        [
+            "BenchmarkTest",
+            "DefaultCluster",
+            "DefaultCluster_REPLY_TOPIC",
+            "OFFSET_MOVED_EVENT",
+            "RMQ_SYS_TRACE_TOPIC",
+            "RMQ_SYS_TRANS_HALF_TOPIC",
+            "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            "SCHEDULE_TOPIC_XXXX",
+            "SELF_TEST_TOPIC",
+            "TBW102",
+            "TRANS_CHECK_MAX_TIME_TOPIC",
+            "broker-a",
+        ]
+    )
+    assert not tables.topics.is_system_topic("ordinary")
+
+
+# ---- automatic creation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (100, 8), (0, 0), (-5, 0)])
+def test_a_created_topic_has_the_smaller_number_of_queues(tables: Tables, asked: int, made: int) -> None:
+    config = tables.topics.create_topic_in_send_message_method("new", "TBW102", PEER, asked, 1)
+    assert config == TopicConfig("new", made, made, 6, topic_sys_flag=1)
+    assert tables.topics.select_topic_config("new") is config
+
+
+def test_creation_moves_the_version_and_asks_for_the_file(tables: Tables) -> None:
+    before = tables.topics.data_version
+    tables.clock.advance_ms(5)
+    tables.topics.create_topic_in_send_message_method("new", "TBW102", PEER, 4, 0)
+    assert tables.topics.data_version.counter == before.counter + 1
+    assert tables.topics.data_version.timestamp == before.timestamp + 5
+    assert tables.topics.stored.change_count == 1
+
+
+def test_a_topic_that_is_there_is_returned_as_it_is(tables: Tables) -> None:
+    first = tables.topics.create_topic_in_send_message_method("new", "TBW102", PEER, 4, 0)
+    again = tables.topics.create_topic_in_send_message_method("new", "nothing", PEER, 8, 1)
+    assert again is first
+    assert tables.topics.create_topic_in_send_message_back_method("new", 1, 6, 0) is first
+    assert tables.topics.stored.change_count == 1
+
+
+def test_without_a_model_nothing_is_created(tables: Tables) -> None:
+    assert tables.topics.create_topic_in_send_message_method("new", "no such model", PEER, 4, 0) is None
+    assert tables.topics.create_topic_in_send_message_method("new", "SELF_TEST_TOPIC", PEER, 4, 0) is None
+    assert tables.topics.select_topic_config("new") is None
+    assert not tables.topics.stored.has_changes
+
+
+def test_any_topic_with_the_inherit_bit_is_a_model(tables: Tables) -> None:
+    tables.topics.update_topic_config(TopicConfig("model", 2, 3, 5, "MULTI_TAG"))
+    config = tables.topics.create_topic_in_send_message_method("new", "model", PEER, 9, 0)
+    assert config == TopicConfig("new", 3, 3, 4, "MULTI_TAG")
+
+
+async def test_an_old_model_is_none_once_automatic_creation_is_off(tmp_path: Path) -> None:
+    on = make_tables(tmp_path)
+    on.topics.update_topic_config(TopicConfig("x"))
+    await on.topics.stored.persist()
+    off = make_tables(tmp_path, auto_create_topic_enable=False)
+    off.topics.load()
+    assert queues_and_perm(off, "TBW102") == (8, 8, 7)
+    assert off.topics.create_topic_in_send_message_method("new", "TBW102", PEER, 4, 0) is None
+    assert queues_and_perm(off, "TBW102") == (8, 8, 6)
+
+
+def test_internal_topics_are_created_as_asked(tables: Tables) -> None:
+    config = tables.topics.create_topic_in_send_message_back_method("%RETRY%g", 2, 6, 2)
+    assert config == TopicConfig("%RETRY%g", 2, 2, 6, topic_sys_flag=2)
+    assert tables.topics.stored.change_count == 1
+
+
+# ---- administration ----------------------------------------------------------------------------------------------
+
+
+def test_update_and_delete(tables: Tables) -> None:
+    tables.topics.update_topic_config(TopicConfig("t", 4, 4))
+    tables.topics.update_topic_config(TopicConfig("t", 8, 2, 4))
+    assert queues_and_perm(tables, "t") == (8, 2, 4)
+    assert tables.topics.delete_topic_config("t")
+    assert not tables.topics.delete_topic_config("t")
+    assert tables.topics.select_topic_config("t") is None
+    assert tables.topics.data_version.counter == 3
+
+
+def test_the_table_is_one_object_for_good(tables: Tables, tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_bytes((GOLDEN_CONFIG / "topics.json").read_bytes())
+    table = tables.topics.topic_config_table
+    tables.topics.load()
+    tables.topics.update_topic_config(TopicConfig("t"))
+    assert tables.topics.topic_config_table is table
+    assert "GoldTx" in table
+
+
+def test_exactly_the_named_topics_are_ordered(tables: Tables) -> None:
+    for topic in ("a", "b"):
+        tables.topics.update_topic_config(TopicConfig(topic))
+    tables.topics.update_order_topic_config(["a", "elsewhere"])
+    counter = tables.topics.data_version.counter
+    tables.topics.update_order_topic_config(["a"])
+    assert tables.topics.data_version.counter == counter == 3
+    assert [topic for topic, each in tables.topics.topic_config_table.items() if each.order] == ["a"]
+    tables.topics.update_order_topic_config([])
+    assert not any(each.order for each in tables.topics.topic_config_table.values())
+
+
+def test_a_broker_without_write_permission_registers_copies(tables: Tables) -> None:
+    tables.topics.update_topic_config(TopicConfig("t", 3, 4, 6, "MULTI_TAG", 1, True))
+    wrapper = tables.topics.wrapper(broker_permission=4)
+    assert wrapper.topic_config_table["t"] == TopicConfig("t", 3, 4, 4)
+    assert {each.perm for each in wrapper.topic_config_table.values()} == {4}
+    assert queues_and_perm(tables, "t") == (3, 4, 6)
+    assert tables.topics.wrapper().topic_config_table == tables.topics.topic_config_table
+
+
+# ---- what a crash may leave --------------------------------------------------------------------------------------
+
+
+def test_topics_that_only_have_queues_are_restored(tables: Tables) -> None:
+    tables.topics.update_topic_config(TopicConfig("known", 1, 1))
+    queues = [("lost", 0), ("lost", 2), ("wide", 11), ("known", 5), ("%RETRY%g", 0)]
+    assert tables.topics.restore_from_queues(queues) == ["%RETRY%g", "lost", "wide"]
+    assert queues_and_perm(tables, "lost") == (8, 8, 6)
+    assert queues_and_perm(tables, "wide") == (12, 12, 6)
+    assert queues_and_perm(tables, "%RETRY%g") == (1, 1, 6)
+    assert queues_and_perm(tables, "known") == (1, 1, 6)
+
+
+def test_queues_that_have_no_topic_in_rocketmq_either_are_left_alone(tables: Tables) -> None:
+    queues = [("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0), ("RMQ_SYS_TRANS_HALF_TOPIC", 0), ("%LMQ%x", 0), ("a b", 0)]
+    assert tables.topics.restore_from_queues(queues) == []
+    assert not tables.topics.stored.has_changes
+
+
+def test_without_automatic_creation_nothing_is_restored(tables_with: Callable[..., Tables]) -> None:
+    assert tables_with(auto_create_topic_enable=False).topics.restore_from_queues([("lost", 0)]) == []
+
+
+# ---- the file ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["topics.json", "cluster-topics.json"])
+async def test_javas_file_is_read_and_written_again_byte_for_byte(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "topics.json"
+    golden = (GOLDEN_CONFIG / name).read_bytes()
+    path.write_bytes(golden)
+    names = [topic for topic, each in json.loads(golden)["topicConfigTable"].items() if each["perm"] == 7]
+    own = {"broker_name": next(each for each in names if each not in ("TBW102", "DefaultCluster"))}
+    tables = make_tables(tmp_path, **own)
+    tables.topics.load()
+    assert set(tables.topics.topic_config_table) == set(json.loads(golden)["topicConfigTable"])
+    tables.topics.stored.changed()
+    await tables.topics.stored.persist()
+    assert path.read_bytes() == golden
+
+
+def test_own_topics_missing_from_the_file_are_there_after_loading(tmp_path: Path) -> None:
+    text = '{"topicConfigTable":{"BenchmarkTest":{"topicName":"BenchmarkTest","perm":4}}}'
+    (tmp_path / "topics.json").write_text(text)
+    tables = make_tables(tmp_path)
+    tables.topics.load()
+    assert queues_and_perm(tables, "BenchmarkTest") == (16, 16, 4)
+    assert queues_and_perm(tables, "TBW102") == (8, 8, 7)
+    assert tables.topics.data_version.counter == 0
+
+
+@pytest.mark.parametrize("text", ["[]", '{"topicConfigTable":[]}', '{"topicConfigTable":{"t":{"perm":"x"}}}', "{"])
+def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+    (tmp_path / "topics.json").write_text(text)
+    with pytest.raises(StartError, match=r"topics\.json"):
+        make_tables(tmp_path).topics.load()
