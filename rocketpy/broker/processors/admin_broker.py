@@ -1,0 +1,65 @@
+"""The broker about itself: its settings and its figures.
+
+Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Keys of thread pools are
+there for the tools that print them; nothing queues here, so their sizes and waits are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.clock import Clock
+from rocketpy.protocol.bodies.codec import encode_body, encode_text
+from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.codes import MQ_VERSION, RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import GetBrokerConfigResponseHeader
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.settings import format_settings
+from rocketpy.store.message_store import MessageStore
+
+MQ_VERSION_DESC = "V4_9_8"
+_POOLS = ("sendThreadPoolQueue", "pullThreadPoolQueue", "queryThreadPoolQueue")
+
+
+class AdminBrokerProcessor:
+    """Serves GET_BROKER_CONFIG and GET_BROKER_RUNTIME_INFO. ``settings`` are the values that the broker runs with."""
+
+    def __init__(self, *, settings: Callable[[], tuple[object, ...]], store: MessageStore, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._config_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config)
+        dispatcher.register(RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info)
+
+    def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer every setting as a line of a properties file."""
+        header = GetBrokerConfigResponseHeader(version=encode_text(self._config_version))
+        body = "\n".join(format_settings(*self._settings())) + "\n"
+        return make_response(request, header=header, body=body.encode())
+
+    def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer figures by name, all of them text."""
+        table = {
+            "brokerVersionDesc": MQ_VERSION_DESC,
+            "brokerVersion": str(MQ_VERSION),
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": "0",
+            "pageCacheLockTimeMills": "0",
+            "startAcceptSendRequestTimeStamp": "0",
+            "remainTransientStoreBufferNumbs": "0",
+        }
+        statistics = self._store.statistics()
+        for kind, total in (("Put", statistics.put_count), ("Get", statistics.get_message_count)):
+            table[f"msg{kind}TotalYesterdayMorning"] = "0"
+            table[f"msg{kind}TotalTodayMorning"] = "0"
+            table[f"msg{kind}TotalTodayNow"] = str(total)
+        for pool in _POOLS:
+            table |= {f"{pool}Size": "0", f"{pool}Capacity": "0", f"{pool}HeadWaitTimeMills": "0"}
+        table |= self._store.runtime_info()
+        return make_response(request, body=encode_body(KVTable(table=table)))

@@ -1,0 +1,133 @@
+"""Groups by command: create, change, delete, list, and who is connected.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A group without a name is refused; Java answers success
+or a null pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.processors.request_body import check_name, check_range, read_body
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import QUEUE_NUMS_MAX
+from rocketpy.errors import DiskFullError, RequestError
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.group import (
+    Connection as ConnectionBody,
+)
+from rocketpy.protocol.bodies.group import (
+    ConsumerConnection,
+    ProducerConnection,
+    SubscriptionGroupConfig,
+)
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+
+
+class AdminGroupProcessor:
+    """Serves the codes about groups. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        subscription_group_manager: SubscriptionGroupManager,
+        consumer_manager: ConsumerManager,
+        producer_manager: ProducerManager,
+        consumer_offset_manager: ConsumerOffsetManager,
+    ) -> None:
+        self._subscription_group_manager = subscription_group_manager
+        self._consumer_manager = consumer_manager
+        self._producer_manager = producer_manager
+        self._consumer_offset_manager = consumer_offset_manager
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create)
+        dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete)
+        dispatcher.register(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
+        dispatcher.register(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
+        dispatcher.register(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
+
+    async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Create a group or replace its configuration; in the file before it is answered."""
+        group_config = read_body(request, SubscriptionGroupConfig)
+        check_name(group_config, "groupName", group_config.group_name)
+        check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
+        self._subscription_group_manager.update_subscription_group_config(group_config)
+        await self._persist()
+        return make_response(request)
+
+    async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Delete a group, whether or not it exists, and if asked its offsets."""
+        header = read_header(request, DeleteSubscriptionGroupRequestHeader)
+        check_name(header, "groupName", header.group_name)
+        self._subscription_group_manager.delete_subscription_group_config(header.group_name)
+        if header.remove_offset:
+            self._consumer_offset_manager.remove_offset(header.group_name)
+        await self._persist()
+        return make_response(request)
+
+    def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the whole table: what a slave copies."""
+        return make_response(request, body=encode_body(self._subscription_group_manager.wrapper()))
+
+    def process_get_consumer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the members of a consumer group and what it subscribes to."""
+        group = read_header(request, GetConsumerConnectionListRequestHeader).consumer_group
+        info = self._consumer_manager.get_consumer_group_info(group)
+        if info is None:
+            raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = ConsumerConnection(
+            connection_set=_connections(info.channel_info_table.values()),
+            subscription_table=dict(info.subscription_table),
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return make_response(request, body=encode_body(body))
+
+    def process_get_producer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the members of a producer group."""
+        group = read_header(request, GetProducerConnectionListRequestHeader).producer_group
+        members = self._producer_manager.members(group)
+        if members is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        return make_response(request, body=encode_body(ProducerConnection(connection_set=_connections(members))))
+
+    async def _persist(self) -> None:
+        try:
+            await self._subscription_group_manager.stored.persist()
+            await self._consumer_offset_manager.stored.persist()
+        except DiskFullError as failure:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
+            ) from failure
+
+
+def _connections(clients: Iterable[ClientChannelInfo]) -> tuple[ConnectionBody, ...]:
+    return tuple(
+        ConnectionBody(
+            client_id=client.client_id,
+            client_addr=client.channel.peer,
+            language=None if client.language is None else client.language.name,
+            version=client.version,
+        )
+        for client in clients
+    )

@@ -1,0 +1,122 @@
+"""HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG: who is there, and what they subscribe to.
+
+Compatibility: ``ClientManageProcessor`` (4.9.8); broker.md 9. A heartbeat with a group that could not have a retry
+topic is refused as a whole, where Java creates a topic that nobody could send to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.config import PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.processors.request_body import check_name, read_body
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.topic_validator import check_topic_name
+from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.selector.tag import parse_tag_expression
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+
+RETRY_PREFIX = "%RETRY%"
+TOPIC_SYS_FLAG_UNIT_SUB = 2
+_TAG_TYPES = (None, "", "TAG")
+
+
+class ClientManageProcessor:
+    """Serves the three codes. One per broker. ``current_time`` is a clock in seconds that never steps."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        consumer_manager: ConsumerManager,
+        producer_manager: ProducerManager,
+        current_time: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._topic_config_manager = topic_config_manager
+        self._subscription_group_manager = subscription_group_manager
+        self._consumer_manager = consumer_manager
+        self._producer_manager = producer_manager
+        self._current_time = current_time
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.HEART_BEAT, self.process_heart_beat)
+        dispatcher.register(RequestCode.UNREGISTER_CLIENT, self.process_unregister_client)
+        dispatcher.register(RequestCode.CHECK_CLIENT_CONFIG, self.process_check_client_config)
+
+    def process_heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Take over everything a client says of itself; members of changed groups are told."""
+        heartbeat = read_body(request, HeartbeatData)
+        client_id = check_name(heartbeat, "clientID", heartbeat.client_id)
+        for consumer in heartbeat.consumer_data_set:
+            check_topic_name(RETRY_PREFIX + check_name(consumer, "groupName", consumer.group_name))
+        for producer in heartbeat.producer_data_set:
+            check_name(producer, "groupName", producer.group_name)
+        client = ClientChannelInfo(connection, client_id, request.language, request.version, self._current_time())
+        for consumer in heartbeat.consumer_data_set:
+            self._register_consumer(client, consumer)
+        for producer in heartbeat.producer_data_set:
+            self._producer_manager.register_producer(producer.group_name, client)
+        return make_response(request)
+
+    def process_unregister_client(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Take the connection out of a producer group, a consumer group or both."""
+        header = read_header(request, UnregisterClientRequestHeader)
+        if header.producer_group:
+            self._producer_manager.unregister_producer(header.producer_group, connection)
+        if header.consumer_group:
+            change = self._consumer_manager.unregister_consumer(header.consumer_group, connection)
+            if change is not None and self._may_notify(header.consumer_group):
+                notify_consumer_ids_changed(change)
+        return make_response(request, header=UnregisterClientResponseHeader())
+
+    def process_check_client_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Say before a consumer starts whether its selector can be served here."""
+        if not request.body:
+            return make_response(request)
+        subscription = read_body(request, CheckClientRequestBody).subscription_data
+        if subscription.expression_type not in _TAG_TYPES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {subscription.expression_type}",
+            )
+        try:
+            parse_tag_expression(subscription.topic, subscription.sub_string)
+        except (RemoteProtocolError, ValueError) as failure:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(failure)) from failure
+        return make_response(request)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
+        group = consumer.group_name
+        group_config = self._subscription_group_manager.find_subscription_group_config(group)
+        if group_config is not None:
+            self._topic_config_manager.create_topic_in_send_message_back_method(
+                RETRY_PREFIX + group,
+                group_config.retry_queue_nums,
+                PERM_READ_WRITE,
+                TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
+            )
+        change = self._consumer_manager.register_consumer(client, consumer)
+        if change is not None and self._may_notify(group):
+            notify_consumer_ids_changed(change)
+
+    def _may_notify(self, group: str) -> bool:
+        group_config = self._subscription_group_manager.subscription_group_table.get(group)
+        is_wanted = group_config is None or group_config.notify_consumer_ids_changed_enable
+        return is_wanted and self._config.notify_consumer_ids_changed_enable

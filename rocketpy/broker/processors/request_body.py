@@ -1,0 +1,39 @@
+"""Reads the JSON body of a request; what is wrong with it refuses this request and leaves the connection alone."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+
+BodyT = TypeVar("BodyT")
+
+
+def read_body(request: RemotingCommand, body_class: type[BodyT]) -> BodyT:
+    """Return the body as a value; RequestError(SYSTEM_ERROR) naming class and field when it is missing or wrong."""
+    if not request.body:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{body_class.__name__}: expected a body, found none")
+    try:
+        return decode_body(request.body, body_class)
+    except RemoteProtocolError as failure:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"body: {failure}") from failure
+
+
+def check_range(header: object, field: str, value: int, low: int, high: int | None = None) -> None:
+    """Refuse a number outside ``[low, high]`` with a remark that names header, field, limit and value."""
+    if value < low or (high is not None and value > high):
+        expected = f"{low} or more" if high is None else f"{low} to {high}"
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"{type(header).__name__}.{field}: expected {expected}, found {value}"
+        )
+
+
+def check_name(owner: object, field: str, value: str | None) -> str:
+    """Return a name; refuse one that is missing or blank with a remark that names its place."""
+    if value is None or not value.strip():
+        found = "nothing" if value is None else "a blank text"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{type(owner).__name__}.{field}: expected a name, found {found}")
+    return value
