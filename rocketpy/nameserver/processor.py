@@ -139,7 +139,7 @@ class DefaultRequestProcessor:
         )
         if result.is_new:
             _log.info(
-                "broker registered: cluster=%s name=%s id=%d addr=%s haServerAddr=%s topics=%d",
+                "broker registered: cluster=%r name=%r id=%d addr=%r haServerAddr=%r topics=%d",
                 header.cluster_name,
                 header.broker_name,
                 header.broker_id,
@@ -161,7 +161,7 @@ class DefaultRequestProcessor:
             header, brokerName=header.broker_name, brokerAddr=header.broker_addr, clusterName=header.cluster_name
         )
         if self._route_info.unregister_broker(header.broker_addr):
-            _log.info("broker unregistered: name=%s addr=%s", header.broker_name, header.broker_addr)
+            _log.info("broker unregistered: name=%r addr=%r", header.broker_name, header.broker_addr)
         return make_response(request)
 
     def query_data_version(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -214,7 +214,7 @@ class DefaultRequestProcessor:
         header = read_header(request, WipeWritePermOfBrokerRequestHeader)
         _check_names(header, brokerName=header.broker_name)
         count = self._route_info.wipe_write_perm(header.broker_name)
-        _log.info("write permission wiped: broker=%s topics=%d by=%s", header.broker_name, count, connection.peer)
+        _log.info("write permission wiped: broker=%r topics=%d by=%s", header.broker_name, count, connection.peer)
         return make_response(request, header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_perm_of_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -222,7 +222,7 @@ class DefaultRequestProcessor:
         header = read_header(request, AddWritePermOfBrokerRequestHeader)
         _check_names(header, brokerName=header.broker_name)
         count = self._route_info.add_write_perm(header.broker_name)
-        _log.info("write permission added: broker=%s topics=%d by=%s", header.broker_name, count, connection.peer)
+        _log.info("write permission added: broker=%r topics=%d by=%s", header.broker_name, count, connection.peer)
         return make_response(request, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     def delete_topic_in_namesrv(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -263,7 +263,7 @@ class DefaultRequestProcessor:
             await self._kv_config.put(header.namespace, header.key, header.value)
         except StoreError as error:
             raise _not_written(error) from error
-        _log.info("KV put: namespace=%s key=%s value=%s", header.namespace, header.key, header.value)
+        _log.info("KV put: namespace=%r key=%r value=%r", header.namespace, header.key, header.value)
         return make_response(request)
 
     async def delete_kv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -274,7 +274,7 @@ class DefaultRequestProcessor:
             await self._kv_config.delete(header.namespace, header.key)
         except StoreError as error:
             raise _not_written(error) from error
-        _log.info("KV deleted: namespace=%s key=%s", header.namespace, header.key)
+        _log.info("KV deleted: namespace=%r key=%r", header.namespace, header.key)
         return make_response(request)
 
     # -- the nameserver's own settings ----------------------------------------------------------------------------

@@ -87,6 +87,19 @@ async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
             assert reply.ext_fields == {"value": "v"}
 
 
+async def test_an_unknown_request_code_is_answered_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with trio.fail_after(10):
+        async with running(tmp_path) as address, open_remoting_client() as client:
+            for _ in range(2):
+                reply = await client.request(address, make_request(9998))
+                assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert [record.getMessage() for record in caplog.records if record.name == "rocketpy.nameserver"] == [
+        "request code 9998 is not supported"
+    ]
+
+
 async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
     with trio.fail_after(10):
         async with (

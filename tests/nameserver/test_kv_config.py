@@ -82,8 +82,10 @@ async def test_a_file_that_cannot_be_written_leaves_the_table_as_it_was(tmp_path
     assert kv_config.namespace("ns") is None
 
 
-def test_no_file_is_an_empty_table(tmp_path: Path) -> None:
+def test_no_file_is_an_empty_table_and_so_is_null(tmp_path: Path) -> None:
     assert loaded(tmp_path / "none.json").statistics().namespaces == 0
+    (tmp_path / "null.json").write_text("null\n")
+    assert loaded(tmp_path / "null.json").statistics().namespaces == 0
 
 
 def test_a_damaged_file_falls_back_to_its_backup(tmp_path: Path) -> None:

@@ -189,6 +189,11 @@ async def test_a_broker_that_asks_with_the_known_version_stays_alive(nameserver:
     assert nameserver.route_info.statistics().live_addresses == 1
 
 
+async def test_a_question_without_a_version_is_refused(nameserver: NameserverOnBytes) -> None:
+    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, **BROKER)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "body: expected a DataVersion, found nothing")
+
+
 async def test_an_unregistered_broker_is_gone(nameserver: NameserverOnBytes) -> None:
     await good(nameserver, registration(TopicConfig("t")))
     names = {"brokerName": "broker-a", "brokerAddr": MASTER, "clusterName": "cluster", "brokerId": "0"}
