@@ -28,7 +28,7 @@ from rocketpy.protocol.host import HOST_V4_SIZE, HOST_V6_SIZE
 OFFSET_MSG_ID_SIZES = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
 UNIQ_KEY_SIZES = (4 + 12, 16 + 12)
 
-_UNIQ_KEY_TAIL = Struct(">HIiH")
+_UNIQ_KEY_TAIL = Struct(">HIIH")
 assert _UNIQ_KEY_TAIL.size == 12
 
 # MessageClientIDSetter: a clock that steps back by less than this over the start of a month counts as standing still.

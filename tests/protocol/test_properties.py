@@ -1,0 +1,54 @@
+"""The text of properties, held against Java's own, quirks included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.protocol import properties
+from rocketpy.protocol.properties import RESERVED_PROPERTIES, decode_properties, encode_properties
+
+VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+# What survives: neither separator, and something in name and value.
+PARTS = st.text(alphabet=st.characters(exclude_characters="\x01\x02"), min_size=1)
+
+
+@pytest.mark.parametrize("vector", VECTORS["properties_encode"], ids=lambda vector: vector["hex"] or "empty")
+def test_text_is_written_as_java_writes_it(vector: dict[str, object]) -> None:
+    assert encode_properties(vector["map"]).encode().hex() == vector["hex"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("vector", VECTORS["properties_decode"], ids=lambda vector: vector["hex"] or "empty")
+def test_text_is_read_as_java_reads_it(vector: dict[str, object]) -> None:
+    assert decode_properties(bytes.fromhex(str(vector["hex"])).decode()) == vector["map"]
+
+
+@given(st.dictionaries(PARTS, PARTS), st.booleans())
+def test_what_is_written_is_read_again(values: dict[str, str], older_writer: bool) -> None:
+    """Older writers put a separator behind the last entry too."""
+    text = encode_properties(values) + ("\x02" if older_writer else "")
+    assert decode_properties(text) == values
+    assert list(decode_properties(text)) == list(values)
+
+
+@given(st.text(alphabet="ab\x01\x02"))
+def test_any_text_is_read_and_means_the_same_when_written_again(text: str) -> None:
+    values = decode_properties(text)
+    assert all(values)
+    assert all(values.values())
+    assert decode_properties(encode_properties(values)) == values
+
+
+def test_every_name_is_reserved_but_four() -> None:
+    names = {value for name, value in vars(properties).items() if name.startswith("PROPERTY_") and len(value) > 1}
+    assert names - RESERVED_PROPERTIES == {
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TRANSACTION_CHECK_TIMES",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "INNER_MULTI_DISPATCH",
+    }
+    assert names > RESERVED_PROPERTIES
