@@ -14,9 +14,10 @@ What survives what, and what a caller may rely on:
 - Creating, renaming and removing survive the loss of power once ``sync_directory`` of the directory has returned; of a
   rename between two directories, that of the target. Until then any subset of them does. Each of them is whole or not
   at all: a name never leads to half of two files.
-- A full disk is a :class:`DiskFullError` that changes nothing that is there already. Writing into reserved space never
-  meets one. ``exchange_words`` is only for reserved space: a mapping has no way to say that the disk is full.
-- Any other refusal is a :class:`StoreError` that names path and position. What a failed ``write`` left is unknown.
+- A full disk is a :class:`DiskFullError`. Writing into reserved space never meets one. ``exchange_words`` is only for
+  reserved space: a mapping has no way to say that the disk is full.
+- Any other refusal is a :class:`StoreError` that names path and position. What a failed ``write`` or ``reserve`` left
+  in its range is unknown.
 
 Nothing here waits for anything but the disk; ``sync``, ``reserve``, ``sync_directory`` and cold reads take long enough
 to belong into a worker thread. Several threads may use a file at once, but none while it is closed or truncated.

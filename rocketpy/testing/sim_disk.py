@@ -1,0 +1,436 @@
+"""A disk in memory that dies, lies and fills up when told to; without being told it passes the real disk's tests.
+
+The fault model is that of ``rocketpy.store.disk``, taken literally:
+
+- :meth:`SimDisk.kill_process` ends the process: open files and locks are gone, everything written is there.
+- :meth:`SimDisk.lose_power` ends the machine: of the pages that were not synced any subset is there, at most one per
+  file torn between sectors; a length that was not synced is the old or the new one; of the names that were created,
+  renamed or removed since their directory was synced any subset is as if nothing had happened. It may follow a kill.
+- :meth:`SimDisk.die_at_call` ends the process in the middle of a disk call: :class:`ProcessDied` flies from there, and
+  from every call after it until one of the two above says what became of the disk. A write then is done in part.
+- :meth:`SimDisk.fail_call` makes one call fail. A sync that fails has written some pages and marked all as clean, so
+  that the rest is lost without a word: what really happens to a program that tries again.
+- ``capacity_bytes`` is how much fits; :meth:`SimDisk.flip_bit` damages, :meth:`SimDisk.evict` makes a file cold.
+
+What happens to the worse is chosen by ``choose``, so one seed replays everything. Nothing here sleeps or blocks.
+"""
+
+from __future__ import annotations
+
+import os.path
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import attrs
+
+from rocketpy.clock import Clock, ManualClock
+from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.store.disk import LOCK_TEXT, WORD_SIZE, DiskFile, DiskLock
+from rocketpy.testing.choices import Choose
+from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
+
+_UNLIMITED = 1 << 50
+_ROOTS = ("", "/")
+
+
+class ProcessDied(BaseException):
+    """The simulated process ended in this disk call; nothing may catch it but the test that arranged it."""
+
+    def __init__(self, method: str, path: str, *, is_now: bool) -> None:
+        super().__init__(f"{method} of {path}")
+        self.is_now = is_now
+        """Whether it is this call in which the process dies; it is dead already in every later one."""
+
+
+@attrs.frozen
+class _Change:
+    """A name created (``inode`` or directory), renamed or removed, not durable yet."""
+
+    kind: str  # create, make, rename, unlink, remove
+    path: str
+    new_path: str = ""
+    inode: SimInode | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory whose sync makes it durable."""
+        return os.path.dirname(self.new_path or self.path)
+
+
+@attrs.define
+class _Tree:
+    """Names: files by path, and directories."""
+
+    files: dict[str, SimInode] = attrs.Factory(dict)
+    directories: set[str] = attrs.Factory(lambda: set(_ROOTS))
+
+    def apply(self, change: _Change) -> None:
+        """Do what a change does, or nothing where what it builds on is not there."""
+        path, parent = change.path, os.path.dirname(change.new_path or change.path)
+        if change.kind == "unlink":
+            self.files.pop(path, None)
+        elif change.kind == "remove":
+            self.directories.discard(path)
+        elif parent in self.directories:
+            if change.kind == "make":
+                self.directories.add(path)
+            elif change.kind == "rename":
+                if path in self.files:
+                    self.files[change.new_path] = self.files.pop(path)
+            elif change.inode is not None:
+                self.files[path] = change.inode
+
+    def copy(self) -> _Tree:
+        return _Tree(dict(self.files), set(self.directories))
+
+
+class SimDisk:
+    """A file system of its own, empty at first, in which paths begin with ``/``."""
+
+    def __init__(
+        self,
+        *,
+        choose: Choose | None = None,
+        clock: Clock | None = None,
+        capacity_bytes: int = _UNLIMITED,
+        sector_size: int = 512,
+    ) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.calls: Counter[str] = Counter()
+        """How often each method was called."""
+        self.change_count = 0
+        """How many calls there were that change something: what ``die_at_call`` counts."""
+        self._choose = choose if choose is not None else random.Random(0).randrange
+        self._clock = clock if clock is not None else ManualClock()
+        self._sector_size = sector_size
+        self._now = _Tree()
+        self._durable = _Tree()
+        self._pending: list[_Change] = []  # what lies between the two, in order
+        self._open_files: set[_SimFile] = set()
+        self._locks: dict[str, _SimLock] = {}
+        self._failed_syncs: set[SimInode] = set()
+        self._failures: list[tuple[str, int]] = []  # method, and the number of the call that is to fail
+        self._dies_at = -1
+        self._is_dead = False
+
+    # ---- faults -----------------------------------------------------------------------------------------------------
+
+    def kill_process(self) -> None:
+        """End the process as SIGKILL does. Whoever still holds one of its files can only close it."""
+        for file in self._open_files:
+            file.is_dead = True
+        self._open_files.clear()
+        self._locks.clear()
+        self._failed_syncs.clear()
+        self._failures.clear()
+        self._dies_at = -1
+        self._is_dead = False
+
+    def lose_power(self, choose: Choose | None = None) -> None:
+        """End the machine: go back to what is durable, and to what ``choose`` lets survive beyond that."""
+        choose = choose if choose is not None else self._choose
+        self.kill_process()
+        for change in self._pending:
+            if choose(2):
+                self._durable.apply(change)
+        self._pending.clear()
+        self._now = self._durable.copy()
+        for inode in self._inodes():
+            inode.lose_power(choose, self._sector_size)
+
+    def die_at_call(self, number: int) -> None:
+        """Let the process end at the ``number``-th call from now that changes something, 1 for the next."""
+        self._dies_at = self.change_count + number
+
+    def fail_call(self, method: str, number: int = 1) -> None:
+        """Let the ``number``-th call of a method from now fail with StoreError, 1 for the next."""
+        self._failures.append((method, self.calls[method] + number))
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Damage a file, wherever its bytes are."""
+        self._inode(path).flip_bit(position, bit)
+
+    def evict(self, path: str) -> None:
+        """Make a file cold: ``read_nowait`` has nothing until it is read once."""
+        self._inode(path).is_cold = True
+
+    # ---- Disk -------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        """Open a file."""
+        inode = self._now.files.get(path)
+        if inode is None:
+            if not create:
+                self.count_call("open", path)
+                raise StoreError("cannot open: no such file or directory", path=path)
+            self._require_parent(path, "cannot open")
+            self.count_call("open", path, is_change=True)
+            inode = SimInode(modified_timestamp_ms=self._clock.timestamp_ms())
+            self._change(_Change("create", path, inode=inode))
+        else:
+            self.count_call("open", path)
+        file = _SimFile(self, path, inode, read_only=read_only)
+        self._open_files.add(file)
+        return file
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+        self.count_call("exists", path)
+        return path in self._now.files or self._has_directory(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        self.count_call("is_directory", path)
+        return self._has_directory(path)
+
+    def file_size(self, path: str) -> int:
+        """Return the length of a file."""
+        self.count_call("file_size", path)
+        return self._inode(path).size
+
+    def modified_timestamp_ms(self, path: str) -> int:
+        """Return when it was written last, by the disk's clock."""
+        self.count_call("modified_timestamp_ms", path)
+        return self._inode(path).modified_timestamp_ms
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in order."""
+        self.count_call("list_directory", path)
+        path = path.rstrip("/")
+        names: Iterable[str] = (*self._now.files, *self._now.directories)
+        return sorted(os.path.basename(name) for name in names if name not in _ROOTS and os.path.dirname(name) == path)
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory and those above it."""
+        missing = []
+        while not self._has_directory(path):
+            if path in self._now.files:
+                raise StartError(f"cannot make directory {path}: a file has that name")
+            missing.append(path)
+            path = os.path.dirname(path)
+        for directory in reversed(missing):
+            self.count_call("make_directories", directory, is_change=True)
+            self._change(_Change("make", directory))
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Rename a file, also over another."""
+        self.count_call("rename", path, is_change=True)
+        self._inode(path)
+        self._require_parent(new_path, f"cannot rename to {new_path}")
+        self._change(_Change("rename", path, new_path))
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name."""
+        self.count_call("unlink", path, is_change=True)
+        self._inode(path)
+        self._change(_Change("unlink", path))
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        if not self._has_directory(path) or self.list_directory(path):
+            raise StoreError("cannot remove directory: missing or not empty", path=path)
+        self.count_call("remove_directory", path, is_change=True)
+        self._change(_Change("remove", path))
+
+    def sync_directory(self, path: str) -> None:
+        """Make durable the changes of one directory, and that the directory is there."""
+        self.count_call("sync_directory", path, is_change=True)
+        if not self._has_directory(path):
+            raise StoreError("cannot sync directory: no such directory", path=path)
+        lineage = [path]
+        while lineage[-1] not in _ROOTS:
+            lineage.append(os.path.dirname(lineage[-1]))
+        synced = [
+            change
+            for change in self._pending
+            if change.directory == path or (change.kind == "make" and change.path in lineage)
+        ]
+        # A file that was renamed into the directory from another one was created there first.
+        sources = {each.path for each in synced if each.kind == "rename"}
+        rest = []
+        for change in self._pending:
+            if change in synced or (change.kind == "create" and change.path in sources):
+                self._durable.apply(change)
+            else:
+                rest.append(change)
+        self._pending = rest
+
+    def free_bytes(self, path: str) -> int:
+        """Return what fits yet."""
+        return max(0, self.capacity_bytes - PAGE_SIZE * sum(len(inode.allocated) for inode in self._inodes()))
+
+    def total_bytes(self, path: str) -> int:
+        """Return the capacity."""
+        return self.capacity_bytes
+
+    def lock(self, path: str) -> DiskLock:
+        """Lock a file until release, or until the process ends."""
+        if path in self._locks:
+            raise StartError(f"another process has locked {path}")
+        file = self.open(path, create=True)
+        file.write(0, LOCK_TEXT)
+        file.sync()
+        file.close()
+        self._locks[path] = lock = _SimLock(self, path)
+        return lock
+
+    # ---- for the files ----------------------------------------------------------------------------------------------
+
+    def count_call(self, method: str, path: str, *, is_change: bool = False) -> None:
+        """Count a call; raises what was arranged for it."""
+        if self._is_dead:
+            raise ProcessDied(method, path, is_now=False)
+        self.calls[method] += 1
+        self.change_count += is_change
+        if is_change and self.change_count == self._dies_at:
+            self._is_dead = True
+            raise ProcessDied(method, path, is_now=True)
+        if (method, self.calls[method]) in self._failures:
+            self._failures.remove((method, self.calls[method]))
+            raise StoreError(f"{method}: simulated failure", path=path)
+
+    def allocate(self, inode: SimInode, path: str, position: int, size: int) -> None:
+        """Take space for a range of a file, DiskFullError if there is not enough."""
+        missing = [number for number in pages_of(position, size) if number not in inode.allocated]
+        if missing and self.capacity_bytes < _UNLIMITED:
+            free_bytes = self.free_bytes(path)
+            if len(missing) * PAGE_SIZE > free_bytes:
+                raise DiskFullError(path=path, wanted_bytes=size, free_bytes=free_bytes)
+        inode.allocated.update(missing)
+
+    def write_inode(self, inode: SimInode, path: str, position: int, content: bytes) -> None:
+        """Write into a file; a death or failure in the middle leaves a part."""
+        try:
+            self.count_call("write", path, is_change=True)
+            self.allocate(inode, path, position, len(content))
+        except (ProcessDied, StoreError) as end:
+            if not isinstance(end, ProcessDied) or end.is_now:
+                part = self._choose(len(content) // PAGE_SIZE + 1) * PAGE_SIZE
+                with suppress(DiskFullError):
+                    self.allocate(inode, path, position, part)
+                    inode.write(position, content[:part])
+            raise
+        inode.write(position, content)
+        inode.modified_timestamp_ms = self._clock.timestamp_ms()
+
+    def sync_inode(self, inode: SimInode, path: str) -> None:
+        """Sync a file unless that has failed before."""
+        if inode in self._failed_syncs:
+            raise StoreError("a sync of this file has failed before, which is final", path=path)
+        try:
+            self.count_call("sync", path, is_change=True)
+        except StoreError:
+            self._failed_syncs.add(inode)
+            inode.fail_sync(self._choose)
+            raise
+        inode.sync()
+
+    def close_file(self, file: _SimFile) -> None:
+        """Forget an open file."""
+        self._open_files.discard(file)
+
+    def release_lock(self, path: str, lock: _SimLock) -> None:
+        """Let a lock go, if it is still the one that holds."""
+        if self._locks.get(path) is lock:
+            del self._locks[path]
+
+    # ---- private ----------------------------------------------------------------------------------------------------
+
+    def _change(self, change: _Change) -> None:
+        self._now.apply(change)
+        self._pending.append(change)
+
+    def _has_directory(self, path: str) -> bool:
+        return (path.rstrip("/") or "/") in self._now.directories
+
+    def _require_parent(self, path: str, action: str) -> None:
+        if os.path.dirname(path) not in self._now.directories:
+            raise StoreError(f"{action}: no such directory", path=path)
+
+    def _inode(self, path: str) -> SimInode:
+        inode = self._now.files.get(path)
+        if inode is None:
+            raise StoreError("no such file", path=path)
+        return inode
+
+    def _inodes(self) -> list[SimInode]:
+        named = dict.fromkeys(self._now.files.values())
+        return list(named | dict.fromkeys(file.inode for file in self._open_files))
+
+
+@attrs.define(eq=False)
+class _SimFile:
+    _disk: SimDisk
+    path: str
+    inode: SimInode
+    _read_only: bool = attrs.field(kw_only=True)
+    is_dead: bool = False
+    _is_closed: bool = False
+
+    def size(self) -> int:
+        self._require_open("size")
+        return self.inode.size
+
+    def read(self, position: int, size: int) -> bytes:
+        self._require_open("read")
+        self._disk.count_call("read", self.path)
+        self.inode.is_cold = False
+        return self.inode.read(position, size)
+
+    def read_nowait(self, position: int, size: int) -> bytes | None:
+        self._require_open("read_nowait")
+        self._disk.count_call("read_nowait", self.path)
+        return None if self.inode.is_cold else self.inode.read(position, size)
+
+    def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
+        self._require_open("write")
+        if self._read_only:
+            raise StoreError(f"cannot write {len(content)} bytes: opened for reading", path=self.path)
+        self._disk.write_inode(self.inode, self.path, position, bytes(content))
+
+    def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
+        self._require_open("exchange_words")
+        self._disk.count_call("exchange_words", self.path, is_change=True)
+        old = []
+        for position, value in zip(positions, values, strict=True):
+            assert position % WORD_SIZE == 0, (self.path, position)
+            assert position // PAGE_SIZE in self.inode.allocated, f"{self.path} at {position} is not reserved"
+            old.append(int.from_bytes(self.inode.read(position, WORD_SIZE), "big"))
+            self.inode.write(position, value.to_bytes(WORD_SIZE, "big"))
+        return old
+
+    def sync(self) -> None:
+        self._require_open("sync")
+        self._disk.sync_inode(self.inode, self.path)
+
+    def reserve(self, position: int, size: int) -> None:
+        self._require_open("reserve")
+        self._disk.count_call("reserve", self.path, is_change=True)
+        self._disk.allocate(self.inode, self.path, position, size)
+        if position + size > self.inode.size:
+            self.inode.truncate(position + size)
+
+    def truncate(self, size: int) -> None:
+        self._require_open("truncate")
+        self._disk.count_call("truncate", self.path, is_change=True)
+        self.inode.truncate(size)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._disk.close_file(self)
+
+    def _require_open(self, method: str) -> None:
+        if self.is_dead:
+            raise ProcessDied(method, self.path, is_now=False)
+        assert not self._is_closed, f"{self.path} is closed"
+
+
+@attrs.define(eq=False)
+class _SimLock:
+    _disk: SimDisk
+    _path: str
+
+    def release(self) -> None:
+        self._disk.release_lock(self._path, self)

@@ -1,0 +1,337 @@
+"""What any disk must do: the same tests run on the operating system's files and on the simulated ones."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.store.disk import Disk, OsDisk, persist_text, read_text
+from rocketpy.testing.sim_disk import SimDisk
+
+_KINDS = {"os": OsDisk, "sim": SimDisk}
+
+
+@pytest.fixture(params=_KINDS)
+def disk(request: pytest.FixtureRequest) -> Disk:
+    make: Callable[[], Disk] = _KINDS[request.param]
+    return make()
+
+
+@pytest.fixture
+def root(disk: Disk, tmp_path: Path) -> str:
+    path = str(tmp_path / "root")
+    disk.make_directories(path)
+    return path
+
+
+class TestFile:
+    def test_what_is_written_is_read(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"hello")
+        file.write(4095, bytearray(b"xyz"))
+        file.write(2, memoryview(b"LL"))
+        assert file.read(0, 5) == b"heLLo"
+        assert file.read(4095, 3) == b"xyz"
+        assert file.read(5, 3) == bytes(3)
+        assert file.size() == disk.file_size(f"{root}/f") == 4098
+        file.close()
+
+    def test_a_read_is_short_only_at_the_end(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"x" * 10_000)
+        for read in (file.read, file.read_nowait):
+            assert read(0, 20_000) == b"x" * 10_000
+            assert read(9_999, 2) == b"x"
+            assert read(10_000, 1) == b""
+            assert read(20_000, 1) == b""
+            assert read(0, 0) == b""
+        file.close()
+
+    def test_two_openings_see_each_other(self, disk: Disk, root: str) -> None:
+        one = disk.open(f"{root}/f", create=True)
+        other = disk.open(f"{root}/f", read_only=True)
+        one.write(3, b"abc")
+        assert other.read(0, 9) == b"\0\0\0abc"
+        with pytest.raises(StoreError, match=f"cannot write 1 bytes.*{root}/f"):
+            other.write(0, b"x")
+        one.close()
+        other.close()
+        other.close()
+
+    def test_open_without_create_names_the_missing_file(self, disk: Disk, root: str) -> None:
+        with pytest.raises(StoreError, match=f"cannot open.*{root}/missing"):
+            disk.open(f"{root}/missing")
+        with pytest.raises(StoreError, match=f"cannot open.*{root}/no/file"):
+            disk.open(f"{root}/no/file", create=True)
+
+    def test_what_is_cut_off_comes_back_as_zeros(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"x" * 9_000)
+        file.truncate(5_000)
+        assert file.size() == 5_000
+        file.truncate(9_000)
+        assert file.read(0, 9_000) == b"x" * 5_000 + bytes(4_000)
+        file.close()
+
+    def test_reserve_extends_and_keeps(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abc")
+        file.reserve(0, 10_000)
+        assert file.size() == 10_000
+        assert file.read(0, 4) == b"abc\0"
+        file.reserve(100, 10)
+        assert file.size() == 10_000
+        file.close()
+
+    def test_words_are_exchanged_in_order(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.reserve(0, 8_192)
+        file.write(40, b"\x01\x02\x03\x04")
+        assert file.exchange_words([], []) == []
+        assert file.exchange_words([40, 4_096, 40, 40], [7, 0xFFFF_FFFE, 8, 9]) == [0x01020304, 0, 7, 8]
+        assert file.read(40, 4) == b"\0\0\0\x09"
+        assert file.read(4_096, 4) == b"\xff\xff\xff\xfe"
+        file.write(40, b"\0\0\0\x0a")
+        assert file.exchange_words([40], [1]) == [10]
+        file.close()
+
+    def test_words_are_exchanged_in_a_file_that_grew_and_shrank(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.reserve(0, 4_096)
+        assert file.exchange_words([0], [5]) == [0]
+        file.reserve(4_096, 4_096)
+        assert file.exchange_words([4_096, 0], [6, 7]) == [0, 5]
+        file.truncate(4_096)
+        file.reserve(0, 4_097)
+        assert file.exchange_words([0], [8]) == [7]
+        file.sync()
+        file.close()
+
+    def test_sync_returns(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abc")
+        file.sync()
+        file.sync()
+        assert file.read(0, 3) == b"abc"
+        file.close()
+
+    def test_a_removed_file_is_there_for_who_has_it_open(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abc")
+        disk.unlink(f"{root}/f")
+        assert not disk.exists(f"{root}/f")
+        assert file.read(0, 3) == b"abc"
+        file.close()
+
+
+class TestDirectory:
+    def test_names_are_listed_in_order(self, disk: Disk, root: str) -> None:
+        for name in ("b", "a", "c"):
+            disk.open(f"{root}/{name}", create=True).close()
+        disk.make_directories(f"{root}/d/e/f")
+        disk.make_directories(f"{root}/d/e")
+        assert disk.list_directory(root) == ["a", "b", "c", "d"]
+        assert disk.list_directory(f"{root}/d") == ["e"]
+        assert disk.list_directory(f"{root}/missing") == []
+        assert disk.is_directory(f"{root}/d")
+        assert disk.exists(f"{root}/d")
+        assert not disk.is_directory(f"{root}/a")
+        assert disk.exists(f"{root}/a")
+
+    def test_a_file_in_the_way_of_a_directory_is_named(self, disk: Disk, root: str) -> None:
+        disk.open(f"{root}/a", create=True).close()
+        with pytest.raises(StartError, match=f"cannot make directory {root}/a"):
+            disk.make_directories(f"{root}/a")
+        with pytest.raises(StartError, match=f"cannot make directory {root}/a"):
+            disk.make_directories(f"{root}/a/b")
+
+    def test_rename_replaces(self, disk: Disk, root: str) -> None:
+        for name in ("a", "b"):
+            file = disk.open(f"{root}/{name}", create=True)
+            file.write(0, name.encode())
+            file.close()
+        disk.rename(f"{root}/a", f"{root}/b")
+        disk.sync_directory(root)
+        assert disk.list_directory(root) == ["b"]
+        assert disk.open(f"{root}/b").read(0, 9) == b"a"
+
+    def test_missing_files_are_named(self, disk: Disk, root: str) -> None:
+        for call in (
+            lambda: disk.unlink(f"{root}/x"),
+            lambda: disk.rename(f"{root}/x", f"{root}/y"),
+            lambda: disk.file_size(f"{root}/x"),
+            lambda: disk.modified_timestamp_ms(f"{root}/x"),
+            lambda: disk.remove_directory(f"{root}/x"),
+            lambda: disk.sync_directory(f"{root}/x"),
+        ):
+            with pytest.raises(StoreError, match=f"{root}/x"):
+                call()
+        disk.open(f"{root}/a", create=True).close()
+        with pytest.raises(StoreError, match=f"cannot rename to {root}/no/b"):
+            disk.rename(f"{root}/a", f"{root}/no/b")
+
+    def test_only_empty_directories_are_removed(self, disk: Disk, root: str) -> None:
+        disk.make_directories(f"{root}/d/e")
+        with pytest.raises(StoreError, match=f"cannot remove directory.*{root}/d"):
+            disk.remove_directory(f"{root}/d")
+        disk.remove_directory(f"{root}/d/e")
+        disk.remove_directory(f"{root}/d")
+        disk.sync_directory(root)
+        assert disk.list_directory(root) == []
+
+    def test_space_and_time_are_told(self, disk: Disk, root: str) -> None:
+        path = f"{root}/not/there/yet"
+        assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
+        disk.open(f"{root}/a", create=True).close()
+        assert disk.modified_timestamp_ms(f"{root}/a") > 1_600_000_000_000
+
+
+class TestLock:
+    def test_one_holds_it_at_a_time(self, disk: Disk, root: str) -> None:
+        lock = disk.lock(f"{root}/lock")
+        file = disk.open(f"{root}/lock", read_only=True)
+        assert file.read(0, 9) == b"lock"
+        with pytest.raises(StartError, match=f"locked {root}/lock"):
+            disk.lock(f"{root}/lock")
+        lock.release()
+        lock.release()
+        disk.lock(f"{root}/lock").release()
+
+    def test_a_lock_that_cannot_be_made_is_named(self, disk: Disk, root: str) -> None:
+        with pytest.raises((StartError, StoreError), match=f"{root}/no/lock"):
+            disk.lock(f"{root}/no/lock")
+
+
+class TestText:
+    def test_text_is_replaced_and_its_predecessor_kept(self, disk: Disk, root: str) -> None:
+        path = f"{root}/topics.json"
+        assert read_text(disk, path) is None
+        for text in ("one, längst", "two", "three"):
+            persist_text(disk, path, text)
+            assert read_text(disk, path) == text
+        assert read_text(disk, path + ".bak") == "two"
+        assert disk.list_directory(root) == ["topics.json", "topics.json.bak"]
+
+    def test_an_empty_or_missing_file_falls_back(self, disk: Disk, root: str) -> None:
+        path = f"{root}/topics.json"
+        persist_text(disk, path, "one")
+        persist_text(disk, path, "two")
+        file = disk.open(path)
+        file.truncate(0)
+        file.close()
+        assert read_text(disk, path) == "one"
+        persist_text(disk, path, "three")
+        assert read_text(disk, path + ".bak") == "one", "nothing is no predecessor"
+        disk.unlink(path)
+        assert read_text(disk, path) == "one"
+
+
+class TestOsDisk:
+    """What cannot be simulated alike: other processes, permissions and the failures of the system."""
+
+    @pytest.fixture
+    def disk(self) -> Disk:
+        return OsDisk()
+
+    def test_the_lock_keeps_other_processes_out(self, disk: Disk, root: str) -> None:
+        take = (
+            "import fcntl, sys; f = open(sys.argv[1], 'r+'); "
+            "fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0); print('locked', flush=True); sys.stdin.read()"
+        )
+        disk.lock(f"{root}/lock").release()
+        with subprocess.Popen(
+            [sys.executable, "-c", take, f"{root}/lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"locked\n"
+            with pytest.raises(StartError, match=f"another process has locked {root}/lock"):
+                disk.lock(f"{root}/lock")
+            other.communicate()
+        lock = disk.lock(f"{root}/lock")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert "another process" in pool.apply(_lock_elsewhere, (f"{root}/lock",))
+        lock.release()
+
+    def test_a_directory_is_no_lock_file(self, disk: Disk, root: str) -> None:
+        with pytest.raises(StartError, match="not a file"):
+            disk.lock(root)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
+    def test_a_directory_without_permission_is_named(self, disk: Disk, root: str) -> None:
+        os.chmod(root, 0o500)
+        with pytest.raises(StartError, match=f"cannot make directory {root}/d: Permission denied"):
+            disk.make_directories(f"{root}/d")
+
+    def test_a_failed_sync_is_final_for_every_opening(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(descriptor: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        file = disk.open(f"{root}/f", create=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fail)
+            with pytest.raises(StoreError, match=f"cannot sync: Input/output error.*{root}/f"):
+                file.sync()
+        with pytest.raises(StoreError, match="final"):
+            file.sync()
+        file.close()
+        with pytest.raises(StoreError, match="final"):
+            disk.open(f"{root}/f").sync()
+        disk.open(f"{root}/g", create=True).sync()
+
+    def test_short_writes_and_reads_are_continued(self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        pread, pwrite, preadv = os.pread, os.pwrite, os.preadv
+        monkeypatch.setattr(os, "pwrite", lambda fd, content, at: pwrite(fd, content[:3], at))
+        monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 4), at))
+        monkeypatch.setattr(os, "preadv", lambda fd, buffers, at, flags: preadv(fd, [buffers[0][:1]], at, flags))
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abcdefghij")
+        assert file.read(0, 20) == b"abcdefghij"
+        monkeypatch.setattr(
+            os, "preadv", lambda fd, buffers, at, flags: preadv(fd, [memoryview(buffers[0])[:3]], at, flags)
+        )
+        assert file.read_nowait(1, 20) == b"bcdefghij"
+        assert file.read_nowait(1, 4) == b"bcde"
+
+    def test_cold_bytes_are_none(self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def is_cold(descriptor: int, buffers: object, position: int, flags: int) -> int:
+            raise BlockingIOError
+
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abc")
+        monkeypatch.setattr(os, "preadv", is_cold)
+        assert file.read_nowait(0, 3) is None
+        assert file.read(0, 3) == b"abc"
+
+    def test_a_full_disk_says_how_much_is_free(self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*arguments: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        file = disk.open(f"{root}/f", create=True)
+        monkeypatch.setattr(os, "pwrite", fail)
+        monkeypatch.setattr(os, "posix_fallocate", fail)
+        for call in (lambda: file.write(0, b"abc"), lambda: file.reserve(0, 3)):
+            with pytest.raises(DiskFullError, match=rf"3 bytes wanted, \d+ bytes free \({root}/f\)"):
+                call()
+
+    def test_descriptors_are_not_inherited(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        listed = subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, check=True).stdout
+        assert f"{root}/f" not in listed
+        file.close()
+
+
+def _lock_elsewhere(path: str) -> str:
+    try:
+        OsDisk().lock(path)
+    except StartError as refusal:
+        return str(refusal)
+    return "locked"

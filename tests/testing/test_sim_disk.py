@@ -1,0 +1,336 @@
+"""What the simulated disk does to the worse; that it works like a real one is tested in tests/store/test_disk.py."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rocketpy.clock import ManualClock
+from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.store.disk import persist_text, read_text
+from rocketpy.testing.choices import Choose, all_outcomes
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+
+PAGE = 4096
+
+
+def new(count: int) -> int:
+    """Let everything survive (and tear nothing: 0 is only asked of more than two)."""
+    return 1 if count == 2 else 0
+
+
+def old(count: int) -> int:
+    """Let nothing survive that is not durable."""
+    return 0
+
+
+def chosen(*choices: int) -> Choose:
+    """Make these choices, then the first possibility of each."""
+    rest = list(choices)
+    return lambda count: rest.pop(0) if rest else 0
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_directories("/store")
+    disk.sync_directory("/store")
+    return disk
+
+
+def test_a_killed_process_loses_nothing_written(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    disk.kill_process()
+    with pytest.raises(ProcessDied):
+        file.read(0, 3)
+    with pytest.raises(ProcessDied):
+        file.size()
+    file.close()
+    assert disk.open("/store/f").read(0, 3) == b"abc"
+
+
+def test_a_kill_ends_locks(disk: SimDisk) -> None:
+    lock = disk.lock("/store/lock")
+    disk.kill_process()
+    other = disk.lock("/store/lock")
+    lock.release()
+    with pytest.raises(StartError):
+        disk.lock("/store/lock")
+    other.release()
+
+
+def test_without_power_what_is_synced_stays(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    file.sync()
+    disk.sync_directory("/store")
+    file.write(0, b"xyz" * PAGE)
+    disk.kill_process()
+    disk.lose_power(old)
+    assert disk.open("/store/f").read(0, PAGE) == b"abc"
+    assert disk.open("/store/f").size() == 3
+
+
+def test_without_power_any_subset_of_pages_stays() -> None:
+    def run(choose: Choose) -> str:
+        disk = SimDisk()
+        file = disk.open("/f", create=True)
+        file.reserve(0, 2 * PAGE)
+        file.sync()
+        disk.sync_directory("/")
+        file.write(0, b"a")
+        file.write(PAGE, b"b")
+        disk.lose_power(choose)
+        read = disk.open("/f").read(0, 2 * PAGE)
+        return (read[:1] + read[PAGE : PAGE + 1]).decode()
+
+    # The torn page is one of them, and its first sector is what is looked at.
+    assert all_outcomes(lambda choose: run(lambda count: choose(count) if count == 2 else 0)) == {
+        "\0\0",
+        "a\0",
+        "\0b",
+        "ab",
+    }
+
+
+def test_a_page_is_torn_between_sectors() -> None:
+    def run(choose: Choose) -> str:
+        disk = SimDisk(sector_size=1024)
+        file = disk.open("/f", create=True)
+        file.write(0, b"o" * PAGE)
+        file.sync()
+        disk.sync_directory("/")
+        file.write(0, b"n" * PAGE)
+        disk.lose_power(choose)
+        read = disk.open("/f").read(0, PAGE)
+        assert all(len(set(read[start : start + 1024])) == 1 for start in range(0, PAGE, 1024))
+        return read[::1024].decode()
+
+    assert all_outcomes(run) == {"".join(each) for each in itertools.product("on", repeat=4)}
+
+
+def test_an_unsynced_length_is_old_or_new(disk: SimDisk) -> None:
+    for choose, size in ((old, 3), (new, PAGE + 1)):
+        file = disk.open("/store/f", create=True)
+        file.truncate(0)
+        file.write(0, b"abc")
+        file.sync()
+        disk.sync_directory("/store")
+        file.write(PAGE, b"x")
+        disk.lose_power(choose)
+        assert disk.file_size("/store/f") == size
+    assert disk.open("/store/f").read(PAGE, 1) == b"x"
+
+
+def test_what_was_cut_off_without_sync_may_come_back(disk: SimDisk) -> None:
+    for choose, content in ((old, b"x" * PAGE), (new, bytes(PAGE))):
+        file = disk.open("/store/f", create=True)
+        file.write(0, b"x" * 2 * PAGE)
+        file.sync()
+        disk.sync_directory("/store")
+        file.truncate(PAGE)
+        file.truncate(2 * PAGE)
+        assert file.read(PAGE, PAGE) == bytes(PAGE)
+        disk.lose_power(choose)
+        assert disk.open("/store/f").read(PAGE, PAGE) == content
+
+
+def test_names_are_durable_with_their_directory(disk: SimDisk) -> None:
+    disk.make_directories("/store/a/b")
+    file = disk.open("/store/a/b/f", create=True)
+    file.write(0, b"abc")
+    file.sync()
+    disk.sync_directory("/store/a/b")
+    disk.open("/store/a/g", create=True).close()
+    disk.lose_power(old)
+    assert disk.open("/store/a/b/f").read(0, 3) == b"abc"
+    assert disk.list_directory("/store/a") == ["b"]
+
+
+def test_without_sync_of_the_directory_a_name_may_be_lost_and_another_not(disk: SimDisk) -> None:
+    for name in "abc":
+        disk.open(f"/store/{name}", create=True).close()
+    disk.lose_power(chosen(0, 1, 0))
+    assert disk.list_directory("/store") == ["b"]
+    disk.unlink("/store/b")
+    disk.lose_power(old)
+    assert disk.list_directory("/store") == ["b"]
+    disk.unlink("/store/b")
+    disk.lose_power(new)
+    assert disk.list_directory("/store") == []
+
+
+def test_a_removed_directory_may_come_back(disk: SimDisk) -> None:
+    disk.make_directories("/store/d")
+    disk.sync_directory("/store/d")
+    disk.remove_directory("/store/d")
+    disk.lose_power(old)
+    assert disk.is_directory("/store/d")
+    disk.remove_directory("/store/d")
+    disk.sync_directory("/store")
+    disk.lose_power(old)
+    assert not disk.is_directory("/store/d")
+
+
+def test_a_rename_between_directories_is_whole(disk: SimDisk) -> None:
+    """A staged file is under its old or its new name; synced in the target directory, under the new one."""
+
+    def run(choose: Choose, *, is_synced: bool) -> str:
+        disk = SimDisk()
+        disk.make_directories("/staging")
+        disk.make_directories("/log")
+        disk.sync_directory("/")
+        file = disk.open("/staging/f", create=True)
+        file.write(0, b"abc")
+        file.sync()
+        disk.rename("/staging/f", "/log/f")
+        if is_synced:
+            disk.sync_directory("/log")
+        disk.lose_power(choose)
+        for path in ("/log/f", "/staging/f"):
+            assert not disk.exists(path) or disk.open(path).read(0, 9) == b"abc"
+        return " ".join(disk.list_directory("/staging") + ["|"] + disk.list_directory("/log"))
+
+    assert all_outcomes(lambda choose: run(choose, is_synced=False)) == {"|", "f |", "| f"}
+    assert all_outcomes(lambda choose: run(choose, is_synced=True)) == {"| f"}
+
+
+@pytest.mark.parametrize("call", range(1, 40))
+def test_persisted_text_is_old_or_new_after_every_death(call: int) -> None:
+    def run(choose: Choose) -> str:
+        disk = SimDisk()
+        persist_text(disk, "/table", "1")
+        persist_text(disk, "/table", "2")
+        disk.die_at_call(call)
+        try:
+            persist_text(disk, "/table", "3")
+        except ProcessDied:
+            pass
+        disk.lose_power(lambda count: choose(count) if count == 2 else 0)
+        return read_text(disk, "/table") or "nothing"
+
+    assert all_outcomes(run) in ({"2"}, {"2", "3"}, {"3"})
+
+
+def test_a_process_that_died_stays_dead(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    disk.die_at_call(2)
+    file.write(0, b"abc")
+    with pytest.raises(ProcessDied):
+        file.sync()
+    for call in (lambda: file.read(0, 1), lambda: disk.exists("/store/f"), lambda: disk.open("/store/f")):
+        with pytest.raises(ProcessDied):
+            call()
+    disk.kill_process()
+    assert disk.open("/store/f").read(0, 3) == b"abc"
+
+
+def test_a_write_dies_in_the_middle() -> None:
+    def run(choose: Choose) -> str:
+        disk = SimDisk(choose=choose)
+        file = disk.open("/f", create=True)
+        disk.die_at_call(1)
+        with pytest.raises(ProcessDied):
+            file.write(0, b"x" * 3 * PAGE)
+        disk.kill_process()
+        return str(disk.file_size("/f"))
+
+    assert all_outcomes(run) == {"0", "4096", "8192", "12288"}
+
+
+def test_the_call_that_was_arranged_fails(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    disk.fail_call("write", 2)
+    file.write(0, b"a")
+    with pytest.raises(StoreError, match=r"write: simulated failure \(/store/f\)"):
+        file.write(1, b"b")
+    file.write(2, b"c")
+    assert disk.calls["write"] == 3
+
+
+def test_a_failed_sync_loses_pages_that_later_syncs_take_for_clean(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    disk.sync_directory("/store")
+    file.write(0, b"abc")
+    disk.fail_call("sync")
+    disk._choose = old
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            file.sync()
+    assert file.read(0, 3) == b"abc"
+    disk.kill_process()
+    disk.open("/store/f").sync()
+    disk.lose_power(new)
+    assert disk.open("/store/f").read(0, 3) == bytes(3)
+
+
+def test_a_full_disk_refuses_and_reserved_space_is_kept() -> None:
+    disk = SimDisk(capacity_bytes=3 * PAGE)
+    file = disk.open("/f", create=True)
+    file.reserve(0, 2 * PAGE)
+    assert disk.free_bytes("/") == PAGE
+    with pytest.raises(DiskFullError, match=r"8192 bytes wanted, 4096 bytes free \(/f\)"):
+        file.reserve(2 * PAGE, 2 * PAGE)
+    other = disk.open("/g", create=True)
+    other.write(0, b"x" * PAGE)
+    with pytest.raises(DiskFullError):
+        other.write(PAGE, b"x")
+    file.write(0, b"y" * 2 * PAGE)
+    disk.unlink("/g")
+    assert disk.free_bytes("/") == 0, "it is still open"
+    other.close()
+    assert disk.free_bytes("/") == PAGE
+    assert disk.total_bytes("/") == 3 * PAGE
+    file.truncate(0)
+    assert disk.free_bytes("/") == 3 * PAGE
+
+
+def test_words_need_reserved_space(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.truncate(PAGE)
+    with pytest.raises(AssertionError, match="not reserved"):
+        file.exchange_words([0], [1])
+
+
+def test_a_flipped_bit_is_there_at_once_and_after_a_crash(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    file.sync()
+    disk.sync_directory("/store")
+    disk.flip_bit("/store/f", 1, 5)
+    assert file.read(0, 3) == b"aBc"
+    disk.lose_power(old)
+    assert disk.open("/store/f").read(0, 3) == b"aBc"
+
+
+def test_an_evicted_file_is_cold_until_it_is_read(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    disk.evict("/store/f")
+    assert file.read_nowait(0, 3) is None
+    assert file.read(0, 3) == b"abc"
+    assert file.read_nowait(0, 3) == b"abc"
+
+
+def test_files_carry_the_time_of_the_clock() -> None:
+    clock = ManualClock(1_700_000_000_000)
+    disk = SimDisk(clock=clock)
+    file = disk.open("/f", create=True)
+    clock.advance_ms(5)
+    file.write(0, b"x")
+    clock.advance_ms(5)
+    assert disk.modified_timestamp_ms("/f") == 1_700_000_000_005
+
+
+def test_the_same_seed_makes_the_same_disk() -> None:
+    def run() -> bytes:
+        disk = SimDisk()
+        file = disk.open("/f", create=True)
+        disk.sync_directory("/")
+        file.write(0, b"x" * 40 * PAGE)
+        disk.lose_power()
+        return disk.open("/f").read(0, 40 * PAGE)
+
+    assert run() == run()
