@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.settings import setting
+from rocketpy.settings import Between, setting
 
 _ONE_THREAD = "one Trio thread serves every connection"
 
@@ -29,7 +29,7 @@ class ConnectionLimits:
 class NettyServerConfig:
     """The listening side of a broker or nameserver."""
 
-    listen_port: int = setting(8888, unit="port", expected="a port from 0 to 65535", important=True)
+    listen_port: int = setting(8888, unit="port", validator=Between(0, 65_535), important=True)
     bind_address: str = setting("", expected="an address to listen on; empty: every address", important=True)
     server_channel_max_idle_time_seconds: int = setting(120, unit="s")
     server_socket_backlog: int = setting(1024, unit="connections")

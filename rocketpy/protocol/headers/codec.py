@@ -51,7 +51,7 @@ _WIRE_NAME = "wire_name"
 _CHOICES = "choices"
 _FOUND_CHARACTERS_MAX = 64
 # Java's parseInt takes a sign and leading zeros; Python's int() would also take spaces and underscores.
-_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}")
+_INTEGER = re.compile(r"[+-]?0{0,64}[0-9]{1,19}")
 
 
 class CarriesFields(Protocol):
