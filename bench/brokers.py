@@ -132,11 +132,10 @@ class Broker:
         return path
 
     def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
+        environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
         if self.kind == "ours":
-            return [sys.executable, "-m", "rocketpy.broker", "-c", str(settings)], {
-                **os.environ,
-                "PYTHONPATH": str(REPOSITORY),
-            }
+            environment["PYTHONPATH"] = str(REPOSITORY)
+            return [sys.executable, "-m", "rocketpy.broker", "-c", str(settings)], environment
         home = self.directory / "home"
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / "logback_broker.xml").write_text(LOGBACK)
@@ -144,7 +143,7 @@ class Broker:
         heap = [f"-Xms{mib}m", f"-Xmx{mib}m", f"-Xmn{mib // 2}m", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g"]
         names = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-cp", f"{self.jars}/*"]
         main = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings)]
-        return ["java", *heap, *JAVA_OPENS, *names, *main], dict(os.environ)
+        return ["java", *heap, *JAVA_OPENS, *names, *main], environment
 
 
 def peer_jars() -> Path:
