@@ -144,14 +144,16 @@ def decode_message(
 
     Compatibility: Java's decoder checks neither magic nor lengths, and drops the rest of a buffer without a word.
     """
+    if position + _TOTAL_AND_MAGIC.size <= len(buffer):
+        _, magic = _TOTAL_AND_MAGIC.unpack_from(buffer, position)
+        if magic != MESSAGE_MAGIC_CODE:
+            raise RemoteProtocolError(f"record at {position}: expected magic {MESSAGE_MAGIC_CODE}, found {magic}")
     fields, body_start, body_end, topic_end = _measure(buffer, position, len(buffer))
-    size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag = fields[:8]
-    if magic != MESSAGE_MAGIC_CODE:
-        raise RemoteProtocolError(f"record at {position}: expected magic {MESSAGE_MAGIC_CODE}, found {magic}")
+    size, _, crc, queue_id, flag, queue_offset, physical_offset, sys_flag = fields[:8]
     body = bytes(buffer[body_start:body_end])
     if check_crc and body_crc(body) != crc:
         raise RemoteProtocolError(f"record at {position}: expected body CRC {crc}, found {body_crc(body)}")
-    if decompress and sys_flag & COMPRESSED_FLAG:
+    if decompress and sys_flag & COMPRESSED_FLAG and body:
         body = _decompressed(body, sys_flag, position)
     return MessageExt(
         str(buffer[body_end + 1 : topic_end], "utf-8", "replace"),
@@ -302,9 +304,9 @@ def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, i
 
 
 def _decompressed(body: bytes, sys_flag: int, position: int) -> bytes:
-    compression = compression_type(sys_flag)
-    assert compression is not None, "the caller has looked at the flag"
     try:
+        compression = compression_type(sys_flag)
+        assert compression is not None, "the caller has looked at the flag"
         return decompress_body(body, compression)
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"record at {position}: {error}") from None
