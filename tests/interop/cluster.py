@@ -56,14 +56,16 @@ class Cluster:
     def stop(self) -> list[int]:
         """End every process, brokers first, and return the exit statuses of those that are our children."""
         statuses = [child.terminate() for child in reversed(self.children)]
-        for pid in self.pids:
-            _signal(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        for pid in self.pids:
-            while _signal(pid, 0) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            _signal(pid, signal.SIGKILL)
+        _end(self.pids)
         return statuses
+
+    def stop_brokers(self) -> None:
+        """End the brokers, in order; the nameserver stays."""
+        if self.kind == "java":
+            _end(self.pids[: len(self.brokers)])
+        else:
+            for child in self.children[-len(self.brokers) :]:
+                child.terminate()
 
     def kill(self) -> None:
         """End every process with SIGKILL and wait until they are gone."""
@@ -77,6 +79,17 @@ class Cluster:
         self.pids.clear()
 
 
+def _end(pids: list[int]) -> None:
+    """Ask processes that are not our children to end, and make those end that have not within 20 s."""
+    for pid in pids:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 20
+    for pid in pids:
+        while _signal(pid, 0) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal(pid, signal.SIGKILL)
+
+
 def _signal(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)
@@ -86,44 +99,64 @@ def _signal(pid: int, number: int) -> bool:
 
 
 def start_cluster(
-    kind: str, directory: Path, brokers: int = 1, settings: Mapping[str, object] | None = None
+    kind: str,
+    directory: Path,
+    brokers: int = 1,
+    settings: Mapping[str, object] | None = None,
+    *,
+    namesrv_kind: str | None = None,
 ) -> Cluster:
-    """Start a nameserver and masters ``broker-0``, ...; ``kind`` is rocketpy or java. They take sends on return."""
+    """Start a nameserver and masters ``broker-0``, ...; they take sends on return.
+
+    ``kind`` is rocketpy or java; the nameserver is of the same unless ``namesrv_kind`` says otherwise.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     first = processes.free_ports(1 + 4 * brokers)
     # A Java broker also takes the port two below its own, and the one above.
     ports = [first + 3 + 4 * index for index in range(brokers)]
-    namesrv = f"127.0.0.1:{first}"
     addresses = {f"broker-{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
-    cluster = Cluster(kind, namesrv, addresses, directory)
+    cluster = Cluster(kind, f"127.0.0.1:{first}", addresses, directory)
     try:
+        if (namesrv_kind or kind) == "rocketpy":
+            cluster.children.append(processes.start_nameserver(directory, first))
+        else:
+            _start_java(cluster, first, [], {}, with_namesrv=True)
         if kind == "java":
-            _start_java(cluster, first, ports, settings or {})
+            _start_java(cluster, first, ports, settings or {}, with_namesrv=False)
         else:
             assert kind == "rocketpy", kind
-            cluster.children.append(processes.start_nameserver(directory, first))
             for name, port in zip(addresses, ports, strict=True):
-                given = {**processes.broker_settings(directory, port, namesrv, name=name), **(settings or {})}
+                given = {**processes.broker_settings(directory, port, cluster.namesrv, name=name), **(settings or {})}
                 cluster.children.append(processes.start_broker(directory, given))
-        processes.await_brokers(namesrv, set(addresses), cluster.children[1:])
+        processes.await_brokers(cluster.namesrv, set(addresses), cluster.children)
     except BaseException:
         cluster.stop()
         raise
     return cluster
 
 
-def _start_java(cluster: Cluster, namesrv_port: int, ports: list[int], settings: Mapping[str, object]) -> None:
+def _start_java(
+    cluster: Cluster, namesrv_port: int, ports: list[int], settings: Mapping[str, object], *, with_namesrv: bool
+) -> None:
     environment = {
         **os.environ,
         "PEER_HEAP_MB": "256",
         "PEER_DIRECT_MB": "512",
+        "PEER_NAMESRV": "" if with_namesrv else "given",
         "ROCKETPY_PEER_CACHE": str(tools.cache_directory()),
     }
     lines = [f"{name}={value}" for name, value in settings.items()]
     start = [str(tools.PEER / "cluster"), str(cluster.directory), str(namesrv_port), *map(str, ports), "--", *lines]
+    pids = cluster.directory / "pids"
     try:
-        subprocess.run(start, env=environment, check=True, timeout=_START_TIMEOUT_S, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            start,
+            env=environment,
+            check=True,
+            timeout=_START_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
     finally:
-        pids = cluster.directory / "pids"
         if pids.exists():
-            cluster.pids.extend(int(each) for each in reversed(pids.read_text().split()))
+            cluster.pids[:0] = [int(each) for each in reversed(pids.read_text().split())]
