@@ -4,66 +4,161 @@ from __future__ import annotations
 
 import base64
 import sys
-from typing import Annotated
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
+import attrs
 import msgspec
-import trio
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Topic
-from rocketpy.client.pull_consumer import open_pull_consumer
-from rocketpy.protocol.message import MessageExt
+from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Queue, Topic, chosen_queue
+from rocketpy.cli.outcome import naming_topic, outcome
+from rocketpy.errors import RocketpyError
+
+if TYPE_CHECKING:
+    from rocketpy.client.message_stream import MessageStream
+    from rocketpy.protocol.message import MessageExt
 
 STARTS = ("beginning", "end", "stored")
+COMMIT_INTERVAL_SECONDS = 5.0
+LAST_COMMIT_SECONDS = 3.0
+
+
+@attrs.frozen(kw_only=True)
+class Wish:
+    """What the options ask for."""
+
+    topic: str
+    namesrv: str
+    start: str | int
+    exit_at_end: bool
+    count: int
+    expression: str
+    queue: str
+    group: str
+    as_json: bool
+    commit: bool
 
 
 def consume(
     topic: Topic,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     offset: Annotated[
-        str, typer.Option("-o", "--offset", help="beginning, end, stored, or a time in ms since the epoch.")
+        str,
+        typer.Option(
+            "-o",
+            "--offset",
+            metavar="WHERE",
+            help="beginning, end, stored (the group's progress), a time in ms since the epoch, or -N: the last N of "
+            "each queue.",
+        ),
     ] = "end",
     exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="End where the queues end now.")] = False,
     count: Annotated[int, typer.Option("-c", "--count", min=0, help="End after so many messages; 0: never.")] = 0,
     expression: Annotated[str, typer.Option("-f", "--filter", help="Tags: 'TagA || TagB'.")] = "*",
+    queue: Queue = "",
     group: Annotated[str, typer.Option("--group", help="The consumer group.")] = "rocketpy_cli",
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line instead of the body.")] = False,
+    as_json: Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line instead of the body.")] = False,
     commit: Annotated[bool, typer.Option("--commit", help="Record the group's progress.")] = False,
 ) -> None:
     """Print the messages of a topic."""
-    start: str | int = int(offset) if offset.isdecimal() else offset
-    if start not in STARTS and not isinstance(start, int):
-        raise typer.BadParameter(f"{offset!r}, expected {', '.join(STARTS)} or a time in ms", param_hint="--offset")
-    trio.run(_consume, topic, namesrv, start, exit_at_end, count, expression, group, as_json, commit)
+    wish = Wish(
+        topic=topic,
+        namesrv=namesrv,
+        start=parse_start(offset),
+        exit_at_end=exit_at_end,
+        count=count,
+        expression=_checked_expression(expression),
+        queue=queue,
+        group=group,
+        as_json=as_json,
+        commit=commit,
+    )
+    import trio
+
+    with outcome(), naming_topic(topic, namesrv):
+        trio.run(print_messages, wish, sys.stdout.buffer)
 
 
-async def _consume(
-    topic: str,
-    namesrv: str,
-    start: str | int,
-    exit_at_end: bool,
-    count: int,
-    expression: str,
-    group: str,
-    as_json: bool,
-    commit: bool,
-) -> None:
-    printed = 0
-    async with open_pull_consumer(namesrv, group=group) as consumer:
-        messages = consumer.messages(topic, start=start, expression=expression, until_end=exit_at_end)
-        queues = {queue: queue for queue in await consumer.queues(topic)}
-        async for message in messages:
-            line = json_line(message) if as_json else message.body
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
-            if commit:
-                await consumer.commit(
-                    next(q for q in queues if (q.broker_name, q.queue_id) == (message.broker_name, message.queue_id)),
-                    message.queue_offset + 1,
-                )
-            printed += 1
-            if count and printed >= count:
-                return
+def parse_start(text: str) -> str | int:
+    """Return what --offset means to the client."""
+    if text in STARTS:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        expected = f"{', '.join(STARTS)}, a time in ms or -N"
+        raise typer.BadParameter(f"{text!r}, expected {expected}", param_hint="--offset") from None
+
+
+def _checked_expression(expression: str) -> str:
+    from rocketpy.protocol.selector.tag import parse_tag_expression
+
+    try:
+        parse_tag_expression("", expression)
+    except ValueError as failure:
+        raise typer.BadParameter(str(failure), param_hint="--filter") from None
+    return expression
+
+
+async def print_messages(wish: Wish, output: BinaryIO) -> None:
+    """Write messages to ``output`` until the wish is fulfilled."""
+    from rocketpy.client.pull_consumer import open_pull_consumer
+
+    async with open_pull_consumer(wish.namesrv, group=wish.group) as consumer:
+        queues = [chosen_queue(wish.queue, await consumer.queues(wish.topic))] if wish.queue else None
+        async with (
+            consumer.open_messages(
+                wish.topic, start=wish.start, expression=wish.expression, until_end=wish.exit_at_end, queues=queues
+            ) as messages,
+            _committing(messages, output, wanted=wish.commit),
+        ):
+            printed_count = 0
+            async for message in messages:
+                output.write((json_line(message) if wish.as_json else message.body) + b"\n")
+                printed_count += 1
+                if printed_count == wish.count:
+                    break
+                if not messages.has_ready:
+                    output.flush()
+            output.flush()
+
+
+@asynccontextmanager
+async def _committing(messages: MessageStream, output: BinaryIO, *, wanted: bool) -> AsyncIterator[None]:
+    """Record progress now and then and at the end; never that of a message that has not left."""
+    if not wanted:
+        yield
+        return
+    import trio
+
+    from rocketpy.client.scope import unwrapped
+
+    async with unwrapped(trio.open_nursery()) as nursery:
+        nursery.start_soon(_commit_often, messages, output)
+        is_whole = False
+        try:
+            yield
+            is_whole = True
+        finally:
+            nursery.cancel_scope.cancel()
+            if not isinstance(sys.exc_info()[1], BrokenPipeError):  # else nobody knows what its reader has read
+                output.flush()
+                with trio.move_on_after(LAST_COMMIT_SECONDS, shield=True):
+                    await messages.commit(with_last=is_whole)
+
+
+async def _commit_often(messages: MessageStream, output: BinaryIO) -> None:
+    import trio
+
+    while True:
+        await trio.sleep(COMMIT_INTERVAL_SECONDS)
+        output.flush()
+        try:
+            await messages.commit()
+        except RocketpyError:
+            continue  # the broker is away; the next time or the last will say
 
 
 def json_line(message: MessageExt) -> bytes:
@@ -77,8 +172,8 @@ def json_line(message: MessageExt) -> bytes:
         "born_timestamp": message.born_timestamp,
         "store_timestamp": message.store_timestamp,
         "born_host": message.born_host,
-        "tags": message.properties.get("TAGS"),
-        "keys": message.properties.get("KEYS"),
+        "tags": message.tags,
+        "keys": message.keys,
         "properties": message.properties,
     }
     try:

@@ -1,48 +1,87 @@
 """``rocketpy produce``: each line of standard input becomes a message.
 
-Lines that arrive together travel as one batch, so their order is kept and a large file is fast; a line typed alone is
-sent alone.
+Lines that arrive together travel as one batch, so a large file is fast; a line typed alone is sent at once. The lines
+of a batch lie side by side in one queue; the order of all lines is kept with ``--queue``.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
-import trio
+import attrs
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Topic
-from rocketpy.client.producer import Producer, open_producer
-from rocketpy.protocol.message import Message
+from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Queue, Topic, chosen_queue
+from rocketpy.cli.outcome import CommandError, naming_topic, outcome
 
-BATCH_MESSAGES_MAX = 128
+if TYPE_CHECKING:
+    from rocketpy.client.producer import Producer
+    from rocketpy.protocol.message import Message, MessageQueue
+
+BATCH_MESSAGES_MAX = 256
 BATCH_BYTES_MAX = 256 * 1024
 READ_SIZE = 64 * 1024
+LINE_SIZE_MAX = 4 * 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class LineFormat:
+    """How a line becomes a message."""
+
+    topic: str
+    properties: dict[str, str]
+    key_separator: bytes
+
+    def message(self, line: bytes) -> Message:
+        """Return the message of a line; the part before the first separator, if there is one, is its key."""
+        from rocketpy.protocol.message import Message
+
+        properties = dict(self.properties)
+        if self.key_separator:
+            key, separator, rest = line.partition(self.key_separator)
+            if separator:
+                line = rest
+                if key:
+                    properties["KEYS"] = key.decode(errors="replace")
+        return Message(self.topic, line, properties)
 
 
 def produce(
     topic: Topic,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    tag: Annotated[str, typer.Option("-g", "--tag", help="The tag of every message.")] = "",
-    key: Annotated[str, typer.Option("-k", "--key", help="The keys of every message, separated by blanks.")] = "",
+    tag: Annotated[str, typer.Option("-g", "--tag", help="The tag of every message.", show_default=False)] = "",
+    key: Annotated[
+        str, typer.Option("-k", "--key", help="The keys of every message, separated by blanks.", show_default=False)
+    ] = "",
+    key_separator: Annotated[
+        str, typer.Option("-K", "--key-separator", help="A line is KEY, this, BODY.", show_default=False)
+    ] = "",
     properties: Annotated[
-        list[str] | None, typer.Option("-p", "--property", help="NAME=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option("-p", "--property", help="NAME=VALUE for every message; may be repeated.", show_default=False),
     ] = None,
+    queue: Queue = "",
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print where each batch is stored.")] = False,
 ) -> None:
-    """Send each line of standard input as a message."""
+    """Send each line of standard input as a message. Empty lines are left out: RocketMQ has no empty messages."""
     template = _properties(tag, key, properties or [])
-    count = trio.run(_produce, topic, namesrv, template, verbose)
-    typer.echo(f"sent {count} message{'' if count == 1 else 's'} to {topic}", err=True)
+    line_format = LineFormat(topic=topic, properties=template, key_separator=key_separator.encode())
+    read = partial(os.read, sys.stdin.fileno(), READ_SIZE)
+    import trio
+
+    with outcome(), naming_topic(topic, namesrv):
+        trio.run(send_lines, read, line_format, namesrv, queue, verbose)
 
 
 def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:
     template: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
-        if not equals or not name or not value or {"\x01", "\x02"} & set(assignment):
+        if not equals or not name or not value:
             raise typer.BadParameter(f"{assignment!r}, expected NAME=VALUE", param_hint="--property")
         template[name] = value
     if tag:
@@ -52,40 +91,72 @@ def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:
     return template
 
 
-async def _produce(topic: str, namesrv: str, template: dict[str, str], verbose: bool) -> int:
-    count = 0
-    rest = b""
-    async with open_producer(namesrv) as producer:
-        while True:
-            chunk = await trio.to_thread.run_sync(os.read, sys.stdin.fileno(), READ_SIZE)
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop() if chunk else b""
-            messages = [Message(topic, line, dict(template)) for line in lines if line]
-            await _send_in_batches(producer, messages, verbose)
-            count += len(messages)
-            if not chunk:
-                return count
+async def send_lines(
+    read: Callable[[], bytes], line_format: LineFormat, namesrv: str, queue: str, verbose: bool
+) -> None:
+    """Send the lines of what ``read`` (which may block, and returns nothing at the end) returns, as they come.
+
+    However it ends, it says on stderr how many are stored.
+    """
+    import trio
+
+    from rocketpy.client.producer import open_producer
+
+    sent_count = 0
+    lines = LineReader()
+    try:
+        async with open_producer(namesrv, group="rocketpy_cli_producer") as producer:
+            chosen = chosen_queue(queue, await producer.publish_queues(line_format.topic)) if queue else None
+            is_open = True
+            while is_open:
+                # Abandoned when interrupted: a terminal that nobody types at returns nothing.
+                chunk = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+                is_open = bool(chunk)
+                for batch in batches([line_format.message(line) for line in lines.take(chunk)]):
+                    await _send(producer, batch, chosen, verbose)
+                    sent_count += len(batch)
+    finally:
+        typer.echo(f"sent {sent_count} message{'' if sent_count == 1 else 's'} to {line_format.topic}", err=True)
 
 
-async def _send_in_batches(producer: Producer, messages: list[Message], verbose: bool) -> None:
+async def _send(producer: Producer, batch: list[Message], queue: MessageQueue | None, verbose: bool) -> None:
+    if len(batch) == 1:
+        result = await producer.send(batch[0], queue=queue)
+    else:
+        result = await producer.send_batch(batch, queue=queue)
+    if verbose:
+        stored = result.message_queue
+        typer.echo(
+            f"{result.status.name} {len(batch)} at {stored.broker_name} queue {stored.queue_id} offset "
+            f"{result.queue_offset}",
+            err=True,
+        )
+
+
+class LineReader:
+    """Cuts a stream of bytes into lines; holds at most one unfinished line, of a bounded length."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that ``chunk`` finishes, without empty ones; an empty chunk is the end of the stream."""
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop() if chunk else b""
+        if len(self._rest) > LINE_SIZE_MAX:
+            raise CommandError(f"a line is longer than {LINE_SIZE_MAX} bytes, the most that a message can hold")
+        return [line for line in lines if line]
+
+
+def batches(messages: list[Message]) -> Iterator[list[Message]]:
+    """Yield messages in groups that fit into one request."""
     batch: list[Message] = []
     size = 0
     for message in messages:
         if batch and (len(batch) >= BATCH_MESSAGES_MAX or size + len(message.body) > BATCH_BYTES_MAX):
-            await _send(producer, batch, verbose)
+            yield batch
             batch, size = [], 0
         batch.append(message)
         size += len(message.body)
     if batch:
-        await _send(producer, batch, verbose)
-
-
-async def _send(producer: Producer, batch: list[Message], verbose: bool) -> None:
-    result = await (producer.send(batch[0]) if len(batch) == 1 else producer.send_batch(batch))
-    if verbose:
-        queue = result.message_queue
-        typer.echo(
-            f"{result.status.name} {len(batch)} at {queue.broker_name} queue {queue.queue_id} offset "
-            f"{result.queue_offset}",
-            err=True,
-        )
+        yield batch

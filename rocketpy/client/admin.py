@@ -5,19 +5,24 @@ Compatibility: ``DefaultMQAdminExtImpl`` (4.9.8); client.md 14.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from rocketpy.client.config import ClientConfig
-from rocketpy.client.instance import MASTER_ID, ClientInstance, open_client_instance
-from rocketpy.errors import ClientError
+import trio
+
+from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.routes import PERM_READ, PERM_WRITE
+from rocketpy.client.validators import check_topic
+from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.route import ClusterInfo, TopicList, TopicRouteData
-from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo, TopicList, TopicRouteData
+from rocketpy.protocol.bodies.topic import TopicFilterType
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
 
-PERM_READ_WRITE = 6
+ROUTES_AT_ONCE_MAX = 32
 
 
 @asynccontextmanager
@@ -25,7 +30,7 @@ async def open_admin_client(
     name_servers: str | Sequence[str], *, config: ClientConfig | None = None
 ) -> AsyncIterator[AdminClient]:
     """Open an admin client; nothing of it is left when the block ends."""
-    async with open_client_instance(config or ClientConfig(name_servers=name_servers)) as instance:
+    async with open_client_instance(client_config(name_servers, config)) as instance:
         yield AdminClient(instance=instance)
 
 
@@ -46,43 +51,69 @@ class AdminClient:
         """Return where a topic lives, None when nobody has it."""
         return await self._instance.find_route(topic)
 
+    async def routes(self, topics: Iterable[str]) -> dict[str, TopicRouteData]:
+        """Return where topics live, in their order, several asked for at a time; those that nobody has are left out."""
+        names = list(topics)
+        found: dict[str, TopicRouteData] = {}
+        failures: list[RocketpyError] = []
+        limiter = trio.CapacityLimiter(ROUTES_AT_ONCE_MAX)
+
+        async def find(topic: str) -> None:
+            async with limiter:
+                try:
+                    route = None if failures else await self._instance.find_route(topic)
+                except RocketpyError as failure:
+                    failures.append(failure)
+                else:
+                    if route is not None:
+                        found[topic] = route
+
+        async with trio.open_nursery() as nursery:
+            for topic in names:
+                nursery.start_soon(find, topic)
+        if failures:
+            raise failures[0]
+        return {topic: found[topic] for topic in names if topic in found}
+
     async def cluster_info(self) -> ClusterInfo:
         """Return clusters, brokers and their addresses."""
         return await self._instance.cluster_info()
 
     async def create_topic(
-        self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ_WRITE, cluster: str | None = None
+        self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ | PERM_WRITE, cluster: str | None = None
     ) -> list[str]:
         """Create or update a topic on every master (of one cluster); return the addresses that have it now.
 
-        Raises BrokerError when a broker refuses (a bad name, a system topic), ClientError without any broker.
+        Raises BrokerError when a broker refuses (a system topic), ClientError for a bad name or without any broker.
+        The masters are asked in order, so after a failure those before it have the topic.
         """
-        info = await self._instance.cluster_info()
-        if cluster is not None and cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise ClientError(1, f"no cluster named {cluster}, known: {known}")
-        names = (
-            info.cluster_addr_table[cluster]
-            if cluster is not None
-            else [name for members in info.cluster_addr_table.values() for name in members]
-        )
-        masters = sorted(
-            info.broker_addr_table[name].broker_addrs[MASTER_ID]
-            for name in set(names)
-            if MASTER_ID in info.broker_addr_table[name].broker_addrs
-        )
-        if not masters:
-            raise ClientError(1, "no master broker is registered at the nameserver")
+        check_topic(topic)
+        addresses = masters(await self._instance.cluster_info(), cluster)
         header = CreateTopicRequestHeader(
             topic=topic,
-            default_topic="TBW102",
+            default_topic=self._instance.config.create_topic_key,
             read_queue_nums=queue_nums,
             write_queue_nums=queue_nums,
             perm=perm,
-            topic_filter_type="SINGLE_TAG",
+            topic_filter_type=TopicFilterType.SINGLE_TAG.value,
             topic_sys_flag=0,
             order=False,
         )
-        for address in masters:
+        for address in addresses:
             await self._instance.request(address, make_request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
-        return masters
+        return addresses
+
+
+def masters(info: ClusterInfo, cluster: str | None) -> list[str]:
+    """Return the addresses of the masters (of one cluster), sorted; ClientError when there are none."""
+    if cluster is not None and cluster not in info.cluster_addr_table:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise ClientError(ResponseCode.SYSTEM_ERROR, f"no cluster named {cluster}, known: {known}")
+    clusters = info.cluster_addr_table.values() if cluster is None else [info.cluster_addr_table[cluster]]
+    brokers = [info.broker_addr_table.get(name) for name in {name for names in clusters for name in names}]
+    addresses = sorted(
+        broker.broker_addrs[MASTER_ID] for broker in brokers if broker is not None and MASTER_ID in broker.broker_addrs
+    )
+    if not addresses:
+        raise ClientError(ResponseCode.SYSTEM_ERROR, "no master broker is registered at the nameserver")
+    return addresses

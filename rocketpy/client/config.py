@@ -5,8 +5,7 @@ Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8); client.md 1 a
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -14,11 +13,13 @@ from rocketpy.errors import ClientError
 
 NO_NAME_SERVER = 10004
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+DEFAULT_INSTANCE_NAME = "DEFAULT"
 
 
 def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Split ``host:port;host:port``; of ``http://instance.region/host:port`` the part behind the last slash counts."""
     parts = value.split(";") if isinstance(value, str) else list(value)
-    addresses = tuple(part.strip().rpartition("/")[2] for part in parts if part.strip())
+    addresses = tuple(dict.fromkeys(part.strip().rpartition("/")[2] for part in parts if part.strip()))
     if not addresses:
         raise ClientError(NO_NAME_SERVER, "No name server address, please set it.")
     return addresses
@@ -28,11 +29,12 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
 class ClientConfig:
     """How a client finds its cluster and how patient it is. Times in milliseconds.
 
-    ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``.
+    ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
+    default instance name becomes unique to the client, any other must be.
     """
 
-    name_servers: tuple[str, ...] = attrs.field(converter=_addresses)
-    instance_name: str = "DEFAULT"
+    name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
+    instance_name: str = DEFAULT_INSTANCE_NAME
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000
     mq_client_api_timeout: int = 3_000
@@ -44,9 +46,9 @@ class ClientConfig:
     create_topic_key: str = "TBW102"
     pull_suspend_timeout: int = 20_000
     pull_timeout: int = 30_000
+    pull_time_delay_when_exception: int = 1_000
 
 
-def name_servers_from(environment: Mapping[str, str] | None = None) -> str:
-    """Return the nameservers of the environment (``NAMESRV_ADDR``), else the one a laptop runs."""
-    found = (os.environ if environment is None else environment).get("NAMESRV_ADDR", "")
-    return found or DEFAULT_NAME_SERVER
+def client_config(name_servers: str | Sequence[str], config: ClientConfig | None) -> ClientConfig:
+    """Return ``config``, or the defaults, for a client of these nameservers."""
+    return attrs.evolve(config or ClientConfig(), name_servers=name_servers)

@@ -1,101 +1,107 @@
 """What the producers and consumers of one client share: nameservers, routes, broker addresses, heartbeats.
 
-Routes are looked up on first use and refreshed by :class:`RouteRefreshService`; the chosen nameserver is kept while it
-answers. Everything a broker answers with an error code becomes :class:`BrokerError`; the transport's own failures stay
-what they are, so a caller can tell "refused" from "unknown".
+Routes are looked up on first use, once however many ask, and refreshed by :class:`RouteRefreshService`; the chosen
+nameserver is kept while it answers. Rule: a route once known is kept when a nameserver no longer knows it (one that
+has just started knows nothing), until another takes its place. Everything a broker answers with an error code becomes
+:class:`BrokerError`; the transport's own failures stay what they are, so a caller can tell "refused" from "unknown".
 
-Compatibility: ``MQClientInstance`` (4.9.8); client.md 2.
+Compatibility: ``MQClientInstance`` (4.9.8); client.md 2. A nameserver that times out is passed over too, where Java
+passes over only one that cannot be connected to; heartbeats of a client go out side by side.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from random import Random
+from random import Random, SystemRandom
+from typing import TypeVar
 
 import trio
 
-from rocketpy.client.config import ClientConfig
+from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
+from rocketpy.client.local_address import local_address
+from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
+from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.heartbeat import HeartbeatService
 from rocketpy.client.services.route_refresh import RouteRefreshService
 from rocketpy.clock import Clock, SystemClock
-from rocketpy.errors import BrokerError, ClientError, RemotingConnectError, RemotingError
+from rocketpy.errors import (
+    BrokerError,
+    ClientError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingError,
+    RequestError,
+)
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from rocketpy.protocol.bodies.route import ClusterInfo, QueueData, TopicRouteData
+from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
+from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
-MASTER_ID = 0
-PERM_READ = 4
-PERM_WRITE = 2
 UNREGISTER_SECONDS = 1.0
+
+HeaderT = TypeVar("HeaderT")
 
 
 @asynccontextmanager
 async def open_client_instance(
     config: ClientConfig, *, clock: Clock | None = None, randomness: Random | None = None
 ) -> AsyncIterator[ClientInstance]:
-    """Open the shared part of a client; its connections and services end with the block."""
-    async with open_remoting_client() as remoting, trio.open_nursery() as nursery:
+    """Open the shared part of a client; its connections and services end with the block, having taken their leave."""
+    async with unwrapped(open_remoting_client()) as remoting, unwrapped(trio.open_nursery()) as nursery:
         instance = ClientInstance(
-            remoting=remoting, config=config, clock=clock or SystemClock(), randomness=randomness or Random()
+            remoting=remoting, config=config, clock=clock or SystemClock(), randomness=randomness or SystemRandom()
         )
-        heartbeats = HeartbeatService(send=instance.heartbeat, interval_s=config.heartbeat_broker_interval / 1000)
-        routes = RouteRefreshService(
-            refresh=instance.refresh_routes, interval_s=config.poll_name_server_interval / 1000
-        )
-        nursery.start_soon(heartbeats.run)
-        nursery.start_soon(routes.run)
+        await nursery.start(instance.run)
         try:
             yield instance
         finally:
+            nursery.cancel_scope.cancel()
             with trio.move_on_after(UNREGISTER_SECONDS, shield=True):
                 await instance.unregister()
-            nursery.cancel_scope.cancel()
 
 
 class ClientInstance:
     """Made by :func:`open_client_instance`."""
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, clock: Clock, randomness: Random) -> None:
-        self.remoting = remoting
         self.config = config
         self.clock = clock
         self.randomness = randomness
-        self.client_id = f"{config.instance_name}@{randomness.getrandbits(64):016x}"
+        self.address = local_address()
+        self.client_id = f"{self.address}@{self._instance_name()}"
+        self._remoting = remoting
         self._name_servers = list(config.name_servers)
         randomness.shuffle(self._name_servers)
-        self._routes: dict[str, TopicRouteData] = {}
+        self._chosen_name_server = 0
+        self._routes = RouteTable()
+        # One task looks a topic up while the others wait for what it finds: asking awaits.
+        self._looking_up: dict[str, trio.Lock] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
+        self._knowing_us: set[str] = set()  # brokers that have had a heartbeat and should hear when we leave
+        self._heartbeats = HeartbeatService(send=self.heartbeat, interval_s=config.heartbeat_broker_interval / 1000)
+        self._refreshes = RouteRefreshService(
+            refresh=self.refresh_routes, interval_s=config.poll_name_server_interval / 1000
+        )
 
-    # ---- nameservers ----------------------------------------------------------------------------------------------
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the services of the client until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._heartbeats.run)
+            nursery.start_soon(self._refreshes.run)
+            task_status.started()
 
-    async def name_server_request(
-        self, request: RemotingCommand, expected: Collection[int] = (ResponseCode.SUCCESS,)
-    ) -> RemotingCommand:
-        """Ask the chosen nameserver, and the others in turn when it cannot be reached."""
-        failures: list[RemotingError] = []
-        for _ in range(len(self._name_servers)):
-            address = self._name_servers[0]
-            try:
-                return await self.request(address, request, expected)
-            except RemotingError as failure:
-                failures.append(failure)
-                self._name_servers.append(self._name_servers.pop(0))
-        raise RemotingConnectError("no nameserver answers: " + "; ".join(map(str, failures))) from failures[0]
-
-    async def every_name_server_request(self, request: RemotingCommand) -> None:
-        """Tell every nameserver; fails when one of them cannot be told."""
-        for address in self._name_servers:
-            await self.request(address, request)
+    # ---- requests -------------------------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -107,15 +113,35 @@ class ClientInstance:
     ) -> RemotingCommand:
         """Ask one address; BrokerError for an answer whose code is not expected."""
         patience = self.config.mq_client_api_timeout / 1000 if timeout_s is None else timeout_s
-        response = await self.remoting.request(address, request, patience)
+        response = await self._remoting.request(address, request, patience)
         if response.code not in expected:
             raise BrokerError(response.code, response.remark, address)
         return response
 
+    async def name_server_request(
+        self, request: RemotingCommand, expected: Collection[int] = (ResponseCode.SUCCESS,)
+    ) -> RemotingCommand:
+        """Ask the chosen nameserver, and the others in turn when it does not answer."""
+        failures: list[RemotingError] = []
+        for _ in self._name_servers:
+            address = self._name_servers[self._chosen_name_server]
+            try:
+                return await self.request(address, request, expected)
+            except RemotingError as failure:
+                failures.append(failure)
+                if self._name_servers[self._chosen_name_server] == address:  # nobody else has moved on meanwhile
+                    self._chosen_name_server = (self._chosen_name_server + 1) % len(self._name_servers)
+        raise RemotingConnectError("no nameserver answers: " + "; ".join(map(str, failures))) from failures[0]
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Return clusters, brokers and their addresses."""
+        response = await self.name_server_request(make_request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return decode_body(response.body, ClusterInfo)
+
     # ---- routes ---------------------------------------------------------------------------------------------------
 
     async def find_route(self, topic: str) -> TopicRouteData | None:
-        """Look a topic up at a nameserver; None when nobody has it."""
+        """Ask a nameserver where a topic is; None when it does not know it. Nothing is remembered."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         response = await self.name_server_request(
             make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header),
@@ -125,129 +151,153 @@ class ClientInstance:
             return None
         return decode_body(response.body, TopicRouteData)
 
-    async def route(self, topic: str, *, refresh: bool = False) -> TopicRouteData:
-        """Return the route of a topic, from memory if possible; ClientError 10005 when there is none."""
-        route = self._routes.get(topic)
-        if route is None or refresh:
-            route = await self.find_route(topic)
-            if route is None:
-                self._routes.pop(topic, None)
-                raise ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
-            self._routes[topic] = route
-        return route
+    async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues a producer may send to, those of the template topic when the topic is new.
+
+        From memory if possible. ClientError 10005 when there are none.
+        """
+        queues = self._routes.publish_queues(topic)
+        if not queues:
+            async with self._looking_up.setdefault(topic, trio.Lock()):
+                queues = self._routes.publish_queues(topic) or await self._look_up_for_sending(topic)
+        return queues
+
+    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """Ask for the queues a consumer may pull from, in order; ClientError 10005 when nobody has the topic."""
+        route = await self.find_route(topic)
+        if route is None:
+            raise no_route(topic)
+        self._put_route(topic, route)
+        return subscribe_queues(topic, route)
+
+    async def publish_address(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's master; ClientError 10003 when, having asked again, there is none."""
+        address = self._routes.publish_address(queue.broker_name)
+        if address is None:
+            await self._look_up_again(queue.topic)
+            address = self._routes.publish_address(queue.broker_name)
+        if address is None:
+            raise ClientError(BROKER_NOT_EXIST, f"The broker[{queue.broker_name}] not exist")
+        return address
+
+    async def subscribe_address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        """Return where to pull a queue from: that broker id if it is there, else another of the same name."""
+        address = self._routes.subscribe_address(queue.broker_name, broker_id)
+        if address is None:
+            await self._look_up_again(queue.topic)
+            address = self._routes.subscribe_address(queue.broker_name, broker_id)
+        if address is None:
+            raise ClientError(BROKER_NOT_EXIST, f"The broker[{queue.broker_name}] not exist")
+        return address
+
+    def doubt_routes(self) -> None:
+        """A broker does not answer: look soon whether it has moved."""
+        self._refreshes.wake()
 
     async def refresh_routes(self) -> None:
         """Look every known topic up again; an unreachable nameserver leaves what we know."""
-        for topic in list(self._routes):
+        for topic in self._routes.topics:
             try:
-                await self.route(topic, refresh=True)
-            except (RemotingError, BrokerError, ClientError):
+                await self._look_up_again(topic)
+            except RemotingError:
+                return
+            except (BrokerError, RemoteProtocolError):
                 continue
-
-    async def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues a producer may send to, those of the template topic when the topic is new."""
-        try:
-            route = await self.route(topic)
-            queues = _publish_queues(topic, route)
-        except ClientError:
-            queues = []
-        if not queues:
-            template = await self.find_route(self.config.create_topic_key)
-            if template is not None:
-                self._routes.setdefault(self.config.create_topic_key, template)
-                queues = _publish_queues(topic, template, self.config.default_topic_queue_nums)
-        if not queues:
-            raise ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
-        return queues
-
-    async def subscribe_queues(self, topic: str, *, refresh: bool = True) -> list[MessageQueue]:
-        """Return the queues a consumer may pull from, in order."""
-        route = await self.route(topic, refresh=refresh)
-        return sorted(
-            MessageQueue(topic, queue_data.broker_name, queue_id)
-            for queue_data in route.queue_datas
-            if queue_data.perm & PERM_READ
-            for queue_id in range(queue_data.read_queue_nums)
-        )
-
-    async def master_address(self, broker_name: str) -> str:
-        """Return the master's address of a broker that some known route names; ClientError 10003 when none does."""
-        for route in self._routes.values():
-            for broker in route.broker_datas:
-                if broker.broker_name == broker_name and MASTER_ID in broker.broker_addrs:
-                    return broker.broker_addrs[MASTER_ID]
-        raise ClientError(BROKER_NOT_EXIST, f"The broker[{broker_name}] not exist")
-
-    async def cluster_info(self) -> ClusterInfo:
-        """Return clusters, brokers and their addresses."""
-        response = await self.name_server_request(make_request(RequestCode.GET_BROKER_CLUSTER_INFO))
-        return decode_body(response.body, ClusterInfo)
+        self._routes.forget_unrouted_brokers()
 
     # ---- heartbeats -----------------------------------------------------------------------------------------------
 
     def add_producer(self, group: str) -> None:
         """Name a producer group in heartbeats from now on."""
         self._producer_groups.add(group)
+        self._heartbeats.wake()
 
     def add_consumer(self, consumer: ConsumerData) -> None:
         """Name a consumer group and its subscriptions in heartbeats from now on."""
         self._consumers[consumer.group_name] = consumer
+        self._heartbeats.wake()
 
     async def heartbeat(self) -> None:
-        """Tell every broker of every known route who we are; one that cannot be reached is left for the next time."""
+        """Tell every broker of every known route who we are; one that does not answer is left for the next time."""
         if not self._producer_groups and not self._consumers:
             return
         body = encode_body(
             HeartbeatData(
                 client_id=self.client_id,
-                producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producer_groups)],
+                producer_data_set=[ProducerData(group) for group in sorted(self._producer_groups)],
                 consumer_data_set=list(self._consumers.values()),
             )
         )
-        for address in self._broker_addresses():
-            try:
-                await self.request(address, make_request(RequestCode.HEART_BEAT, body=body))
-            except (RemotingError, BrokerError):
-                continue
+        async with trio.open_nursery() as nursery:
+            for address in self._routes.broker_addresses(masters_only=not self._consumers):
+                nursery.start_soon(self._send_heartbeat, address, body)
 
     async def unregister(self) -> None:
-        """Take leave of every broker."""
-        for address in self._broker_addresses():
-            for producer_group, consumer_group in self._groups():
-                header = UnregisterClientRequestHeader(
-                    client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
-                )
-                try:
-                    await self.request(address, make_request(RequestCode.UNREGISTER_CLIENT, header))
-                except (RemotingError, BrokerError):
-                    break
+        """Take leave of every broker that has heard of us."""
+        async with trio.open_nursery() as nursery:
+            for address in self._knowing_us:
+                nursery.start_soon(self._unregister_from, address)
 
-    def _groups(self) -> list[tuple[str | None, str | None]]:
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _instance_name(self) -> str:
+        if self.config.instance_name != DEFAULT_INSTANCE_NAME:
+            return self.config.instance_name
+        return f"{os.getpid()}#{self.randomness.getrandbits(48)}"
+
+    async def _look_up_for_sending(self, topic: str) -> tuple[MessageQueue, ...]:
+        route = await self.find_route(topic)
+        if route is None:
+            template = await self.find_route(self.config.create_topic_key)
+            if template is None:
+                raise no_route(topic)
+            route = route_like(template, self.config.default_topic_queue_nums)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise ClientError(
+                NO_ROUTE, f"No route info of this topic: {topic}: no broker with a master lets it be written"
+            )
+        self._put_route(topic, route)
+        return queues
+
+    async def _look_up_again(self, topic: str) -> None:
+        route = await self.find_route(topic)
+        if route is not None:
+            self._put_route(topic, route)
+
+    def _put_route(self, topic: str, route: TopicRouteData) -> None:
+        if self._routes.put(topic, route):
+            self._heartbeats.wake()
+
+    async def _send_heartbeat(self, address: str, body: bytes) -> None:
+        self._knowing_us.add(address)
+        try:
+            await self.request(address, make_request(RequestCode.HEART_BEAT, body=body))
+        except RemotingError:
+            self._knowing_us.discard(address)
+        except BrokerError:
+            pass
+
+    async def _unregister_from(self, address: str) -> None:
         producers: list[tuple[str | None, str | None]] = [(group, None) for group in sorted(self._producer_groups)]
-        return producers + [(None, group) for group in self._consumers]
-
-    def _broker_addresses(self) -> list[str]:
-        addresses = {
-            address: None
-            for route in self._routes.values()
-            for broker in route.broker_datas
-            for address in broker.broker_addrs.values()
-        }
-        return list(addresses)
+        for producer_group, consumer_group in producers + [(None, group) for group in self._consumers]:
+            header = UnregisterClientRequestHeader(
+                client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+            )
+            try:
+                await self.request(address, make_request(RequestCode.UNREGISTER_CLIENT, header))
+            except (RemotingError, BrokerError):
+                return
 
 
-def _publish_queues(topic: str, route: TopicRouteData, queue_nums_max: int | None = None) -> list[MessageQueue]:
-    """Return the writable queues of brokers that have a master; at most ``queue_nums_max`` a broker."""
-    masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
-    queues: list[MessageQueue] = []
-    for queue_data in sorted(route.queue_datas, key=_broker_name):
-        if queue_data.perm & PERM_WRITE and queue_data.broker_name in masters:
-            nums = queue_data.write_queue_nums
-            if queue_nums_max is not None:
-                nums = min(queue_nums_max, queue_data.read_queue_nums)
-            queues += [MessageQueue(topic, queue_data.broker_name, queue_id) for queue_id in range(nums)]
-    return queues
+def no_route(topic: str) -> ClientError:
+    """Return the error of a topic that no nameserver knows."""
+    return ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
 
 
-def _broker_name(queue_data: QueueData) -> str:
-    return queue_data.broker_name
+def read_response(response: RemotingCommand, header_class: type[HeaderT]) -> HeaderT:
+    """Return the header of an answer; RemoteProtocolError when the peer has left something out."""
+    try:
+        return read_header(response, header_class)
+    except RequestError as failure:
+        raise RemoteProtocolError(failure.remark) from failure

@@ -5,7 +5,8 @@ only after a transport failure or one of the codes that mean "another broker may
 other than SEND_OK still means that the message is stored. A message that was repeated may be stored twice: its unique
 key (``msg_id``) is the same.
 
-Compatibility: ``DefaultMQProducerImpl`` (4.9.8); client.md 3.
+Compatibility: ``DefaultMQProducerImpl`` (4.9.8); client.md 3. When all attempts have failed the last one's failure is
+raised as it is, with a note of where the message was sent, and not another exception around it.
 """
 
 from __future__ import annotations
@@ -17,23 +18,37 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from rocketpy.client.config import ClientConfig
-from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
+from rocketpy.client.local_address import packed_address
 from rocketpy.client.results import SendResult, SendStatus
-from rocketpy.errors import BrokerError, ClientError, RemotingError, RemotingTooMuchRequestError
+from rocketpy.client.validators import (
+    check_body_size,
+    check_group,
+    check_message,
+    check_properties_size,
+)
+from rocketpy.errors import BrokerError, ClientError, LocalProtocolError, RemotingError, RemotingTooMuchRequestError
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
-from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.message_id import UniqKeyFactory
-from rocketpy.protocol.properties import encode_properties
-from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS, topic_name_fault
+from rocketpy.protocol.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_MSG_REGION,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    encode_properties,
+)
 
-MESSAGE_ILLEGAL = 13
-UNSPECIFIED = -1
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DEFAULT_REGION = "DefaultRegion"
+COMPRESS_ON_LOOP_MAX = 64 * 1024
+"""A larger body is compressed in a worker thread: zlib at level 5 takes about a millisecond for this much."""
+
 RETRY_CODES = frozenset(
     (
         ResponseCode.TOPIC_NOT_EXIST,
@@ -52,10 +67,20 @@ async def open_producer(
     name_servers: str | Sequence[str], *, group: str = "rocketpy_producer", config: ClientConfig | None = None
 ) -> AsyncIterator[Producer]:
     """Open a producer; when the block ends it has taken leave of the brokers and nothing runs any more."""
-    settings = config or ClientConfig(name_servers=name_servers)
-    async with open_client_instance(settings) as instance:
+    check_group(group)
+    async with open_client_instance(client_config(name_servers, config)) as instance:
         instance.add_producer(group)
         yield Producer(instance=instance, group=group)
+
+
+@attrs.frozen
+class _Request:
+    """What every attempt to send the same thing repeats."""
+
+    code: RequestCode
+    header: SendMessageRequestHeaderV2
+    body: bytes
+    msg_id: str
 
 
 class Producer:
@@ -67,7 +92,7 @@ class Producer:
         self._group = group
         self._next_queue = instance.randomness.getrandbits(16)
         self._unique_keys = UniqKeyFactory(
-            address=bytes([127, 0, 0, 1]),
+            address=packed_address(instance.address),
             process_id=os.getpid(),
             constant=instance.randomness.getrandbits(32),
         )
@@ -78,17 +103,19 @@ class Producer:
         """Send one message and return where it is stored.
 
         Raises ClientError for a message that cannot be sent or a topic without route, BrokerError for a broker's
-        refusal, RemotingError when no attempt got an answer (the message may be stored or not).
+        refusal, RemotingError when no attempt got an answer (the message may be stored or not). With ``queue`` there is
+        one attempt.
         """
-        _check_topic(message.topic)
-        self._check_size(message.body)
-        properties = self._with_unique_key(message)
+        check_message(message, self._config.max_message_size)
+        properties = self._with_own_properties(message)
+        text = encode_properties(properties)
+        check_properties_size(text)
         body, sys_flag = message.body, 0
         if len(body) >= self._config.compress_msg_body_over_howmuch:
-            body = compress(body, CompressionType.ZLIB)
-            sys_flag = compressed_sys_flag(0, CompressionType.ZLIB)
-        header = self._header(message.topic, encode_properties(properties), sys_flag=sys_flag, flag=message.flag)
-        return await self._send(RequestCode.SEND_MESSAGE_V2, header, body, properties["UNIQ_KEY"], queue, timeout_s)
+            body, sys_flag = await _compressed(body), compressed_sys_flag(0, CompressionType.ZLIB)
+        header = self._header(message.topic, text, sys_flag=sys_flag, flag=message.flag)
+        msg_id = properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX]
+        return await self._send(_Request(RequestCode.SEND_MESSAGE_V2, header, body, msg_id), queue, timeout_s)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
@@ -97,83 +124,71 @@ class Producer:
 
         Raises as :meth:`send`; a batch cannot hold delayed messages or more than ``max_message_size`` bytes.
         """
-        if not messages:
-            raise ClientError(MESSAGE_ILLEGAL, "the batch is empty, expected at least one message")
-        topic = messages[0].topic
-        _check_topic(topic)
-        for message in messages:
-            if message.topic != topic:
-                raise ClientError(
-                    MESSAGE_ILLEGAL, f"the topics of a batch differ: {topic} and {message.topic}, expected one"
-                )
-            if message.properties.get("DELAY", "0") != "0":
-                raise ClientError(MESSAGE_ILLEGAL, "a batch cannot hold delayed messages (property DELAY)")
-            self._check_size(message.body)
-        keyed = [Message(topic, message.body, self._with_unique_key(message), message.flag) for message in messages]
-        body = encode_batch_body(keyed)
-        self._check_size(body)
-        header = self._header(topic, "", batch=True)
-        msg_id = ",".join(message.properties["UNIQ_KEY"] for message in keyed)
-        return await self._send(RequestCode.SEND_BATCH_MESSAGE, header, body, msg_id, queue, timeout_s)
+        topic = self._check_batch(messages)
+        keyed = [Message(topic, each.body, self._with_own_properties(each), each.flag) for each in messages]
+        try:
+            body = encode_batch_body(keyed)
+        except LocalProtocolError as failure:
+            raise _bad_batch(str(failure)) from failure
+        check_body_size(len(body), self._config.max_message_size)
+        wait = keyed[0].properties[PROPERTY_WAIT_STORE_MSG_OK]
+        header = self._header(topic, encode_properties({PROPERTY_WAIT_STORE_MSG_OK: wait}), batch=True)
+        msg_id = ",".join(message.properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] for message in keyed)
+        return await self._send(_Request(RequestCode.SEND_BATCH_MESSAGE, header, body, msg_id), queue, timeout_s)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""
-        return await self._instance.publish_queues(topic)
+        return list(await self._instance.publish_queues(topic))
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    async def _send(
-        self,
-        code: RequestCode,
-        header: SendMessageRequestHeaderV2,
-        body: bytes,
-        msg_id: str,
-        queue: MessageQueue | None,
-        timeout_s: float | None,
-    ) -> SendResult:
+    async def _send(self, request: _Request, queue: MessageQueue | None, timeout_s: float | None) -> SendResult:
+        topic = request.header.topic
+        if queue is not None and queue.topic != topic:
+            raise ClientError(
+                ResponseCode.MESSAGE_ILLEGAL, f"message's topic not equal mq's topic: {topic} and {queue.topic}"
+            )
         patience = self._config.send_msg_timeout / 1000 if timeout_s is None else timeout_s
         deadline = trio.current_time() + patience
         attempts = 1 if queue is not None else 1 + self._config.retry_times_when_send_failed
-        last_broker: str | None = None
-        failure: Exception | None = None
-        for _ in range(attempts):
-            left = deadline - trio.current_time()
-            if left <= 0:
-                break
-            chosen = queue or self._choose(await self._instance.publish_queues(header.topic), last_broker)
-            last_broker = chosen.broker_name
+        brokers: list[str] = []
+        failure: ClientError | BrokerError | RemotingError | None = None
+        while len(brokers) < attempts and trio.current_time() < deadline:
+            chosen = queue or self._choose(
+                await self._instance.publish_queues(topic), last_broker=brokers[-1] if brokers else None
+            )
+            brokers.append(chosen.broker_name)
             try:
-                return await self._attempt(code, header, body, msg_id, chosen, left)
+                return await self._attempt(request, chosen, deadline)
             except BrokerError as refusal:
                 if refusal.response_code not in RETRY_CODES:
                     raise
                 failure = refusal
-            except RemotingError as trouble:
+            except (ClientError, RemotingError) as trouble:
+                self._instance.doubt_routes()
                 failure = trouble
         if failure is None:
-            raise RemotingTooMuchRequestError(f"sending to {header.topic} was given no time ({patience:g} s)")
+            raise RemotingTooMuchRequestError(f"sending to {topic} was given no time ({patience:g} s)")
+        failure.add_note(f"sent {len(brokers)} times to topic {topic}, brokers: {', '.join(brokers)}")
         raise failure
 
-    async def _attempt(
-        self,
-        code: RequestCode,
-        header: SendMessageRequestHeaderV2,
-        body: bytes,
-        msg_id: str,
-        queue: MessageQueue,
-        timeout_s: float,
-    ) -> SendResult:
-        address = await self._instance.master_address(queue.broker_name)
-        request = make_request(code, attrs.evolve(header, queue_id=queue.queue_id), body)
-        response = await self._instance.request(address, request, tuple(_STORED), timeout_s=timeout_s)
-        stored = read_header(response, SendMessageResponseHeader)
+    async def _attempt(self, request: _Request, queue: MessageQueue, deadline: float) -> SendResult:
+        address = await self._instance.publish_address(queue)
+        header = attrs.evolve(request.header, queue_id=queue.queue_id, broker_name=queue.broker_name)
+        response = await self._instance.request(
+            address,
+            make_request(request.code, header, request.body),
+            _STORED,
+            timeout_s=max(0.0, deadline - trio.current_time()),
+        )
+        stored = read_response(response, SendMessageResponseHeader)
         return SendResult(
             status=_STORED[response.code],
-            msg_id=msg_id,
+            msg_id=request.msg_id,
             offset_msg_id=stored.msg_id,
             message_queue=MessageQueue(queue.topic, queue.broker_name, stored.queue_id),
             queue_offset=stored.queue_offset,
-            region_id=(response.ext_fields or {}).get("MSG_REGION", "DefaultRegion"),
+            region_id=(response.ext_fields or {}).get(PROPERTY_MSG_REGION) or DEFAULT_REGION,
         )
 
     def _header(
@@ -184,7 +199,7 @@ class Producer:
             topic=topic,
             default_topic=self._config.create_topic_key,
             default_topic_queue_nums=self._config.default_topic_queue_nums,
-            queue_id=-1,
+            queue_id=-1,  # every attempt has its own
             sys_flag=sys_flag,
             born_timestamp=self._instance.clock.timestamp_ms(),
             flag=flag,
@@ -194,7 +209,7 @@ class Producer:
             batch=batch,
         )
 
-    def _choose(self, queues: list[MessageQueue], last_broker: str | None) -> MessageQueue:
+    def _choose(self, queues: Sequence[MessageQueue], *, last_broker: str | None) -> MessageQueue:
         """Round robin, passing over the broker that has just failed when there is another."""
         for _ in range(len(queues)):
             self._next_queue += 1
@@ -204,26 +219,40 @@ class Producer:
         self._next_queue += 1
         return queues[self._next_queue % len(queues)]
 
-    def _with_unique_key(self, message: Message) -> dict[str, str]:
+    def _with_own_properties(self, message: Message) -> dict[str, str]:
         properties = dict(message.properties)
-        if "UNIQ_KEY" not in properties:
-            properties["UNIQ_KEY"] = self._unique_keys.create(self._instance.clock.timestamp_ms())
-        properties.setdefault("WAIT", "true")
+        properties.setdefault(PROPERTY_WAIT_STORE_MSG_OK, "true")
+        if PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX not in properties:
+            unique_key = self._unique_keys.create(self._instance.clock.timestamp_ms())
+            properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = unique_key
         return properties
 
-    def _check_size(self, body: bytes) -> None:
-        if not body:
-            raise ClientError(MESSAGE_ILLEGAL, "the message body length is zero")
-        if len(body) > self._config.max_message_size:
-            raise ClientError(
-                MESSAGE_ILLEGAL,
-                f"the message body has {len(body)} bytes, the limit is {self._config.max_message_size}",
-            )
+    def _check_batch(self, messages: Sequence[Message]) -> str:
+        """Refuse what cannot be one batch; return its topic."""
+        if not messages:
+            raise _bad_batch("it is empty, expected at least one message")
+        first = messages[0]
+        if first.topic.startswith(RETRY_TOPIC_PREFIX):
+            raise _bad_batch(f"Retry Group is not supported for batching: {first.topic}")
+        wait = first.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true")
+        for message in messages:
+            check_message(message, self._config.max_message_size)
+            if message.topic != first.topic:
+                raise _bad_batch(
+                    f"The topic of the messages in one batch should be the same: {first.topic} and {message.topic}"
+                )
+            if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true") != wait:
+                raise _bad_batch("The waitStoreMsgOK of the messages in one batch should the same")
+            if message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
+                raise _bad_batch("TimeDelayLevel is not supported for batching")
+        return first.topic
 
 
-def _check_topic(topic: str) -> None:
-    fault = topic_name_fault(topic)
-    if fault is None and topic in NOT_ALLOWED_SEND_TOPICS:
-        fault = f"Sending message to topic[{topic}] is forbidden."
-    if fault is not None:
-        raise ClientError(UNSPECIFIED, fault)
+async def _compressed(body: bytes) -> bytes:
+    if len(body) <= COMPRESS_ON_LOOP_MAX:
+        return compress(body, CompressionType.ZLIB)
+    return await trio.to_thread.run_sync(compress, body, CompressionType.ZLIB)
+
+
+def _bad_batch(reason: str) -> ClientError:
+    return ClientError(ResponseCode.MESSAGE_ILLEGAL, f"Failed to initiate the MessageBatch: {reason}")

@@ -1,7 +1,7 @@
 """Pulls messages queue by queue: ``async with open_pull_consumer("127.0.0.1:9876", group="g") as consumer``.
 
-The caller decides which queues to read and from where, and commits what is done. :meth:`PullConsumer.messages` does
-the usual thing over all queues of a topic at once.
+The caller decides which queues to read and from where, and commits what is done. :meth:`PullConsumer.open_messages`
+does the usual thing over all queues of a topic at once.
 
 Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8); client.md 6 and 9. Messages whose tag does not
 match are dropped here too, because the broker compares hashes only.
@@ -12,17 +12,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import attrs
-import trio
-
-from rocketpy.client.config import ClientConfig
-from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
+from rocketpy.client.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.results import PullResult, PullStatus
-from rocketpy.errors import BrokerError
-from rocketpy.protocol.bodies.heartbeat import ConsumerData
+from rocketpy.client.validators import check_group
+from rocketpy.errors import BrokerError, RemotingError
+from rocketpy.protocol.bodies.heartbeat import (
+    EXPRESSION_TYPE_TAG,
+    SUB_ALL,
+    ConsumerData,
+    ConsumeType,
+    SubscriptionData,
+)
+from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -36,11 +41,11 @@ from rocketpy.protocol.headers.offset import (
 )
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt, MessageQueue
-from rocketpy.protocol.selector.tag import parse_tag_expression
+from rocketpy.protocol.selector.tag import has_tag, parse_tag_expression
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
 
-SUSPEND_FLAG = 2
-SUBSCRIPTION_FLAG = 4
+STARTS = ("beginning", "end", "stored")
 _PULL_CODES = tuple(status.value for status in PullStatus)
 
 
@@ -49,8 +54,8 @@ async def open_pull_consumer(
     name_servers: str | Sequence[str], *, group: str, config: ClientConfig | None = None
 ) -> AsyncIterator[PullConsumer]:
     """Open a pull consumer; when the block ends it has taken leave of the brokers and nothing runs any more."""
-    settings = config or ClientConfig(name_servers=name_servers)
-    async with open_client_instance(settings) as instance:
+    check_group(group)
+    async with open_client_instance(client_config(name_servers, config)) as instance:
         yield PullConsumer(instance=instance, group=group)
 
 
@@ -60,7 +65,8 @@ class PullConsumer:
     def __init__(self, *, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
-        self._subscribed: dict[str, str] = {}
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # where the last pull said the next one is better off
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when nobody has the topic."""
@@ -79,44 +85,52 @@ class PullConsumer:
 
         Raises BrokerError for a refusal (unknown topic, no permission, a bad expression) and RemotingError.
         """
-        await self._subscribe(queue.topic, expression)
-        address = await self._instance.master_address(queue.broker_name)
+        subscription = self._subscribe(queue.topic, expression)
+        address = await self._instance.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
+        config = self._instance.config
         header = PullMessageRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=queue_offset,
             max_msg_nums=max_msg_nums,
-            sys_flag=SUBSCRIPTION_FLAG | (SUSPEND_FLAG if suspend_ms else 0),
+            sys_flag=PULL_SUBSCRIPTION_FLAG | (PULL_SUSPEND_FLAG if suspend_ms else 0),
             commit_offset=0,
             suspend_timeout_millis=suspend_ms,
-            subscription=expression,
+            subscription=subscription.sub_string,
             sub_version=0,
-            expression_type="TAG",
+            expression_type=EXPRESSION_TYPE_TAG,
+            broker_name=queue.broker_name,
         )
-        patience = (suspend_ms + self._instance.config.pull_timeout - self._instance.config.pull_suspend_timeout) / 1000
-        response = await self._instance.request(
-            address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience
-        )
-        return _pull_result(response, queue, expression)
+        patience_ms = suspend_ms + config.pull_timeout - config.pull_suspend_timeout
+        try:
+            response = await self._instance.request(
+                address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience_ms / 1000
+            )
+        except RemotingError:
+            self._instance.doubt_routes()
+            raise
+        result = _pull_result(response, queue, subscription)
+        self._suggested_broker_ids[queue] = result.suggest_which_broker_id
+        return result
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the first queue offset that is still there."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         response = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
-        return read_header(response, GetMinOffsetResponseHeader).offset
+        return read_response(response, GetMinOffsetResponseHeader).offset
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset that the next message will get."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         response = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
-        return read_header(response, GetMaxOffsetResponseHeader).offset
+        return read_response(response, GetMaxOffsetResponseHeader).offset
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the queue offset of the message stored nearest to a wall time."""
+        """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
         header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         response = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return read_header(response, SearchOffsetResponseHeader).offset
+        return read_response(response, SearchOffsetResponseHeader).offset
 
     async def consumer_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed progress, None when it has none."""
@@ -129,7 +143,7 @@ class PullConsumer:
             if refusal.response_code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        return read_header(response, QueryConsumerOffsetResponseHeader).offset
+        return read_response(response, QueryConsumerOffsetResponseHeader).offset
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Record the group's progress: the next offset to read. Durable on the broker within its flush interval."""
@@ -141,52 +155,15 @@ class PullConsumer:
         )
         await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def messages(
-        self,
-        topic: str,
-        *,
-        start: str | int = "stored",
-        expression: str = "*",
-        until_end: bool = False,
-        suspend_ms: int = 15_000,
-    ) -> AsyncIterator[MessageExt]:
-        """Yield the messages of all queues of a topic, each queue in order.
+    async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
+        """Return where reading begins.
 
-        ``start``: ``"beginning"``, ``"end"``, ``"stored"`` (the group's progress, else the beginning) or a wall time
-        in ms. With ``until_end`` the iteration ends where the queues ended when it began. Nothing is committed here:
-        commit ``message.queue_offset + 1`` when a message is done.
+        ``start`` is ``"beginning"``, ``"end"``, ``"stored"`` (the group's progress, else the beginning), a wall time in
+        ms, or a negative number: so many messages before the end.
         """
-        send, receive = trio.open_memory_channel[MessageExt](64)
-        async with trio.open_nursery() as nursery:
-            async with send:
-                for queue in await self.queues(topic):
-                    begin = await self._start_offset(queue, start)
-                    end = await self.max_offset(queue) if until_end else None
-                    reader = _QueueReader(queue, begin, end, expression, 0 if until_end else suspend_ms)
-                    nursery.start_soon(self._read_queue, reader, send.clone())
-            async with receive:
-                async for message in receive:
-                    yield message
-            nursery.cancel_scope.cancel()
-
-    # ---- private --------------------------------------------------------------------------------------------------
-
-    async def _read_queue(self, reader: _QueueReader, send: trio.MemorySendChannel[MessageExt]) -> None:
-        async with send:
-            queue_offset = reader.begin
-            while reader.end is None or queue_offset < reader.end:
-                result = await self.pull(
-                    reader.queue, queue_offset, expression=reader.expression, suspend_ms=reader.suspend_ms
-                )
-                for message in result.messages:
-                    if reader.end is None or message.queue_offset < reader.end:
-                        await send.send(message)
-                if result.status is PullStatus.NO_NEW_MSG and reader.end is not None:
-                    return
-                queue_offset = result.next_begin_offset
-
-    async def _start_offset(self, queue: MessageQueue, start: str | int) -> int:
         if isinstance(start, int):
+            if start < 0:
+                return max(await self.min_offset(queue), await self.max_offset(queue) + start)
             return await self.search_offset(queue, start)
         if start == "end":
             return await self.max_offset(queue)
@@ -195,57 +172,77 @@ class PullConsumer:
             if stored is not None:
                 return stored
         elif start != "beginning":
-            raise ValueError(f"start is {start!r}, expected 'beginning', 'end', 'stored' or a time in ms")
+            raise ValueError(f"start is {start!r}, expected 'beginning', 'end', 'stored' or a number")
         return await self.min_offset(queue)
 
-    async def _subscribe(self, topic: str, expression: str) -> None:
-        """Make brokers know the group before its first pull, so that operators see who reads."""
-        if self._subscribed.get(topic) == expression:
-            return
-        self._subscribed[topic] = expression
-        await self._instance.route(topic)
-        subscriptions = [parse_tag_expression(name, text) for name, text in self._subscribed.items()]
-        self._instance.add_consumer(
-            ConsumerData(
-                group_name=self._group,
-                consume_type="CONSUME_ACTIVELY",
-                message_model="CLUSTERING",
-                consume_from_where="CONSUME_FROM_LAST_OFFSET",
-                subscription_data_set=subscriptions,
-                unit_mode=False,
-            )
+    @asynccontextmanager
+    async def open_messages(
+        self,
+        topic: str,
+        *,
+        start: str | int = "stored",
+        expression: str = "*",
+        until_end: bool = False,
+        queues: Sequence[MessageQueue] | None = None,
+        suspend_ms: int = 15_000,
+    ) -> AsyncIterator[MessageStream]:
+        """Read all queues of a topic, or the given ones, as one stream, each queue in order.
+
+        ``start`` is what :meth:`start_offset` takes; after a wall time come only messages stored since then. With
+        ``until_end`` the stream ends where the queues ended when it was opened. Nothing is committed unless
+        :meth:`MessageStream.commit` is called. ClientError 10005 when nobody has the topic, ValueError for a ``start``
+        or an ``expression`` that means nothing.
+        """
+        parse_tag_expression(topic, expression)
+        if isinstance(start, str) and start not in STARTS:
+            raise ValueError(f"start is {start!r}, expected one of {', '.join(STARTS)} or a number")
+        config = self._instance.config
+        plan = StreamPlan(
+            topic=topic,
+            queues=queues,
+            start=start,
+            expression=expression,
+            until_end=until_end,
+            suspend_ms=suspend_ms,
+            retry_pause_s=config.pull_time_delay_when_exception / 1000,
+            new_queues_interval_s=config.poll_name_server_interval / 1000,
         )
-        await self._instance.heartbeat()
+        async with open_message_stream(self, plan) as stream:
+            yield stream
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, topic: str, expression: str) -> SubscriptionData:
+        """Name the subscription in heartbeats, so that operators see who reads; return it."""
+        subscription = self._subscriptions.get(topic)
+        if subscription is None or subscription.sub_string != (expression or SUB_ALL):
+            subscription = parse_tag_expression(topic, expression, sub_version=self._instance.clock.timestamp_ms())
+            self._subscriptions[topic] = subscription
+            self._instance.add_consumer(
+                ConsumerData(
+                    group_name=self._group,
+                    consume_type=ConsumeType.CONSUME_ACTIVELY.value,
+                    subscription_data_set=list(self._subscriptions.values()),
+                )
+            )
+        return subscription
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
-        await self._instance.route(queue.topic)
-        address = await self._instance.master_address(queue.broker_name)
+        """Ask the queue's master: slaves know no progress, and offsets only with a delay."""
+        address = await self._instance.publish_address(queue)
         return await self._instance.request(address, make_request(code, header))
 
 
-@attrs.frozen
-class _QueueReader:
-    """What one task of :meth:`PullConsumer.messages` reads."""
-
-    queue: MessageQueue
-    begin: int
-    end: int | None
-    expression: str
-    suspend_ms: int
-
-
-def _pull_result(response: RemotingCommand, queue: MessageQueue, expression: str) -> PullResult:
-    header = read_header(response, PullMessageResponseHeader)
+def _pull_result(response: RemotingCommand, queue: MessageQueue, subscription: SubscriptionData) -> PullResult:
+    header = read_response(response, PullMessageResponseHeader)
     messages: list[MessageExt] = []
     if response.code == ResponseCode.SUCCESS and response.body:
-        tags = set(parse_tag_expression(queue.topic, expression).tags_set)
-        for message in decode_messages(response.body):
-            if not tags or message.properties.get("TAGS") in tags:
-                messages.append(attrs.evolve(message, broker_name=queue.broker_name))
+        messages = decode_messages(response.body, broker_name=queue.broker_name)
     return PullResult(
         status=PullStatus(response.code),
-        messages=tuple(messages),
+        messages=tuple(each for each in messages if has_tag(subscription, each.tags)),
         next_begin_offset=header.next_begin_offset,
         min_offset=header.min_offset,
         max_offset=header.max_offset,
+        suggest_which_broker_id=header.suggest_which_broker_id,
     )

@@ -44,10 +44,14 @@ class SendResult:
 
 @attrs.frozen
 class PullResult:
-    """What a pull found; ``next_begin_offset`` is where to pull next, whatever the status."""
+    """What a pull found; ``next_begin_offset`` is where to pull next, whatever the status.
+
+    ``suggest_which_broker_id`` is who should be asked next: a slave when the master has to read from its disk.
+    """
 
     status: PullStatus
     messages: tuple[MessageExt, ...]
     next_begin_offset: int
     min_offset: int
     max_offset: int
+    suggest_which_broker_id: int

@@ -8,22 +8,22 @@ import trio
 
 
 class HeartbeatService:
-    """Calls ``send`` at once and then at every interval."""
+    """Calls ``send`` at every interval, and soon when it is woken."""
 
     def __init__(self, *, send: Callable[[], Awaitable[None]], interval_s: float) -> None:
         self._send = send
         self._interval_s = interval_s
-        self._now = trio.Event()
+        self._wanted = trio.Event()
 
     def wake(self) -> None:
-        """Send one more heartbeat soon: a group or a subscription is new."""
-        self._now.set()
+        """Send one more heartbeat soon: a group, a subscription or a broker is new."""
+        self._wanted.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until cancelled."""
         task_status.started()
         while True:
-            await self._send()
             with trio.move_on_after(self._interval_s):
-                await self._now.wait()
-            self._now = trio.Event()
+                await self._wanted.wait()
+            self._wanted = trio.Event()  # a wake-up while sending asks for one more
+            await self._send()

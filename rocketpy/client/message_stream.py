@@ -1,0 +1,292 @@
+"""All queues of a topic as one stream of messages: ``async with consumer.open_messages("T") as messages``.
+
+A task a queue pulls ahead by a bounded number of pulls; :class:`MessageStream` hands their messages out one by one,
+each queue in order. Rule: a message counts as done when the next one is asked for, and :meth:`MessageStream.commit`
+records what is done, so nothing that was not handled is ever committed.
+
+While it follows a topic a stream outlives brokers and nameservers: it tries again, and takes in queues that are new.
+With an end it fails instead, because whoever asked wants to know whether that was all.
+
+Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with ``assign`` (4.9.8); client.md 9.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.client.scope import unwrapped
+from rocketpy.errors import BrokerError, ClientError, RemotingError, RocketpyError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.message import MessageExt, MessageQueue
+
+PULLS_AHEAD_MAX = 16
+"""Pulled answers that wait to be handed out; every queue's task holds one more."""
+
+FRUITLESS_PAUSE_SECONDS = 0.1
+"""Between two pulls that brought nothing and did not wait: a broker need not hold pulls."""
+
+PASSING_CODES = frozenset(
+    (
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    )
+)
+
+_log = logging.getLogger("rocketpy.client")
+
+
+class QueueSource(Protocol):
+    """What a stream needs of a consumer."""
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of a topic."""
+        ...
+
+    async def pull(
+        self, queue: MessageQueue, queue_offset: int, *, expression: str = "*", suspend_ms: int = 0
+    ) -> PullResult:
+        """Pull once."""
+        ...
+
+    async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
+        """Return where to begin."""
+        ...
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Return where a queue ends now."""
+        ...
+
+    async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Record progress."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class StreamPlan:
+    """What to read, how long to be held and how patient to be; ``queues`` None means all, new ones included."""
+
+    topic: str
+    queues: Sequence[MessageQueue] | None
+    start: str | int
+    expression: str
+    until_end: bool
+    suspend_ms: int
+    retry_pause_s: float
+    new_queues_interval_s: float
+
+
+@asynccontextmanager
+async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIterator[MessageStream]:
+    """Find where to begin, start pulling and yield the stream; its tasks end with the block.
+
+    What is sent after this has been entered is in the stream, also with ``start="end"``.
+    """
+    async with unwrapped(trio.open_nursery()) as nursery:
+        send, receive = trio.open_memory_channel[_Pulled](PULLS_AHEAD_MAX)
+        readers = _Readers(source=source, plan=plan, send=send)
+        stream = MessageStream(source=source, readers=readers, receive=receive)
+        try:
+            await readers.locate()
+            nursery.start_soon(readers.run)
+            yield stream
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+class MessageStream:
+    """Made by ``PullConsumer.open_messages``: iterate over it once, from one task."""
+
+    def __init__(self, *, source: QueueSource, readers: _Readers, receive: trio.MemoryReceiveChannel[_Pulled]) -> None:
+        self._source = source
+        self._readers = readers
+        self._receive = receive
+        self._current: _Pulled | None = None
+        self._index = 0  # of the message of _current that is handed out next
+        self._done: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+
+    def __aiter__(self) -> MessageStream:
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        """Return the next message; raises what ended a queue's task, once all that came before it is handed out."""
+        self._settle()
+        while self._current is None or self._index == len(self._current.messages):
+            self._current, self._index = await self._next_pulled(), 0
+            self._settle()
+        self._index += 1
+        return self._current.messages[self._index - 1]
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether the next message is here already: while it is, output need not be flushed."""
+        if self._current is not None and self._index < len(self._current.messages):
+            return True
+        return self._receive.statistics().current_buffer_used > 0
+
+    async def commit(self, *, with_last: bool = True) -> None:
+        """Record on the brokers what is done, where that has changed.
+
+        The message handed out last is taken for done too, unless ``with_last`` is False: say so when handling it
+        failed. Raises as ``PullConsumer.commit``.
+        """
+        if with_last:
+            self._settle()
+        for queue, consumer_offset in list(self._done.items()):
+            if self._committed.get(queue) != consumer_offset:
+                await self._source.commit(queue, consumer_offset)
+                self._committed[queue] = consumer_offset
+
+    async def _next_pulled(self) -> _Pulled:
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            pass
+        if self._readers.failure is not None:
+            raise self._readers.failure
+        raise StopAsyncIteration
+
+    def _settle(self) -> None:
+        """Everything handed out so far is done."""
+        pulled = self._current
+        if pulled is None:
+            return
+        if self._index == len(pulled.messages):
+            self._done[pulled.queue] = pulled.next_begin_offset
+        elif self._index:
+            self._done[pulled.queue] = pulled.messages[self._index - 1].queue_offset + 1
+
+
+@attrs.frozen
+class _Pulled:
+    """What one pull brought, perhaps only the news that there is nothing before ``next_begin_offset``."""
+
+    queue: MessageQueue
+    messages: tuple[MessageExt, ...]
+    next_begin_offset: int
+
+
+@attrs.frozen
+class _Stretch:
+    """What one task reads of its queue."""
+
+    queue: MessageQueue
+    begin: int
+    end: int | None
+
+
+class _Readers:
+    """The tasks of one stream. They end together: by failing, by reaching their ends or by cancellation."""
+
+    def __init__(self, *, source: QueueSource, plan: StreamPlan, send: trio.MemorySendChannel[_Pulled]) -> None:
+        self.failure: RocketpyError | None = None
+        self._source = source
+        self._plan = plan
+        self._send = send
+        self._stretches: list[_Stretch] = []
+        self._scope = trio.CancelScope()
+
+    async def locate(self) -> None:
+        """Find out where every queue begins and, if the stream has an end, ends."""
+        queues = self._plan.queues
+        if queues is None:
+            queues = await self._source.queues(self._plan.topic)
+        async with trio.open_nursery() as nursery:
+            for queue in queues:
+                nursery.start_soon(self._locate_queue, queue)
+        if self.failure is not None:
+            raise self.failure
+
+    async def run(self) -> None:
+        """Read all queues; the channel closes when all have ended."""
+        with self._scope:
+            async with self._send, trio.open_nursery() as nursery:
+                for stretch in self._stretches:
+                    nursery.start_soon(self._read, stretch)
+                if not self._plan.until_end and self._plan.queues is None:
+                    nursery.start_soon(self._take_in_new_queues, nursery)
+                elif not self._plan.until_end:
+                    await trio.sleep_forever()
+
+    async def _locate_queue(self, queue: MessageQueue) -> None:
+        try:
+            begin = await self._source.start_offset(queue, self._plan.start)
+            end = await self._source.max_offset(queue) if self._plan.until_end else None
+        except RocketpyError as failure:
+            self.failure = self.failure or failure
+        else:
+            self._stretches.append(_Stretch(queue, begin, end))
+
+    async def _read(self, stretch: _Stretch) -> None:
+        queue, position, end = stretch.queue, stretch.begin, stretch.end
+        is_in_trouble = False
+        while end is None or position < end:
+            asked_at = trio.current_time()
+            try:
+                result = await self._source.pull(
+                    queue,
+                    position,
+                    expression=self._plan.expression,
+                    suspend_ms=0 if self._plan.until_end else self._plan.suspend_ms,
+                )
+            except RocketpyError as failure:
+                if end is not None or not _may_pass(failure):
+                    self.failure = self.failure or failure
+                    self._scope.cancel()
+                    return
+                if not is_in_trouble:
+                    _log.warning(
+                        "pulling from %s queue %d: %s; trying again", queue.broker_name, queue.queue_id, failure
+                    )
+                is_in_trouble = True
+                await trio.sleep(self._plan.retry_pause_s)
+                continue
+            is_in_trouble = False
+            messages = tuple(each for each in result.messages if self._is_wanted(each, end))
+            if messages or result.next_begin_offset != position:
+                await self._send.send(_Pulled(queue, messages, _least(result.next_begin_offset, end)))
+            elif result.status is PullStatus.NO_NEW_MSG and end is not None:
+                return
+            elif trio.current_time() - asked_at < FRUITLESS_PAUSE_SECONDS:
+                await trio.sleep(FRUITLESS_PAUSE_SECONDS)
+            position = result.next_begin_offset
+
+    def _is_wanted(self, message: MessageExt, end: int | None) -> bool:
+        if end is not None and message.queue_offset >= end:
+            return False
+        # A broker finds the message *nearest* to a time, perhaps one that was stored before it.
+        return isinstance(self._plan.start, str) or message.store_timestamp >= self._plan.start
+
+    async def _take_in_new_queues(self, nursery: trio.Nursery) -> None:
+        """Notice queues that the topic gets while it is followed; all they hold is new."""
+        known = {stretch.queue for stretch in self._stretches}
+        while True:
+            await trio.sleep(self._plan.new_queues_interval_s)
+            try:
+                found = [queue for queue in await self._source.queues(self._plan.topic) if queue not in known]
+                for queue in found:
+                    begin = await self._source.start_offset(queue, "beginning")
+                    nursery.start_soon(self._read, _Stretch(queue, begin, None))
+                    known.add(queue)
+            except RocketpyError as failure:
+                _log.debug("looking for new queues of %s: %s", self._plan.topic, failure)
+
+
+def _may_pass(failure: RocketpyError) -> bool:
+    """Whether trying again can help: the peer is away or busy, not of another opinion."""
+    if isinstance(failure, BrokerError):
+        return failure.response_code in PASSING_CODES
+    return isinstance(failure, RemotingError | ClientError)
+
+
+def _least(position: int, end: int | None) -> int:
+    return position if end is None else min(position, end)

@@ -1,0 +1,124 @@
+"""The routes a client knows, and what follows from them: queues to send to, queues to pull from, addresses.
+
+A table of plain values: asking nameservers is :mod:`rocketpy.client.instance`'s. Rule: the last route of any topic that
+names a broker decides its addresses.
+
+Compatibility: ``MQClientInstance.topicRouteData2TopicPublishInfo`` and its neighbours (4.9.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
+from rocketpy.protocol.message import MessageQueue
+
+PERM_READ = 4
+PERM_WRITE = 2
+
+
+class RouteTable:
+    """Routes by topic, addresses by broker name."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, TopicRouteData] = {}
+        self._publish_queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._addresses: dict[str, Mapping[int, str]] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics whose route is known."""
+        return list(self._routes)
+
+    def put(self, topic: str, route: TopicRouteData) -> bool:
+        """Remember a route; True when it tells of an address that was not known."""
+        self._routes[topic] = route
+        self._publish_queues[topic] = publish_queues(topic, route)
+        before = set(self.broker_addresses())
+        for broker in route.broker_datas:
+            self._addresses[broker.broker_name] = dict(broker.broker_addrs)
+        return not before.issuperset(self.broker_addresses())
+
+    def forget_unrouted_brokers(self) -> None:
+        """Drop the brokers that no route names any more."""
+        named = {broker.broker_name for route in self._routes.values() for broker in route.broker_datas}
+        for name in self._addresses.keys() - named:
+            del self._addresses[name]
+
+    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues to send to; none when the topic is unknown or cannot be written."""
+        return self._publish_queues.get(topic, ())
+
+    def publish_address(self, broker_name: str) -> str | None:
+        """Return the master's address."""
+        return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def subscribe_address(self, broker_name: str, broker_id: int) -> str | None:
+        """Return the address of that broker id; of the slave after it, then of any, when it is not there."""
+        addresses = self._addresses.get(broker_name, {})
+        found = addresses.get(broker_id)
+        if found is None and broker_id != MASTER_ID:
+            found = addresses.get(broker_id + 1)
+        return found if found is not None else next(iter(addresses.values()), None)
+
+    def broker_addresses(self, *, masters_only: bool = False) -> list[str]:
+        """Return the addresses of every broker, each once."""
+        return list(
+            dict.fromkeys(
+                address
+                for addresses in self._addresses.values()
+                for broker_id, address in addresses.items()
+                if broker_id == MASTER_ID or not masters_only
+            )
+        )
+
+
+def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """Return the queues to send to: writable ones of brokers with a master, or those that an order list names."""
+    if route.order_topic_conf:
+        return tuple(
+            MessageQueue(topic, broker_name, queue_id)
+            for broker_name, queue_nums in _order_list(route.order_topic_conf)
+            for queue_id in range(queue_nums)
+        )
+    masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
+    return tuple(
+        MessageQueue(topic, queues.broker_name, queue_id)
+        for queues in sorted(route.queue_datas, key=lambda each: each.broker_name)
+        if queues.perm & PERM_WRITE and queues.broker_name in masters
+        for queue_id in range(queues.write_queue_nums)
+    )
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Return the queues to pull from, in order; a broker without a master is read all the same."""
+    return sorted(
+        MessageQueue(topic, queues.broker_name, queue_id)
+        for queues in route.queue_datas
+        if queues.perm & PERM_READ
+        for queue_id in range(queues.read_queue_nums)
+    )
+
+
+def route_like(template: TopicRouteData, queue_nums_max: int) -> TopicRouteData:
+    """Return the route that a new topic will have, from that of the topic it is created like."""
+    return attrs.evolve(
+        template,
+        queue_datas=[
+            attrs.evolve(queues, read_queue_nums=nums, write_queue_nums=nums)
+            for queues in template.queue_datas
+            for nums in [min(queue_nums_max, queues.read_queue_nums)]
+        ],
+    )
+
+
+def _order_list(text: str) -> list[tuple[str, int]]:
+    """Read ``broker:number;broker:number``; what does not look like it is passed over."""
+    entries = []
+    for entry in text.split(";"):
+        broker_name, colon, number = entry.strip().rpartition(":")
+        if colon and broker_name and number.isdecimal():
+            entries.append((broker_name, int(number)))
+    return entries

@@ -1,0 +1,32 @@
+"""Lets a block's own exception leave its scopes as it was raised.
+
+Trio's nurseries put every exception into a group, also the one that the block around a client raised itself. Nobody who
+writes ``async with open_producer(...)`` started those tasks, so nobody should have to write ``except*`` for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+ScopeT = TypeVar("ScopeT")
+
+
+@asynccontextmanager
+async def unwrapped(scope: AbstractAsyncContextManager[ScopeT, bool | None]) -> AsyncIterator[ScopeT]:
+    """Enter ``scope``. A group of nothing but the block's own exception leaves as that exception, others as groups."""
+    own: BaseException | None = None
+    try:
+        async with scope as value:
+            try:
+                yield value
+            except BaseException as failure:
+                own = failure
+                raise
+    except BaseExceptionGroup as group:
+        if own is None or group is own or len(group.exceptions) != 1 or group.exceptions[0] is not own:
+            raise
+    else:
+        return
+    raise own  # here and not above, so that the group does not become its context

@@ -1,0 +1,116 @@
+"""What a client refuses before it asks anybody: bad names, bodies and properties.
+
+Every refusal is a ClientError with RocketMQ's code that says the limit and what was found.
+
+Compatibility: ``Validators`` and ``MessageAccessor`` (4.9.8). Java lets a program write reserved properties behind the
+API's back and loses a value with a separator in it; here both are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy.errors import ClientError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.message import Message
+from rocketpy.protocol.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_SIZE_MAX,
+    PROPERTY_BUYER_ID,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INSTANCE_ID,
+    PROPERTY_KEYS,
+    PROPERTY_SEPARATOR,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    RESERVED_PROPERTIES,
+)
+from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS, topic_name_fault
+
+UNSPECIFIED = -1
+GROUP_LENGTH_MAX = 255
+DEFAULT_GROUPS = frozenset(("DEFAULT_PRODUCER", "DEFAULT_CONSUMER"))
+
+# Java has a setter for each of these; every other reserved name belongs to RocketMQ itself.
+SETTABLE_PROPERTIES = frozenset(
+    (
+        PROPERTY_KEYS,
+        PROPERTY_TAGS,
+        PROPERTY_WAIT_STORE_MSG_OK,
+        PROPERTY_DELAY_TIME_LEVEL,
+        PROPERTY_BUYER_ID,
+        PROPERTY_INSTANCE_ID,
+        PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    )
+)
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a name that no topic has, and topics that belong to the broker."""
+    fault = topic_name_fault(topic)
+    if fault is None and topic in NOT_ALLOWED_SEND_TOPICS:
+        fault = f"Sending message to topic[{topic}] is forbidden."
+    if fault is not None:
+        raise ClientError(UNSPECIFIED, fault)
+
+
+def check_group(group: str) -> None:
+    """Refuse a group name that is blank, too long, illegal or one of the two that mean "not set"."""
+    if not group or group.isspace():
+        raise ClientError(UNSPECIFIED, "the specified group is blank")
+    if len(group) > GROUP_LENGTH_MAX:
+        raise ClientError(
+            UNSPECIFIED,
+            f"the specified group is longer than group max length {GROUP_LENGTH_MAX}: it has {len(group)} characters",
+        )
+    if group in DEFAULT_GROUPS:
+        raise ClientError(UNSPECIFIED, f"the group can not equal {group}, please specify another one.")
+    if not all(each.isascii() and (each.isalnum() or each in "%|_-") for each in group):
+        raise ClientError(
+            UNSPECIFIED,
+            f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        )
+
+
+def check_message(message: Message, max_message_size: int) -> None:
+    """Refuse a message that no broker would take; the size is that of the body before compression."""
+    check_topic(message.topic)
+    check_body_size(len(message.body), max_message_size)
+    check_properties(message.properties)
+
+
+def check_body_size(size: int, max_message_size: int) -> None:
+    """Refuse nothing, and more than the limit."""
+    if size == 0:
+        raise ClientError(ResponseCode.MESSAGE_ILLEGAL, "the message body length is zero")
+    if size > max_message_size:
+        raise ClientError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message body size over max value, MAX: {max_message_size}, found {size} bytes",
+        )
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Refuse properties that are RocketMQ's own or would not arrive as they are."""
+    for name, value in properties.items():
+        if name in RESERVED_PROPERTIES and name not in SETTABLE_PROPERTIES:
+            raise ClientError(UNSPECIFIED, f"The Property<{name}> is used by system, input another please")
+        if not name.strip() or not value.strip():
+            raise ClientError(
+                UNSPECIFIED, f"The name or value of property can not be null or blank string! Found {name!r}={value!r}"
+            )
+        for separator in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR):
+            if separator in name or separator in value:
+                raise ClientError(
+                    UNSPECIFIED, f"the property {name!r} contains {separator!r}, which separates properties"
+                )
+
+
+def check_properties_size(text: str) -> None:
+    """Refuse properties whose text does not fit into a record."""
+    size = len(text.encode())
+    if size > PROPERTIES_SIZE_MAX:
+        raise ClientError(
+            ResponseCode.MESSAGE_ILLEGAL, f"the properties have {size} bytes, the limit is {PROPERTIES_SIZE_MAX}"
+        )
