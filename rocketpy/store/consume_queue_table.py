@@ -51,6 +51,7 @@ class ConsumeQueueTable:
         self.topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._tails: dict[str, dict[int, bytes]] = {}
         self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
+        self.deleted_before: dict[str, int] = {}  # records of a topic before this place were deleted with it
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in list(self.topics.values()):
@@ -91,8 +92,9 @@ class ConsumeQueueTable:
         queues = self.topics.get(topic)
         return None if queues is None else queues.get(queue_id)
 
-    def remove_topic(self, topic: str) -> None:
-        """Delete a topic's queues with their files."""
+    def remove_topic(self, topic: str, physical_offset: int) -> None:
+        """Delete a topic's queues with their files; its records before a place in the log never come back."""
+        self.deleted_before[topic] = physical_offset
         for queue in self.topics.pop(topic, {}).values():
             self.unflushed.pop(queue, None)
             if queue.files:

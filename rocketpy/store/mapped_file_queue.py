@@ -62,7 +62,7 @@ class MappedFileQueue:
         while found and found[-1][1] == 0:
             base_offset, _ = found.pop()
             self._disk.unlink(self._file(base_offset, 0).path)
-        for (base_offset, size), following in zip(found, found[1:] + [None], strict=True):
+        for (base_offset, size), following in zip(found, [*found[1:], None], strict=False):
             if following is not None and base_offset + size != following[0]:
                 if base_offset + size < following[0]:
                     raise StoreError(

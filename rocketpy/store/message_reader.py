@@ -363,8 +363,12 @@ class _Scan:
                 self._body_size += span.record_bytes
         if self.message_count:
             self.status = _FOUND
-        if self.is_full and message_filter is not None and message_filter.needs_record:
-            self.is_full = False  # it was full only if all were wanted: look again with what is left of the limits
+        # It was full only if all of them were wanted: then it goes on with what is left of the limits.
+        if message_filter is None or not message_filter.needs_record:
+            self.is_full |= self.message_count >= self._limits.count_in_memory
+        else:
+            self.is_full = False
+        self.is_full |= self.message_count >= self._count_max
 
 
 class _Span:

