@@ -13,6 +13,7 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from random import Random
 
@@ -45,6 +46,15 @@ _PUT_OK = PutMessageStatus.PUT_OK
 _NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
 """Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
 
+_WAIT_TRUE = "\x02WAIT\x01true"
+_WAIT_TRUE_BACK = -len(_WAIT_TRUE)
+_match_usual = re.compile(
+    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]+))?"
+).fullmatch
+"""The properties of a Java producer's ordinary message, in the order of its hash map."""
+
+_PLAIN_TOPICS_MAX = 10_000
+
 _tags_code = lru_cache(maxsize=4096)(tags_code)
 
 
@@ -66,6 +76,7 @@ class SendMessageProcessor:
         self._put = store.put
         self._sync_flush = store.sync_flush
         self._topics = topic_config_manager.topic_config_table
+        self._plain_topics: dict[str, TopicConfig] = {}  # what _note_plain_topic has found, by topic
         self._topic_config_manager = topic_config_manager
         self._subscription_group_manager = subscription_group_manager
         self._check = check
@@ -90,49 +101,27 @@ class SendMessageProcessor:
             return False
         fields = request.ext_fields
         topic = fields.topic
-        config = self._topics.get(topic)
         queue_id = fields.queue_id
-        if (
-            config is None
-            or not 0 <= queue_id < config.write_queue_nums
-            or fields.batch
-            or topic[0] == "%"
-            or not self._check.is_open
-            or topic in self._check.forbidden_topics
-        ):
+        config = self._topics.get(topic)
+        if config is None or config is not self._plain_topics.get(topic):
+            if not self._note_plain_topic(topic, config):
+                return False
+            assert config is not None
+        if not 0 <= queue_id < config.write_queue_nums or fields.batch:
             return False
 
         text = fields.properties
-        if text[-1:] == "\x02":  # older clients end the last entry too
-            text = text[:-1]
-        properties: dict[str, str] = {}
-        count = 0
-        for entry in text.split("\x02"):
-            name, _, value = entry.partition("\x01")
-            if not value or not name:
-                return False
-            properties[name] = value
-            count += 1
-        if len(properties) != count or not _NOT_PLAIN.isdisjoint(properties):
-            return False
-        wait = properties.get("WAIT")
-        if wait is not None:
-            if count == 1:
-                return False
-            stored = f"{text}\x02".replace(f"WAIT\x01{wait}\x02", "", 1)[:-1] if wait else text
+        match = _match_usual(text)
+        if match is not None:
+            keys_text, unique_key, tags = match.groups()
+            stored = text[:_WAIT_TRUE_BACK] if tags is None else text.replace(_WAIT_TRUE, "", 1)
+            keys = (unique_key.encode(),) if keys_text is None else _index_keys(unique_key, keys_text)
         else:
-            stored = text
-        unique_key = properties.get("UNIQ_KEY")
-        keys_text = properties.get("KEYS")
-        if keys_text is None:
-            keys: tuple[bytes, ...] = (unique_key.encode(),) if unique_key is not None else ()
-        else:
-            keys = _index_keys(unique_key, keys_text)
-        tags = properties.get("TAGS")
+            unusual = _unusual_properties(text)
+            if unusual is None:
+                return False
+            stored, keys, tags = unusual
 
-        sys_flag = fields.sys_flag
-        if config.topic_filter_type != "SINGLE_TAG":
-            sys_flag |= MULTI_TAG_FLAG
         status, physical_offset, queue_offset = self._put(
             topic,
             queue_id,
@@ -141,7 +130,7 @@ class SendMessageProcessor:
             0 if tags is None else _tags_code(tags),
             keys,
             fields.flag,
-            sys_flag,
+            fields.sys_flag,
             fields.born_timestamp,
             connection.born_host,
             fields.reconsume_times,
@@ -149,14 +138,24 @@ class SendMessageProcessor:
         if status is not _PUT_OK:
             if not request.flag & _ONEWAY:
                 self._refuse_hot(connection, request.opaque, status)
-            return True
-        if self._sync_flush and wait != "false":
+        elif self._sync_flush:
             receipt = Receipt(
                 request.opaque, SerializeType.JSON, self._answers.msg_id(physical_offset), queue_id, queue_offset
             )
             self._answer_when_durable(connection, receipt, oneway=bool(request.flag & _ONEWAY))
         elif not request.flag & _ONEWAY:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
+        return True
+
+    def _note_plain_topic(self, topic: str, config: TopicConfig | None) -> bool:
+        """Whether the hot road may serve a topic in its present configuration; remembered until that changes."""
+        if config is None or topic[0] == "%" or topic in self._check.forbidden_topics:
+            return False
+        if not self._check.is_open or config.topic_filter_type != "SINGLE_TAG":
+            return False
+        if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
+            self._plain_topics.clear()
+        self._plain_topics[topic] = config
         return True
 
     def _refuse_hot(self, connection: Connection, opaque: int, status: PutMessageStatus) -> None:
@@ -310,6 +309,23 @@ def _index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
     if keys:
         parts += [part.encode() for part in keys.split(" ") if part]
     return tuple(parts)
+
+
+def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | None:
+    """Return (stored text without WAIT, index keys, tags) of plain properties in any order; None when not plain."""
+    entries = (text[:-1] if text[-1:] == "\x02" else text).split("\x02")  # older clients end the last entry too
+    properties: dict[str, str] = {}
+    for entry in entries:
+        name, _, value = entry.partition("\x01")
+        properties[name] = value
+    if len(properties) != len(entries) or "" in properties or "" in properties.values():
+        return None
+    if properties.get("WAIT", "true") != "true" or not _NOT_PLAIN.isdisjoint(properties):
+        return None
+    stored = "\x02".join([entry for entry in entries if entry != "WAIT\x01true"])
+    if not stored:
+        return None
+    return stored, _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), properties.get("TAGS")
 
 
 def _batch_record(item: BatchItem, suffix: bytes) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
