@@ -30,7 +30,10 @@ _NOTHING = object()
 
 def resolve_references(document: object) -> object:
     """Return ``document`` with its references resolved in place, in the order of the text."""
-    return _Resolver(document).resolved(document)
+    if _reference(document) is not None:
+        return None  # to itself, or to nothing
+    _Resolver(document).resolve(document)
+    return document
 
 
 @attrs.define(eq=False)
@@ -39,40 +42,42 @@ class _Resolver:
     _open: set[int] = attrs.field(factory=set)  # identities of the containers around the place being visited
     _values_left: int = REFERENCED_VALUES_MAX
 
-    def resolved(self, value: object) -> object:
-        """Return what stands for ``value`` after its references are resolved; recursion is bounded by the reader."""
-        if not isinstance(value, dict | list):
-            return value
-        path = _reference(value)
-        if path is not None:
-            return self._target(path)
-        self._open.add(id(value))
-        if isinstance(value, list):
-            self._resolve_items(value)
-        else:
-            self._resolve_members(value)
-        self._open.discard(id(value))
-        return value
+    def resolve(self, value: object) -> None:
+        """Resolve what is within ``value``; recursion is bounded by the reader.
 
-    # Both empty the container first and fill it again in order. So a path leads only to what stands before the
-    # reference and is resolved, and what a reference costs is known when it is resolved.
+        A container is emptied first and filled again in order. So a path leads only to what stands before the
+        reference and is resolved, and what a reference costs is known when it is resolved.
+        """
+        if isinstance(value, dict | list):
+            self._open.add(id(value))
+            if isinstance(value, dict):
+                self._resolve_members(value)
+            else:
+                self._resolve_items(value)
+            self._open.discard(id(value))
 
     def _resolve_items(self, items: list[object]) -> None:
         waiting = items.copy()
         items.clear()
         for item in waiting:
-            items.append(self.resolved(item))
+            path = _reference(item)
+            items.append(item if path is None else self._target(path))
+            if path is None:
+                self.resolve(item)
 
     def _resolve_members(self, members: dict[object, object]) -> None:
-        entries = list(members.items())
+        waiting = list(members.items())
         members.clear()
-        for key, item in entries:
-            path = _reference(key)
-            members[key if path is None else self._target_key(path, key)] = self.resolved(item)
+        for key, item in waiting:
+            key_path, path = _reference(key), _reference(item)
+            key = key if key_path is None else self._target_key(key_path, key)
+            members[key] = item if path is None else self._target(path)
+            if path is None:
+                self.resolve(item)
 
     def _target(self, path: str) -> object:
         target, _ = self._found(path)
-        if target is _NOTHING or id(target) in self._open or _reference(target) is not None:
+        if target is _NOTHING or id(target) in self._open:
             return None
         self._spend(target)
         return target

@@ -118,7 +118,6 @@ class _UnexpectedValueError(Exception):
 _Reader = Callable[[Any, Any], Any]  # cattrs hands every hook the value and the type
 _Writer = Callable[[Any], Any]
 _ABSENT = object()
-_CONVERTER = Converter(detailed_validation=False)
 
 
 @attrs.frozen
@@ -321,10 +320,6 @@ def _scalar_writer(_: Any) -> _Writer:
     return lambda value: value
 
 
-def _double_writer(_: Any) -> _Writer:
-    return float
-
-
 # What annotations say.
 
 
@@ -355,15 +350,22 @@ def _is_enum(annotation: Any) -> bool:
     return _marker(annotation, JavaEnum) is not None
 
 
-for _predicate, _reader, _writer in (
-    (attrs.has, _bean_reader, _bean_writer),
-    (_is_map, _map_reader, _map_writer),
-    (_is_sequence, _sequence_reader, _sequence_writer),
-    (_is_integer, _integer_reader, _scalar_writer),
-    (_is_enum, _enum_reader, _scalar_writer),
-    (lambda annotation: annotation is str, lambda _: _read_text, _scalar_writer),
-    (lambda annotation: annotation is bool, lambda _: _read_bool, _scalar_writer),
-    (lambda annotation: annotation is float, lambda _: _read_double, _double_writer),
-):
-    _CONVERTER.register_structure_hook_factory(_predicate, _reader)
-    _CONVERTER.register_unstructure_hook_factory(_predicate, _writer)
+def _converter() -> Converter:
+    converter = Converter(detailed_validation=False)
+    for predicate, reader, writer in (
+        (attrs.has, _bean_reader, _bean_writer),
+        (_is_map, _map_reader, _map_writer),
+        (_is_sequence, _sequence_reader, _sequence_writer),
+        (_is_integer, _integer_reader, _scalar_writer),
+        (_is_enum, _enum_reader, _scalar_writer),
+    ):
+        converter.register_structure_hook_factory(predicate, reader)
+        converter.register_unstructure_hook_factory(predicate, writer)
+    converter.register_structure_hook(str, _read_text)
+    converter.register_structure_hook(bool, _read_bool)
+    converter.register_structure_hook(float, _read_double)
+    converter.register_unstructure_hook(float, float)
+    return converter
+
+
+_CONVERTER = _converter()

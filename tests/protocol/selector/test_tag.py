@@ -1,0 +1,80 @@
+"""Tag expressions, held against Java's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.java_hash import java_hash
+from rocketpy.protocol.selector.tag import TagFilter, has_tag, parse_tag_expression
+
+VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
+
+
+@pytest.mark.parametrize("vector", VECTORS["subscription"], ids=lambda vector: repr(vector["sub"]))
+def test_expressions_mean_what_they_mean_to_java(vector: dict[str, object]) -> None:
+    expression: str | None = vector["sub"]  # type: ignore[assignment]
+    expected: dict[str, object] = vector["result"]  # type: ignore[assignment]
+    if "error" in expected:
+        with pytest.raises(ValueError, match=str(expected["message"])):
+            parse_tag_expression("T", expression)
+        return
+    subscription = parse_tag_expression("T", expression, sub_version=5)
+    assert (subscription.topic, subscription.sub_version) == ("T", 5)
+    assert subscription.sub_string == expected["subString"]
+    assert sorted(subscription.tags_set) == sorted(expected["tagsSet"])  # type: ignore[call-overload]
+    assert sorted(subscription.code_set) == sorted(expected["codeSet"])  # type: ignore[call-overload]
+    assert subscription.expression_type == expected["expressionType"]
+
+
+@pytest.mark.parametrize("expression", ["||", "||||"])
+def test_only_separators_are_refused(expression: str) -> None:
+    with pytest.raises(ValueError, match="split error"):
+        parse_tag_expression("T", expression)
+
+
+def test_tags_without_anything_but_spaces_want_nothing() -> None:
+    """Java takes such an expression for neither everything nor an error."""
+    subscription = parse_tag_expression("T", " || \t")
+    assert (subscription.tags_set, subscription.code_set) == ([], [])
+    assert not TagFilter(subscription).is_matched_by_consume_queue(0)
+
+
+def test_everything_is_wanted_of_a_star_or_a_class_filter() -> None:
+    for subscription in (parse_tag_expression("T", "*"), SubscriptionData("T", "A", class_filter_mode=True)):
+        assert TagFilter(subscription).is_matched_by_consume_queue(0)
+        assert TagFilter(subscription).is_matched_by_consume_queue(2**62)
+
+
+def test_tags_are_wanted_by_their_hash() -> None:
+    tag_filter = TagFilter(parse_tag_expression("T", "TagA || 标签"))
+    assert [tag_filter.is_matched_by_consume_queue(java_hash(tag)) for tag in ("TagA", "标签", "TagB", "")] == [
+        *(True, True, False, False)
+    ]
+    assert not tag_filter.needs_record
+    assert tag_filter.is_matched_by_commit_log(b"")
+
+
+def test_tags_of_one_hash_are_told_apart_by_the_consumer_only() -> None:
+    subscription = parse_tag_expression("T", "Aa")
+    assert TagFilter(subscription).is_matched_by_consume_queue(java_hash("BB"))
+    assert [has_tag(subscription, tag) for tag in ("Aa", "BB", None)] == [True, False, False]
+    assert has_tag(parse_tag_expression("T", None), None)
+    assert has_tag(attrs.evolve(subscription, class_filter_mode=True), "BB")
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_characters="|")).map(str.strip).filter(lambda tag: tag > " ")))
+def test_every_tag_of_an_expression_is_wanted(tags: list[str]) -> None:
+    subscription = parse_tag_expression("T", " || ".join(tags))
+    tag_filter = TagFilter(subscription)
+    for tag in tags:
+        wanted = tag.strip("".join(map(chr, range(33))))
+        if wanted and wanted != "*":
+            assert tag_filter.is_matched_by_consume_queue(java_hash(wanted))
+            assert has_tag(subscription, wanted)
