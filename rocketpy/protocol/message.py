@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.protocol.headers.codec import Int32
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
@@ -18,7 +19,7 @@ class MessageQueue:
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int32
 
 
 @attrs.define

@@ -163,6 +163,17 @@ def test_nesting_to_the_bound_is_read_by_both_readers() -> None:
                     loads(text)
 
 
+def test_levels_are_counted_and_not_brackets() -> None:
+    wide = '[{"a":[1]},[{}]' + ",{}" * DEPTH_MAX + "]"
+    assert dumps(loads(wide)) == wide
+    for text in (
+        '{"a":' * (DEPTH_MAX + 1) + "1" + "}" * (DEPTH_MAX + 1),
+        '[{"a":' * DEPTH_MAX + "1" + "}]" * DEPTH_MAX,
+    ):
+        with pytest.raises(RemoteProtocolError, match="levels"):
+            loads(text)
+
+
 @given(DOCUMENTS)
 def test_what_is_written_is_read_again(document: object) -> None:
     for pretty in (False, True):

@@ -269,6 +269,10 @@ def _read_bool(value: Any, _: Any) -> bool:
     raise _UnexpectedValueError("true or false", value)
 
 
+def _refuse_plain_integer(value: Any, _: Any) -> int:
+    raise AssertionError("a body's integers are Int32 or Int64: Java's ranges are part of the form")
+
+
 def _read_double(value: Any, _: Any) -> float:
     try:
         if not isinstance(value, bool) and isinstance(value, int | float | str):
@@ -363,6 +367,7 @@ def _converter() -> Converter:
         converter.register_unstructure_hook_factory(predicate, writer)
     converter.register_structure_hook(str, _read_text)
     converter.register_structure_hook(bool, _read_bool)
+    converter.register_structure_hook(int, _refuse_plain_integer)
     converter.register_structure_hook(float, _read_double)
     converter.register_unstructure_hook(float, float)
     return converter

@@ -200,6 +200,10 @@ def test_reading_is_as_loose_as_in_java(text: str, changes: dict[str, object]) -
         ('{"text":"t","parts":[{"name":"p","sizeBytes":[]}]}', "Part.sizeBytes: expected int32, found []"),
         ('{"text":"t","queues":{"a":1}}', "JSON: expected a value, found 'a' at character 0"),
         ('{"text":"t","queues":{{"topic":"T"}:1}}', "MessageQueue.brokerName: expected a value, found nothing"),
+        (
+            '{"text":"t","queues":{{"topic":"T","brokerName":"b","queueId":"x"}:1}}',
+            "MessageQueue.queueId: expected int32, found 'x'",
+        ),
         ("{", "JSON: expected a key or '}', found the end at character 1"),
     ],
 )
@@ -235,3 +239,14 @@ def test_garbage_is_a_body_or_a_clear_error(text: str) -> None:
             decode_body(wrapped, Whole)
         except RemoteProtocolError:
             continue
+
+
+@attrs.frozen
+class Careless:
+    number: int
+
+
+def test_integers_of_a_body_have_a_range() -> None:
+    """A forgotten range would let numbers through that no Java peer can read."""
+    with pytest.raises(AssertionError, match="Int32 or Int64"):
+        decode_body('{"number":1}', Careless)

@@ -247,7 +247,7 @@ def _records_written_again(content: bytes) -> None:
             assert attrs.evolve(decode_messages(again, decompress=False)[0], store_size=message.store_size) == message
 
 
-@pytest.mark.parametrize(("name", "body_class"), VECTOR_CLASSES.items(), ids=VECTOR_CLASSES)
+@pytest.mark.parametrize(("name", "body_class"), list(VECTOR_CLASSES.items()), ids=list(VECTOR_CLASSES))
 def test_body_vectors_of_java_are_read_and_written_again_byte_for_byte(name: str, body_class: type) -> None:
     vector = VECTORS[name]
     body = decode_body(vector["compact"], body_class)
@@ -264,7 +264,7 @@ def test_every_body_vector_is_used() -> None:
     assert set(VECTORS) == set(VECTOR_CLASSES) | elsewhere
 
 
-@pytest.mark.parametrize(("name", "body_class"), FILES.items(), ids=FILES)
+@pytest.mark.parametrize(("name", "body_class"), list(FILES.items()), ids=list(FILES))
 def test_files_of_java_are_read_and_written_again_byte_for_byte(name: str, body_class: type) -> None:
     text = (GOLDEN / "config" / f"{name}.json").read_text()
     body = decode_value(loads(text), body_class)
