@@ -48,14 +48,19 @@ _NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", 
 
 _WAIT_TRUE = "\x02WAIT\x01true"
 _WAIT_TRUE_BACK = -len(_WAIT_TRUE)
-_match_usual = re.compile(
-    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]+))?"
-).fullmatch
+_USUAL = "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]+))?"
 """The properties of a Java producer's ordinary message, in the order of its hash map."""
+_match_usual = re.compile(_USUAL).fullmatch
+_match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
 _PLAIN_TOPICS_MAX = 10_000
 
 _tags_code = lru_cache(maxsize=4096)(tags_code)
+
+
+@lru_cache(maxsize=4096)
+def _tags_code_of_bytes(tags: bytes | None) -> int:
+    return 0 if tags is None else tags_code(tags.decode("utf-8", "replace"))
 
 
 class SendMessageProcessor:
@@ -331,12 +336,17 @@ def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] 
 def _batch_record(item: BatchItem, suffix: bytes) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
     """Return (flag, body, stored properties, tags code, index keys) of one message of a batch."""
     stored = item.properties
+    match = _match_usual_bytes(stored)
+    if match is not None:
+        keys_text, unique_key, tags = match.groups()
+        keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
+        return item.flag, item.body, b"".join((stored, b"\x02", suffix)), _tags_code_of_bytes(tags), keys
     properties = decode_properties(stored.decode("utf-8", "replace"))
     if stored and not stored.endswith(b"\x02"):
         stored += b"\x02"
-    tags = properties.get("TAGS")
     keys = _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
-    return item.flag, item.body, stored + suffix, _tags_code(tags) if tags else 0, keys
+    tags_text = properties.get("TAGS")
+    return item.flag, item.body, stored + suffix, _tags_code(tags_text) if tags_text else 0, keys
 
 
 def _refuse_unsupported(properties: dict[str, str]) -> None:
