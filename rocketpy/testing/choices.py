@@ -1,7 +1,7 @@
 """Choices that a simulation leaves open, and a way to try every one of them.
 
-A simulated fault asks ``choose(n)`` for a number below n. ``random.Random(seed).randrange`` answers by seed, a Hypothesis
-test by drawing, and :func:`all_outcomes` by running the same scene until every answer has been given.
+A simulated fault asks ``choose(n)`` for a number below n. ``random.Random(seed).randrange`` answers by seed, a
+Hypothesis test by drawing, and :func:`all_outcomes` by running the same scene until every answer has been given.
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""The hashes of index keys, by the burst: every key of a burst at once, inside a few very long integers.
+
+An IndexFile finds ``topic#key`` by Java's ``String.hashCode`` made positive. That of one key costs half as much as
+storing its message, so the keys of a burst are put side by side in one integer, each in a lane of its own, and
+neighbours are combined: bytes to pairs (31 * left + right), pairs to fours (31**2), and so on, until each lane ends in
+its key's hash. Zeros on the left change no hash, so a shorter key is padded there. (2.2 us for 56 characters by
+``sum(map(mul, key, powers))``, 0.39 us this way; 1.4 and 0.17 us for 32.)
+
+The topic is not hashed with each key: H(a + b) = H(a) * 31**len(b) + H(b). Keys that are not ASCII, where Java counts
+UTF-16 units, and keys longer than a lane take the plain way.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+
+from rocketpy.protocol.java_hash import index_key_hash, java_hash
+
+CHUNK = 512
+"""So many keys are combined at once; more costs the same per key."""
+
+_LANES = (16, 32, 64, 128)
+_MASK = 0xFFFF_FFFF
+_SIGN = 0x8000_0000
+_PREFIXES_MAX = 4096
+
+
+def hash_index_keys(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
+    """Return the IndexFile hash of each ``topic#key``; keys are UTF-8."""
+    if len(keys) <= CHUNK:
+        return _hash_chunk(topics, keys) if keys else []
+    hashes: list[int] = []
+    for start in range(0, len(keys), CHUNK):
+        hashes += _hash_chunk(topics[start : start + CHUNK], keys[start : start + CHUNK])
+    return hashes
+
+
+def hash_index_key(topic: str, key: str) -> int:
+    """Return the hash of one key: for a query."""
+    return index_key_hash(f"{topic}#{key}")
+
+
+def _hash_chunk(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
+    lengths = set(map(len, keys))
+    if max(lengths) > _LANES[-1] or not b"".join(keys).isascii():
+        return _hash_mixed(topics, keys)
+    lane = next(lane for lane in _LANES if max(lengths) <= lane)
+    topic = topics[0]
+    if len(lengths) == 1 and topics.count(topic) == len(topics):
+        (length,) = lengths
+        padding = bytes(lane - length)
+        hashes = _hash_lanes(padding + padding.join(keys), lane, len(keys), _PREFIXES[topic, length])
+        found = list(map(abs, hashes))
+    else:
+        padded = b"".join([key.rjust(lane, b"\0") for key in keys])
+        prefixes = _PREFIXES
+        found = [
+            abs((((hashed + prefixes[topic, len(key)]) ^ _SIGN) & _MASK) - _SIGN)
+            for topic, key, hashed in zip(topics, keys, _hash_lanes(padded, lane, len(keys), 0), strict=True)
+        ]
+    if max(found) == _SIGN:  # Java's abs(Integer.MIN_VALUE) is negative, and RocketMQ takes 0 then
+        found = [hashed if hashed != _SIGN else 0 for hashed in found]
+    return found
+
+
+def _hash_mixed(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
+    hashes = [-1] * len(keys)
+    plain = [index for index, key in enumerate(keys) if len(key) <= _LANES[-1] and key.isascii()]
+    if plain:
+        plain_topics, plain_keys = [topics[index] for index in plain], [keys[index] for index in plain]
+        for index, hashed in zip(plain, _hash_chunk(plain_topics, plain_keys), strict=True):
+            hashes[index] = hashed
+    for index, hashed in enumerate(hashes):
+        if hashed < 0:
+            hashes[index] = hash_index_key(topics[index], keys[index].decode("utf-8", "replace"))
+    return hashes
+
+
+class _Levels:
+    """What the steps need for one width of lane: shift, mask and factor of each."""
+
+    def __init__(self, lane: int) -> None:
+        self.steps: list[tuple[int, int, int]] = []
+        width = 1  # bytes
+        while width < lane:
+            if width < 8:
+                # The value of a pair stays below its lane, so left * 31**width + right is exact. It is computed as
+                # whole - left * (256**width - 31**width), which saves taking the right part out.
+                mask = bytes(width) + b"\xff" * width
+                factor = (1 << 8 * width) - 31**width
+            else:
+                # From here on only the low 32 bits of each half count; what is above them is left where it is.
+                mask = bytes(2 * width - 4) + b"\xff" * 4
+                factor = pow(31, width, 1 << 32)
+            self.steps.append((8 * width, int.from_bytes(mask * (lane * CHUNK // len(mask)), "big"), factor))
+            width *= 2
+        self.ones = int.from_bytes((bytes(lane - 1) + b"\1") * CHUNK, "big")
+
+
+class _Prefixes(dict[tuple[str, int], int]):
+    """What ``topic#`` adds to the hash of a key of some length, unsigned; forgets everything when it is full."""
+
+    def __missing__(self, topic_and_length: tuple[str, int]) -> int:
+        if len(self) >= _PREFIXES_MAX:
+            self.clear()
+        topic, length = topic_and_length
+        prefix = java_hash(f"{topic}#") * pow(31, length, 1 << 32) & _MASK
+        self[topic_and_length] = prefix
+        return prefix
+
+
+_LEVELS = {lane: _Levels(lane) for lane in _LANES}
+_PREFIXES = _Prefixes()
+
+
+def _hash_lanes(padded: bytes, lane: int, count: int, prefix: int) -> array[int]:
+    """Return prefix plus hash of each lane as Java's int."""
+    levels = _LEVELS[lane]
+    lanes = int.from_bytes(padded, "big")
+    for shift, mask, factor in levels.steps:
+        left = (lanes >> shift) & mask  # the masks are as long as a whole chunk; the shorter operand decides
+        if shift < 64:
+            lanes -= left * factor
+        else:
+            lanes += left * factor
+    if prefix:
+        lanes += (levels.ones >> 8 * lane * (CHUNK - count)) * prefix
+    words = array("i", lanes.to_bytes(count * lane + 4, "little")[: count * lane])
+    if sys.byteorder == "big":
+        words.byteswap()
+    hashes = words[:: lane // 4]
+    hashes.reverse()
+    return hashes
