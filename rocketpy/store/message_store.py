@@ -115,7 +115,11 @@ class MessageStore:
         """Return messages that are in memory, None if some of them are cold: then ask :meth:`get_message`."""
         if self._appender.has_pending:
             self.end_burst()
-        result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
+        result = None
+        if message_filter is None:
+            result = self._reader.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+        if result is None:
+            result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
         if result is not None:
             self._get_count += 1
             self._get_message_count += result.message_count
