@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.broker_on_bytes import BrokerOnBytes
 from tests.broker.tables_of_a_broker import Tables, make_tables
 
 
@@ -19,5 +20,18 @@ def tables(tmp_path: Path) -> Tables:
 def tables_with(tmp_path: Path) -> Callable[..., Tables]:
     def make(**settings: object) -> Tables:
         return make_tables(tmp_path, **settings)
+
+    return make
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> BrokerOnBytes:
+    return BrokerOnBytes(tmp_path)
+
+
+@pytest.fixture
+def broker_with(tmp_path: Path) -> Callable[..., BrokerOnBytes]:
+    def make(**settings: object) -> BrokerOnBytes:
+        return BrokerOnBytes(tmp_path, **settings)
 
     return make

@@ -1,0 +1,203 @@
+"""``python -m rocketpy.broker``: RocketMQ's ``mqbroker`` with its options.
+
+Without any argument it is a complete system for one machine: a nameserver, a broker and a store in ``./store``, all on
+loopback. Exit status: 0 after SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with one sentence when a setting is wrong, a
+port taken or a store not to be opened; 1 when something failed while it ran. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from random import Random
+
+import trio
+
+from rocketpy.broker.app import BrokerAddress, run_broker
+from rocketpy.broker.logs import configure_logging
+from rocketpy.broker.other_distribution import other_rocketpy_warning
+from rocketpy.broker.start_settings import (
+    LOOPBACK,
+    NAMESRV_PORT,
+    BrokerSettings,
+    StartOptions,
+    load_broker_settings,
+)
+from rocketpy.clock import SystemClock
+from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
+from rocketpy.settings import format_settings
+from rocketpy.store.disk import OsDisk
+
+EXIT_FAILED = 1
+EXIT_WRONG = 2
+SHUTDOWN_SECONDS = 30.0
+"""After a signal the broker has so long; then it is ended as it is, and its abort file stays."""
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long a worker thread that has finished a sync may wait for the loop to notice (Python's default is 5 ms)."""
+
+GC_THRESHOLDS = (50_000, 20, 100)
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker until a signal ends it; return the exit status."""
+    given = _parser().parse_args(arguments)
+    options = StartOptions(
+        config_file=given.config_file,
+        namesrv_addr=given.namesrv_addr,
+        environment_namesrv_addr=os.environ.get("NAMESRV_ADDR"),
+        store_path=given.store,
+        port=given.port,
+    )
+    started: list[BrokerAddress] = []
+    status = 0
+    try:
+        settings = load_broker_settings(options)
+        if given.print_config_item or given.print_important_config:
+            print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
+            return 0
+        other = other_rocketpy_warning(sys.path)
+        for warning in (*settings.warnings, *([other] if other else [])):
+            print(f"warning: {warning}", file=sys.stderr)
+        configure_logging()
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        trio.run(_serve, settings, started)
+    except* (SettingsError, StartError, StoreError) as group:
+        status = _report(group, is_start=not started)
+    except* RocketpyError:
+        _log.critical("the broker has failed", exc_info=True)
+        status = EXIT_FAILED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rocketpy.broker",
+        description="A RocketMQ 4.9 broker. Without arguments: with a nameserver, on loopback, store in ./store.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="properties file to start with")
+    parser.add_argument("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDRESSES", help="HOST:PORT;HOST:PORT")
+    parser.add_argument("--store", metavar="DIR", help="the store's directory")
+    parser.add_argument("--port", type=_port, metavar="N", help="where to listen (10911; 0: any free port)")
+    parser.add_argument(
+        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"
+    )
+    parser.add_argument(
+        "-m",
+        "--printImportantConfig",
+        dest="print_important_config",
+        action="store_true",
+        help="print the settings that matter most and end",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_534:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to 65534")
+    return int(text)
+
+
+async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None:
+    """Run the broker, with its own nameserver if it has one, until a signal."""
+    stop = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as outer:
+            outer.start_soon(_obey_signals, signals, stop)
+            if settings.embeds_nameserver:
+                await outer.start(_run_embedded_nameserver, settings)
+
+            async def run(task_status: trio.TaskStatus[BrokerAddress]) -> None:
+                await run_broker(
+                    settings,
+                    disk=OsDisk(),
+                    clock=SystemClock(),
+                    run_blocking=trio.to_thread.run_sync,
+                    randomness=Random(),
+                    stop=stop,
+                    task_status=task_status,
+                )
+                outer.cancel_scope.cancel()
+
+            address: BrokerAddress = await outer.start(run)
+            started.append(address)
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            _say_ready(settings, address)
+
+
+async def _run_embedded_nameserver(
+    settings: BrokerSettings, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """A nameserver in this process, on loopback; its KV file is in the store's directory."""
+    from rocketpy.nameserver.app import run_nameserver  # only for this way to start
+    from rocketpy.nameserver.config import NamesrvConfig
+    from rocketpy.remoting.config import NettyServerConfig
+
+    directory = os.path.join(settings.store.root, "config")
+    await run_nameserver(
+        NamesrvConfig(
+            kv_config_path=os.path.join(directory, "kvConfig.json"),
+            config_store_path=os.path.join(directory, "namesrv.properties"),
+        ),
+        NettyServerConfig(listen_port=NAMESRV_PORT),
+        host=LOOPBACK,
+        disk=OsDisk(),
+        task_status=task_status,
+    )
+
+
+async def _obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
+    """The first signal begins the shutdown; the second, or SHUTDOWN_SECONDS, ends the process as it is."""
+    await signals.__anext__()
+    stop.set()
+    with trio.move_on_after(SHUTDOWN_SECONDS) as waiting:
+        await signals.__anext__()
+    why = f"not done after {SHUTDOWN_SECONDS:g} s" if waiting.cancelled_caught else "told so again"
+    _log.critical("ending as it is, %s; the next start will recover", why)
+    logging.shutdown()
+    os._exit(EXIT_FAILED)  # a worker thread in a sync cannot be ended in any other way
+
+
+def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
+    config = settings.broker
+    namesrv = config.namesrv_addr or "none"
+    print(
+        f"The broker[{config.broker_name}, {address.address}] boot success. serializeType=JSON and name server is "
+        f"{namesrv}"
+    )
+    print(f"  store       {os.path.abspath(settings.store.root)}")
+    if settings.embeds_nameserver:
+        print(f"  nameserver  {namesrv} (in this process): what clients connect to")
+        print("  try it      rocketpy produce -t hello, rocketpy consume -t hello -o beginning")
+    sys.stdout.flush()
+
+
+def _report(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
+    """Print the one sentence of a start that failed; a failure later is logged as what it is."""
+    if is_start:
+        print(next(_leaves(group)), file=sys.stderr)
+        return EXIT_WRONG
+    for failure in _leaves(group):
+        _log.critical("the broker has failed: %s", failure, exc_info=failure)
+    return EXIT_FAILED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""What a broker starts with: file, command line and this machine put together, and checked.
+
+Without ``-c`` the broker is for one machine: loopback, files of a laptop's size, a nameserver of its own. With ``-c``
+it is RocketMQ's: every address, RocketMQ's sizes, the nameservers that the file names.
+
+Compatibility: ``BrokerStartup.createBrokerController`` (4.9.8): a master has brokerId 0 whatever the file says, and the
+HA port is the listening port plus one. What is not there yet (slaves, DLedger) is refused, not ignored.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TypeVar
+
+import attrs
+
+from rocketpy.broker.config import BROKER_PORT, BrokerConfig
+from rocketpy.broker.local_address import local_address, local_host_name
+from rocketpy.errors import RemotingConnectError, SettingsError
+from rocketpy.remoting.client import split_address
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.settings import load_settings
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
+
+LOOPBACK = "127.0.0.1"
+NAMESRV_PORT = 9876
+VIP_PORT_STEP = 2
+"""The VIP port is so much below the listening port. It serves everything but pulls."""
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class StartOptions:
+    """The command line, with the environment's NAMESRV_ADDR."""
+
+    config_file: str | None = None
+    namesrv_addr: str | None = None
+    environment_namesrv_addr: str | None = None
+    store_path: str | None = None
+    port: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BrokerSettings:
+    """Everything a broker is told."""
+
+    broker: BrokerConfig
+    server: NettyServerConfig
+    client: NettyClientConfig
+    store: MessageStoreConfig
+    host: str | None  # the address to listen on, None for every address
+    embeds_nameserver: bool
+    unknown: dict[str, str] = attrs.field(factory=dict)  # keys of the file that mean nothing here
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        """The settings classes, in the order in which ``-p`` prints them."""
+        return (self.broker, self.server, self.client, self.store)
+
+
+def default_settings() -> tuple[BrokerConfig, NettyServerConfig, NettyClientConfig, MessageStoreConfig]:
+    """Return the defaults with ``-c``: RocketMQ's, and a broker's own port."""
+    return BrokerConfig(), NettyServerConfig(listen_port=BROKER_PORT), NettyClientConfig(), MessageStoreConfig()
+
+
+def laptop_store() -> MessageStoreConfig:
+    """Return the store settings without ``-c``: 64 MiB CommitLog files and index files of 33 MB, sparse."""
+    return MessageStoreConfig(
+        store_path_root_dir="./store",
+        mapped_file_size_commit_log=64 << 20,
+        max_hash_slot_num=250_000,
+        max_index_num=1_600_000,
+    )
+
+
+def load_broker_settings(options: StartOptions) -> BrokerSettings:
+    """Put everything together; SettingsError names what is wrong, and where."""
+    broker, server, client, store = default_settings()
+    if options.config_file is None:
+        store = laptop_store()
+    loaded = load_settings(options.config_file, broker, server, client, store)
+    settings = BrokerSettings(
+        broker=loaded.of(BrokerConfig),
+        server=_with(loaded.of(NettyServerConfig), listen_port=options.port),
+        client=loaded.of(NettyClientConfig),
+        store=_with(loaded.of(MessageStoreConfig), store_path_root_dir=options.store_path),
+        host=loaded.of(NettyServerConfig).bind_address or (None if options.config_file else LOOPBACK),
+        embeds_nameserver=False,
+        unknown=loaded.unknown,
+        warnings=loaded.warnings,
+    )
+    _check(settings)
+    return _completed(settings, options)
+
+
+def resolved_host(address: str) -> str:
+    """Return a numeric address for a host name or address; SettingsError when it has none."""
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except OSError as failure:
+        raise SettingsError(f"brokerIP1 = {address!r}: expected an address or a known host name") from failure
+    return str(found[0][4][0])
+
+
+def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSettings:
+    """Fill in what file and command line leave open, as RocketMQ does with ``-c``, for one machine without."""
+    broker = settings.broker
+    warnings = list(settings.warnings)
+    namesrv = options.namesrv_addr or broker.namesrv_addr or options.environment_namesrv_addr or ""
+    embeds_nameserver = not namesrv and options.config_file is None
+    if embeds_nameserver:
+        namesrv = f"{LOOPBACK}:{NAMESRV_PORT}"
+    if not namesrv:
+        warnings.append("namesrvAddr is not set: no nameserver will know this broker, clients must be told its address")
+    if broker.broker_id != 0:
+        warnings.append(f"brokerId = {broker.broker_id} has no effect: a master has 0")
+    if options.config_file is not None and settings.host in (None, "0.0.0.0", "::"):
+        warnings.append(
+            f"listening on every address, port {settings.server.listen_port}, without access control: "
+            "whoever reaches it may read and write everything (bindAddress narrows it)"
+        )
+    own_address = LOOPBACK if options.config_file is None else ""
+    broker_ip1 = broker.broker_ip1 or own_address or local_address()
+    completed = attrs.evolve(
+        broker,
+        namesrv_addr=namesrv,
+        broker_id=0,
+        broker_name=broker.broker_name or local_host_name(),
+        broker_ip1=broker_ip1,
+        broker_ip2=broker.broker_ip2 or own_address or local_address(),
+    )
+    _check_namesrv(completed)
+    resolved_host(broker_ip1)
+    return attrs.evolve(
+        settings,
+        broker=completed,
+        store=attrs.evolve(settings.store, ha_listen_port=settings.server.listen_port + 1),
+        embeds_nameserver=embeds_nameserver,
+        warnings=tuple(warnings),
+    )
+
+
+def _check(settings: BrokerSettings) -> None:
+    """Refuse what is asked for and not there yet: to accept it would be a promise."""
+    store = settings.store
+    if store.broker_role is not BrokerRole.ASYNC_MASTER:
+        raise SettingsError(f"brokerRole = {store.broker_role.name!r}: expected ASYNC_MASTER, there are no slaves yet")
+    if store.enable_d_leger_commit_log:
+        raise SettingsError("enableDLegerCommitLog = 'true': expected false, DLedger is not supported")
+    port = settings.server.listen_port
+    if not 0 <= port <= 65_534:
+        raise SettingsError(f"listenPort = {port}: expected a port from 0 (any) to 65534, the HA port is one above")
+
+
+def _check_namesrv(broker: BrokerConfig) -> None:
+    for address in broker.namesrv_addresses:
+        try:
+            split_address(address)
+        except RemotingConnectError as failure:
+            raise SettingsError(
+                f"namesrvAddr = {broker.namesrv_addr!r}: expected HOST:PORT, several separated by ;, found {address!r}"
+            ) from failure
+
+
+def _with(settings: T, **changes: object) -> T:
+    """Return the settings with those changes that are not None."""
+    return attrs.evolve(settings, **{key: each for key, each in changes.items() if each is not None})  # type: ignore[misc]

@@ -1,0 +1,192 @@
+"""The processors of a broker over bytes: frames in, frames out, through real connections and the real dispatcher.
+
+The store is a table of numbers. Time stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+import attrs
+
+from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_group import AdminGroupProcessor
+from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
+from rocketpy.broker.processors.client_manage import ClientManageProcessor
+from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
+from rocketpy.broker.processors.lock import LockProcessor
+from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import StoreStatistics
+from tests.broker.tables_of_a_broker import Tables, make_tables
+
+
+@attrs.define(eq=False)
+class FakeStore:
+    """As much of a store as administration asks for: numbers by queue."""
+
+    min_offsets: dict[tuple[str, int], int] = attrs.field(factory=dict)
+    max_offsets: dict[tuple[str, int], int] = attrs.field(factory=dict)
+    timestamps: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
+    by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
+    queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
+    deleted: list[str] = attrs.field(factory=list)
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        return self.min_offsets.get((topic, queue_id), 0)
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        return self.max_offsets.get((topic, queue_id), 0)
+
+    def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        return (topic, queue_id) in self.queues_on_disk
+
+    async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        return self.timestamps.get((topic, queue_id, queue_offset), -1)
+
+    async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        return self.by_time.get((topic, queue_id, timestamp_ms), 0)
+
+    def delete_topic_queues(self, topic: str) -> None:
+        self.deleted.append(topic)
+
+    def statistics(self) -> StoreStatistics:
+        return StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))
+
+    def runtime_info(self) -> dict[str, str]:
+        return {"commitLogMaxOffset": "7"}
+
+
+class Transport:
+    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would."""
+
+    def __init__(self, on_close: Callable[[Connection], None]) -> None:
+        self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
+        self._on_close = on_close
+
+    def mark_dirty(self, connection: Connection) -> None:
+        pass
+
+    def flush(self, connection: Connection) -> None:
+        pass
+
+    def end(self, connection: Connection) -> None:
+        connection.mark_closed()
+        self._on_close(connection)
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        self.tasks.append((function, arguments))
+        return True
+
+
+class BrokerOnBytes:
+    """One broker without sends and pulls."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.tables: Tables = make_tables(directory, **settings)
+        self.store = FakeStore()
+        self.registered_count = 0
+        self.unsupported: list[int] = []
+        self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append)
+        self.housekeeping = ClientHousekeepingService(
+            config=self.tables.config,
+            consumer_manager=self.tables.consumers,
+            producer_manager=self.tables.producers,
+            rebalance_lock_manager=self.tables.locks,
+        )
+        self.transport = Transport(self.housekeeping.connection_closed)
+        self._connections = 0
+        self._register(cast(MessageStore, self.store))
+
+    def _register(self, store: MessageStore) -> None:
+        tables, config = self.tables, self.tables.config
+        ClientManageProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            current_time=tables.time,
+        ).register(self.dispatcher)
+        ConsumerManageProcessor(
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
+        ).register(self.dispatcher)
+        LockProcessor(rebalance_lock_manager=tables.locks).register(self.dispatcher)
+        AdminTopicProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+            register_topics=self._register_topics,
+        ).register(self.dispatcher)
+        AdminOffsetProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(self.dispatcher)
+        AdminGroupProcessor(
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            consumer_offset_manager=tables.offsets,
+        ).register(self.dispatcher)
+        AdminBrokerProcessor(
+            settings=lambda: (config, NettyServerConfig(), MessageStoreConfig()), store=store, clock=tables.clock
+        ).register(self.dispatcher)
+
+    async def _register_topics(self) -> None:
+        self.registered_count += 1
+
+    def connect(self, address: tuple[str, int] | None = None) -> Connection:
+        self._connections += 1
+        return Connection(
+            address=address or ("127.0.0.1", 50_000 + self._connections),
+            dispatcher=self.dispatcher,
+            transport=self.transport,
+            limits=NettyServerConfig().limits(),
+            now=0.0,
+        )
+
+    async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand:
+        """Send a request and return its one answer."""
+        answers = await self.ask_frame(encode_frame(request), connection)
+        assert len(answers) == 1, answers
+        return answers[0]
+
+    async def ask_all(
+        self, request: RemotingCommand, connection: Connection | None = None
+    ) -> list[RemotingCommand]:
+        """Send a request and return everything that came back over the connection."""
+        return await self.ask_frame(encode_frame(request), connection)
+
+    async def ask_frame(self, frame: bytes, connection: Connection | None = None) -> list[RemotingCommand]:
+        """Send bytes and return everything that came back over the connection."""
+        connection = connection or self.connect()
+        connection.receive(frame)
+        connection.serve(10)
+        tasks, self.transport.tasks = self.transport.tasks, []
+        for function, arguments in tasks:
+            await function(*arguments)
+        return received(connection)
+
+
+def received(connection: Connection) -> list[RemotingCommand]:
+    """Return what the broker has sent over a connection since the last look."""
+    reader = FrameReader()
+    reader.receive(connection.take_outgoing())
+    commands = []
+    while (frame := reader.next_frame()) is not None:
+        commands.append(decode_command(*frame))
+    return commands

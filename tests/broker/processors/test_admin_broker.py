@@ -1,0 +1,41 @@
+"""The broker about itself."""
+
+from __future__ import annotations
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.settings import settings_from_text
+from tests.broker.broker_on_bytes import BrokerOnBytes
+
+
+async def test_settings_are_lines_that_read_back(broker: BrokerOnBytes) -> None:
+    answer = await broker.ask(make_request(RequestCode.GET_BROKER_CONFIG))
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.body is not None
+    loaded = settings_from_text(answer.body.decode(), "answer", BrokerConfig).of(BrokerConfig)
+    assert loaded.broker_name == "broker-a"
+    assert b"\nlistenPort=8888\n" in answer.body
+    version = decode_body((answer.ext_fields or {})["version"], DataVersion)
+    assert version == DataVersion(broker.tables.clock.timestamp_ms(), 0)
+
+
+async def test_figures_are_all_text_and_the_stores_own_are_among_them(broker: BrokerOnBytes) -> None:
+    answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    table = decode_body(answer.body, KVTable).table
+    assert table["brokerVersionDesc"] == "V4_9_8"
+    assert table["brokerVersion"] == "409"
+    assert table["commitLogMaxOffset"] == "7"
+    assert table["sendThreadPoolQueueSize"] == "0"
+    assert all(isinstance(value, str) for value in table.values())
+
+
+async def test_a_code_that_is_not_served_is_answered_and_noted_once(broker: BrokerOnBytes) -> None:
+    for _ in range(2):
+        answer = await broker.ask(make_request(9998))
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == " request type 9998 not supported"
+    assert broker.unsupported == [9998]

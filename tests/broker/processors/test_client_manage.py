@@ -1,0 +1,188 @@
+"""Heartbeats, leaving, and the question before a consumer starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import (
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
+from tests.broker.broker_on_bytes import BrokerOnBytes, received
+
+
+def heartbeat(
+    client_id: str = "c1", consumers: tuple[str, ...] = (), producers: tuple[str, ...] = (), topic: str = "t"
+) -> RemotingCommand:
+    body = HeartbeatData(
+        client_id,
+        [ProducerData(group) for group in producers],
+        [ConsumerData(group, subscription_data_set=[SubscriptionData(topic)]) for group in consumers],
+    )
+    return make_request(RequestCode.HEART_BEAT, body=encode_body(body))
+
+
+def unregister(client_id: str = "c1", producer: str | None = None, consumer: str | None = None) -> RemotingCommand:
+    header = UnregisterClientRequestHeader(client_id=client_id, producer_group=producer, consumer_group=consumer)
+    return make_request(RequestCode.UNREGISTER_CLIENT, header)
+
+
+async def test_a_heartbeat_registers_groups_and_makes_retry_topics(broker: BrokerOnBytes) -> None:
+    connection = broker.connect()
+    answers = await broker.ask_all(heartbeat(consumers=("g",), producers=("p",)), connection)
+    assert [each.code for each in answers if each.is_response] == [ResponseCode.SUCCESS]
+    notices = [each for each in answers if not each.is_response]
+    assert [(each.code, each.is_oneway, each.ext_fields) for each in notices] == [(40, True, {"consumerGroup": "g"})]
+    assert broker.tables.topics.select_topic_config("%RETRY%g") == TopicConfig("%RETRY%g", 1, 1, 6)
+    assert "g" in broker.tables.groups.subscription_group_table
+    group = broker.tables.consumers.get_consumer_group_info("g")
+    assert group is not None
+    assert group.client_ids == ["c1"]
+    assert broker.tables.producers.groups == ["p"]
+
+
+async def test_the_same_heartbeat_again_tells_nobody(broker: BrokerOnBytes) -> None:
+    connection = broker.connect()
+    await broker.ask_all(heartbeat(consumers=("g",)), connection)
+    answers = await broker.ask_all(heartbeat(consumers=("g",)), connection)
+    assert [each.code for each in answers] == [ResponseCode.SUCCESS]
+
+
+async def test_every_member_hears_of_a_new_one(broker: BrokerOnBytes) -> None:
+    first, second = broker.connect(), broker.connect()
+    await broker.ask_all(heartbeat("c1", consumers=("g",)), first)
+    await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
+    assert [(each.code, each.ext_fields) for each in received(first)] == [(40, {"consumerGroup": "g"})]
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+async def test_notification_can_be_switched_off_for_all_and_for_a_group(
+    broker_with: Callable[..., BrokerOnBytes], by_group: bool
+) -> None:
+    broker = broker_with(notify_consumer_ids_changed_enable=by_group)
+    if by_group:
+        silent = SubscriptionGroupConfig("g", notify_consumer_ids_changed_enable=False)
+        broker.tables.groups.update_subscription_group_config(silent)
+    answers = await broker.ask_all(heartbeat(consumers=("g",)))
+    assert [each.code for each in answers] == [ResponseCode.SUCCESS]
+
+
+async def test_the_retry_topic_has_the_groups_number_of_queues(broker: BrokerOnBytes) -> None:
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("g", retry_queue_nums=3))
+    await broker.ask_all(heartbeat(consumers=("g",)))
+    assert broker.tables.topics.select_topic_config("%RETRY%g") == TopicConfig("%RETRY%g", 3, 3, 6)
+
+
+async def test_the_retry_topic_of_a_unit_is_marked(broker: BrokerOnBytes) -> None:
+    body = HeartbeatData("c1", [], [ConsumerData("g", unit_mode=True)])
+    await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+    assert broker.tables.topics.select_topic_config("%RETRY%g") == TopicConfig("%RETRY%g", 1, 1, 6, topic_sys_flag=2)
+
+
+async def test_an_unknown_group_that_may_not_be_created_gets_no_retry_topic(
+    broker_with: Callable[..., BrokerOnBytes],
+) -> None:
+    broker = broker_with(auto_create_subscription_group=False)
+    await broker.ask_all(heartbeat(consumers=("g",)))
+    assert broker.tables.topics.select_topic_config("%RETRY%g") is None
+    assert broker.tables.consumers.get_consumer_group_info("g") is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        (None, "HeartbeatData: expected a body, found none"),
+        (b"", "HeartbeatData: expected a body, found none"),
+        (b"{", "body: "),
+        (b"[]", "body: HeartbeatData: expected an object, found []"),
+        (b"{}", "body: HeartbeatData.clientID: expected a value, found nothing"),
+        (b'{"clientID":""}', "HeartbeatData.clientID: expected a name, found a blank text"),
+        (b'{"clientID":"c","consumerDataSet":{}}', "body: HeartbeatData.consumerDataSet: expected an array, found {}"),
+        (b'{"clientID":"c","consumerDataSet":[{}]}', "body: ConsumerData.groupName: expected a value"),
+        (b'{"clientID":"c","consumerDataSet":[{"groupName":" "}]}', "ConsumerData.groupName: expected a name"),
+        (b'{"clientID":"c","consumerDataSet":[{"groupName":"a b"}]}', "The specified topic contains illegal"),
+        (b'{"clientID":"c","producerDataSet":[{"groupName":""}]}', "ProducerData.groupName: expected a name"),
+        (
+            b'{"clientID":"c","consumerDataSet":[{"groupName":"' + b"g" * 121 + b'"}]}',
+            "The specified topic is longer than topic max length. It has 128 characters, the limit is 127",
+        ),
+    ],
+)
+async def test_a_wrong_heartbeat_is_refused_and_changes_nothing(
+    broker: BrokerOnBytes, body: bytes | None, remark: str
+) -> None:
+    answer = await broker.ask(make_request(RequestCode.HEART_BEAT, body=body))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert (answer.remark or "").startswith(remark)
+    assert list(broker.tables.consumers) == []
+    assert broker.tables.producers.groups == []
+    assert not broker.tables.topics.stored.has_changes
+
+
+async def test_one_wrong_group_keeps_the_right_ones_out_too(broker: BrokerOnBytes) -> None:
+    answer = await broker.ask(heartbeat(consumers=("good", "a b")))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert list(broker.tables.consumers) == []
+
+
+async def test_leaving_by_request_tells_those_who_are_left(broker: BrokerOnBytes) -> None:
+    first, second = broker.connect(), broker.connect()
+    await broker.ask_all(heartbeat("c1", consumers=("g",), producers=("p",)), first)
+    await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
+    received(first)
+    answer = await broker.ask(unregister("c1", "p", "g"), first)
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
+    assert [each.code for each in received(second)] == [40]
+    assert broker.tables.producers.groups == []
+
+
+@pytest.mark.parametrize(("producer", "consumer"), [(None, None), ("p", None), (None, "g"), ("", "")])
+async def test_leaving_what_one_is_not_in_is_fine(
+    broker: BrokerOnBytes, producer: str | None, consumer: str | None
+) -> None:
+    assert (await broker.ask(unregister("c1", producer, consumer))).code == ResponseCode.SUCCESS
+
+
+async def test_leaving_needs_a_client_id(broker: BrokerOnBytes) -> None:
+    answer = await broker.ask(RemotingCommand(RequestCode.UNREGISTER_CLIENT, {"producerGroup": "p"}))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "UnregisterClientRequestHeader.clientID: expected text, found nothing"
+
+
+@pytest.mark.parametrize(
+    ("expression_type", "expression", "code", "remark"),
+    [
+        ("TAG", "a || b", ResponseCode.SUCCESS, None),
+        ("", "*", ResponseCode.SUCCESS, None),
+        (None, "*", ResponseCode.SUCCESS, None),
+        ("TAG", "||", ResponseCode.SUBSCRIPTION_PARSE_FAILED, "subString split error: expected a tag in '||'"),
+        (
+            "SQL92",
+            "a > 1",
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92",
+        ),
+    ],
+)
+async def test_a_consumer_asks_whether_its_selector_is_served(
+    broker: BrokerOnBytes, expression_type: str | None, expression: str, code: int, remark: str | None
+) -> None:
+    body = CheckClientRequestBody("c1", "g", SubscriptionData("t", expression, expression_type=expression_type))
+    answer = await broker.ask(make_request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body)))
+    assert (answer.code, answer.remark) == (code, remark)
+
+
+async def test_a_question_without_body_is_answered_yes(broker: BrokerOnBytes) -> None:
+    answer = await broker.ask(make_request(RequestCode.CHECK_CLIENT_CONFIG))
+    assert answer.code == ResponseCode.SUCCESS
