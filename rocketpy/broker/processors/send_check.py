@@ -14,6 +14,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS
 from rocketpy.remoting.connection import Connection
 
 PERM_READ_WRITE = 6
@@ -27,16 +28,7 @@ _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 class SendCheck:
     """The checks of one broker."""
 
-    forbidden_topics = frozenset(
-        (
-            "SCHEDULE_TOPIC_XXXX",
-            "RMQ_SYS_TRANS_HALF_TOPIC",
-            "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-            "TRANS_CHECK_MAX_TIME_TOPIC",
-            "SELF_TEST_TOPIC",
-            "OFFSET_MOVED_EVENT",
-        )
-    )
+    forbidden_topics = NOT_ALLOWED_SEND_TOPICS
     """Topics that clients may not send to."""
 
     def __init__(self, *, config: BrokerConfig, topic_config_manager: TopicConfigManager, clock: Clock) -> None:
