@@ -167,9 +167,10 @@ class ConsumeQueue:
             self.min_offset = self.first_at_or_behind(log_min_offset)
 
     def remove_files(self) -> None:
-        """Delete everything: the queue is as if it had never been."""
+        """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
         self.files.remove_all()
-        self._disk.remove_directory(self.files.path)
+        if self._disk.is_directory(self.files.path) and not self._disk.list_directory(self.files.path):
+            self._disk.remove_directory(self.files.path)
         self.units.clear()
         self._set_end(0)
         self.min_offset = self.flushed_offset = 0

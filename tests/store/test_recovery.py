@@ -1,0 +1,331 @@
+"""Recovery: what was acknowledged is there, once and in order; what was cut never comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+from tests.store.parts import LOG_FILE_SIZE, Parts, Place
+
+HEAD = 88
+
+
+def bodies_of(count: int, size: int = 40, first: int = 0) -> list[bytes]:
+    return [f"{number:06d}".encode().ljust(size, b".") for number in range(first, first + count)]
+
+
+def two_queues(parts: Parts, count: int, first: int = 0) -> None:
+    """Send numbered messages to two queues in turn."""
+    for number, body in enumerate(bodies_of(count, first=first)):
+        parts.put(body, "Even" if number % 2 == 0 else "Odd", number % 2)
+    parts.appender.end_burst()
+
+
+def test_empty_directory_becomes_an_empty_store(place: Place) -> None:
+    parts = Parts(place)
+    assert parts.report.end_offset == 0
+    assert place.disk.is_directory(place.commit_log)
+    assert place.disk.is_directory(place.consume_queue)
+    assert place.disk.list_directory(place.commit_log) == []
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_everything_is_there_after_a_restart_and_numbers_go_on(place: Place, is_clean: bool) -> None:
+    parts = Parts(place)
+    two_queues(parts, 300)
+    end = parts.commit_log.wrote_offset
+    parts.close()
+
+    again = Parts(place, is_clean=is_clean)
+    assert again.report.end_offset == end
+    assert again.bodies("Even", 0) == bodies_of(300)[::2]
+    assert again.bodies("Odd", 1) == bodies_of(300)[1::2]
+    _, physical_offset, queue_offset = again.put(b"next", "Even", 0)
+    assert (physical_offset, queue_offset) == (end, 150)
+
+
+def test_recovering_twice_is_like_recovering_once(place: Place) -> None:
+    parts = Parts(place)
+    two_queues(parts, 200)
+    parts.kill()
+    place.write(place.log_file(parts.commit_log.min_offset), b"\xff" * 30, 500)
+    Parts(place, is_clean=False).kill()
+    once = place.files(place.root)
+    Parts(place, is_clean=False).kill()
+    assert place.files(place.root) == once
+
+
+def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
+    """A kill in the middle of a write, or a lost page, leaves any prefix of the last burst."""
+    parts = Parts(place, log_file_size=2048)
+    places = [*parts.put_all(bodies_of(4)), parts.commit_log.wrote_offset]
+    parts.kill()
+    log = place.read(place.log_file())
+    units = place.read(place.queue_file("TopicTest", 0))
+    for cut in range(places[-1] + 1):
+        place.write(place.log_file(), log[:cut] + bytes(2048 - cut))
+        place.write(place.queue_file("TopicTest", 0), units)
+        whole = sum(1 for end in places[1:] if end <= cut)
+        for is_clean in (False, True):
+            again = Parts(place, is_clean=is_clean, log_file_size=2048)
+            assert again.bodies() == bodies_of(whole), cut
+            assert again.report.end_offset == places[whole]
+            assert again.queues.find("TopicTest", 0).next_offset == whole
+            again.kill()
+        assert place.read(place.log_file())[places[whole] :].strip(b"\0") == b""
+        assert place.read(place.queue_file("TopicTest", 0))[whole * UNIT_SIZE :].strip(b"\0") == b""
+
+
+def test_what_recovery_cut_never_comes_back(place: Place) -> None:
+    """RocketMQ: 100 equal records, number 50 damaged, restart, one send, kill, restart: all 100 are there again."""
+    parts = Parts(place, log_file_size=1 << 16)
+    places = parts.put_all(bodies_of(100))
+    parts.close()
+    place.write(place.log_file(), b"\xff", places[50] + HEAD + 3)
+
+    again = Parts(place, is_clean=True, log_file_size=1 << 16)
+    assert again.bodies() == bodies_of(50)
+    assert "CRC" in again.report.why
+    again.put_all([b"new".ljust(40, b".")])
+    again.kill()
+    last = Parts(place, is_clean=False, log_file_size=1 << 16)
+    assert last.bodies() == [*bodies_of(50), b"new".ljust(40, b".")]
+
+
+@pytest.mark.parametrize("damage", ["magic", "size", "crc", "physical offset", "queue offset", "topic", "properties"])
+def test_a_record_that_is_not_valid_ends_the_log(place: Place, damage: str) -> None:
+    parts = Parts(place)
+    places = parts.put_all(bodies_of(5))
+    parts.kill()
+    record = places[3]
+    positions = {
+        "magic": (record + 4, b"\0"),
+        "size": (record + 3, b"\xff"),
+        "crc": (record + HEAD, b"\xff"),
+        "physical offset": (record + 35, b"\x01"),
+        "queue offset": (record + 27, b"\x07"),
+        "topic": (record + HEAD + 40 + 2, b"\0"),
+        "properties": (places[4] - 1, b"\0"),
+    }
+    position, content = positions[damage]
+    place.write(place.log_file(), content, position)
+    again = Parts(place, is_clean=False)
+    assert again.report.end_offset == record
+    assert again.bodies() == bodies_of(3)
+
+
+def test_a_queue_that_begins_at_0_again_is_no_damage(place: Place) -> None:
+    """A topic that was deleted and created again counts from 0 in the same log."""
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+    parts.put_all(bodies_of(3, first=50))
+    parts.kill()
+    again = Parts(place, is_clean=False)
+    assert again.bodies() == bodies_of(3, first=50)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("what", ["everything", "a topic", "a queue"])
+def test_deleted_queues_are_made_again_from_the_log(place: Place, what: str, is_clean: bool) -> None:
+    parts = Parts(place)
+    two_queues(parts, 100)
+    parts.close()
+    place.remove_tree(
+        {"everything": place.consume_queue, "a topic": f"{place.consume_queue}/Odd"}.get(
+            what, f"{place.consume_queue}/Odd/1"
+        )
+    )
+    again = Parts(place, is_clean=is_clean)
+    assert again.bodies("Even", 0) == bodies_of(100)[::2]
+    assert again.bodies("Odd", 1) == bodies_of(100)[1::2]
+
+
+def test_a_queue_that_lost_its_last_units_is_completed_after_an_orderly_stop(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all(bodies_of(10))
+    parts.close()
+    place.write(place.queue_file("TopicTest", 0), bytes(3 * UNIT_SIZE), 7 * UNIT_SIZE)
+    assert Parts(place).bodies() == bodies_of(10)
+
+
+def test_after_a_crash_the_walk_begins_at_the_last_durable_file(place: Place) -> None:
+    parts = Parts(place)
+    for number in range(8):
+        parts.clock.advance_ms(1000)
+        parts.put_all(bodies_of(30, first=30 * number))
+    files = len(parts.commit_log.files)
+    assert files >= 4
+    durable_ms = parts.clock.timestamp_ms() - 1000
+    parts.kill()
+    again = Parts(place, is_clean=False, durable_before_ms=durable_ms)
+    assert 0 < again.report.scanned_from < again.report.end_offset
+    assert again.report.record_count < 240
+    assert again.bodies() == bodies_of(240)
+
+
+def test_units_lost_before_the_durable_file_are_found_out_and_made_from_the_beginning(place: Place) -> None:
+    parts = Parts(place, queue_file_size=8000)
+    for number in range(8):
+        parts.clock.advance_ms(1000)
+        parts.put_all(bodies_of(30, first=30 * number))
+    parts.kill()
+    place.write(place.queue_file("TopicTest", 0), bytes(UNIT_SIZE), 3 * UNIT_SIZE)
+    again = Parts(place, is_clean=False, queue_file_size=8000, durable_before_ms=parts.clock.timestamp_ms())
+    assert again.report.scanned_from == 0
+    assert again.bodies() == bodies_of(240)
+
+
+def test_units_behind_the_log_are_dropped(place: Place) -> None:
+    """The disk may keep units whose records it lost."""
+    parts = Parts(place)
+    places = parts.put_all(bodies_of(30))
+    parts.close()
+    place.write(place.log_file(), bytes(LOG_FILE_SIZE - places[12]), places[12])
+    for is_clean in (True, False):
+        again = Parts(place, is_clean=is_clean)
+        assert again.queues.find("TopicTest", 0).max_offset == 12
+        again.kill()
+    content = b"".join(place.files(place.consume_queue).values())
+    assert [UNIT.unpack_from(content, n * UNIT_SIZE)[0] for n in range(12)] == places[:12]
+    assert content[12 * UNIT_SIZE :].strip(b"\0") == b""
+
+
+def test_preallocated_empty_files_are_no_obstacle(place: Place) -> None:
+    """RocketMQ prepares one or two files ahead; a kill leaves them all zero."""
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    end = parts.commit_log.wrote_offset
+    parts.kill()
+    place.write(place.log_file(LOG_FILE_SIZE), bytes(LOG_FILE_SIZE))
+    place.write(place.log_file(2 * LOG_FILE_SIZE), bytes(LOG_FILE_SIZE))
+    again = Parts(place, is_clean=False)
+    assert again.report.end_offset == end
+    assert again.report.removed_files == 2
+    assert place.disk.list_directory(place.commit_log) == [f"{0:020d}"]
+
+
+def test_files_without_any_bytes_are_no_obstacle(place: Place) -> None:
+    """What a power loss leaves of a file that was just made."""
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    parts.kill()
+    place.write(place.log_file(LOG_FILE_SIZE), b"")
+    place.write(place.queue_file("TopicTest", 0, 400), b"")
+    place.write(place.queue_file("Other", 3, 0), b"")
+    again = Parts(place, is_clean=False)
+    assert again.bodies() == bodies_of(5)
+    again.put_all(bodies_of(100, first=5))
+    assert again.bodies() == bodies_of(105)
+
+
+def test_a_log_whose_first_file_is_empty_begins_there(place: Place) -> None:
+    place.write(place.log_file(LOG_FILE_SIZE), bytes(LOG_FILE_SIZE))
+    parts = Parts(place, is_clean=False)
+    assert parts.report.end_offset == LOG_FILE_SIZE
+    assert parts.put_all([b"body"]) == [LOG_FILE_SIZE]
+
+
+def test_a_last_file_that_was_cut_short_gets_its_length_back(place: Place) -> None:
+    """A kill between cutting the tail and extending it again, during an earlier recovery."""
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    end = parts.commit_log.wrote_offset
+    parts.kill()
+    file = place.disk.open(place.log_file())
+    file.truncate(end)
+    file.close()
+    again = Parts(place, is_clean=False)
+    assert again.bodies() == bodies_of(5)
+    assert place.disk.file_size(place.log_file()) == LOG_FILE_SIZE
+    again.put_all(bodies_of(200, first=5))
+    assert again.bodies() == bodies_of(205)
+
+
+def test_a_store_with_other_file_sizes_opens_and_goes_on_with_ours(place: Place) -> None:
+    parts = Parts(place, log_file_size=4096, queue_file_size=100)
+    parts.put_all(bodies_of(100))
+    parts.close()
+    for is_clean in (True, False):
+        again = Parts(place, is_clean=is_clean, log_file_size=20_000, queue_file_size=2000)
+        assert again.bodies() == bodies_of(100)
+        again.kill()
+    again.put_all(bodies_of(100, first=100))
+    assert again.bodies() == bodies_of(200)
+    again.close()
+    sizes = {place.disk.file_size(f"{place.commit_log}/{name}") for name in place.disk.list_directory(place.commit_log)}
+    assert sizes == {4096, 20_000}
+    assert Parts(place).bodies() == bodies_of(200)
+
+
+def test_a_log_without_its_first_files_keeps_queue_offsets(place: Place) -> None:
+    """After retention has taken the first files, queues made anew begin where the log does."""
+    parts = Parts(place)
+    parts.put_all(bodies_of(200))
+    first_left = next(
+        number for number, message in enumerate(parts.messages()) if message.physical_offset >= LOG_FILE_SIZE
+    )
+    parts.close()
+    place.disk.unlink(place.log_file())
+    for remove in (False, True):
+        if remove:
+            place.remove_tree(place.consume_queue)
+        again = Parts(place, is_clean=False)
+        queue = again.queues.find("TopicTest", 0)
+        assert (queue.min_offset, queue.max_offset) == (first_left, 200)
+        assert again.bodies() == bodies_of(200)[first_left:]
+        again.kill()
+
+
+def test_prepared_and_rolled_back_records_take_no_place_in_a_queue(place: Place) -> None:
+    parts = Parts(place)
+    parts.put(b"one")
+    parts.put(b"half", sys_flag=0x4)
+    parts.put(b"gone", sys_flag=0xC)
+    parts.put(b"two", sys_flag=0x8)
+    parts.appender.end_burst()
+    parts.kill()
+    for is_clean in (True, False):
+        again = Parts(place, is_clean=is_clean)
+        assert again.bodies() == [b"one", b"two"]
+        again.kill()
+
+
+def test_extra_queues_of_a_record_are_made_again(place: Place) -> None:
+    """RocketMQ with enableMultiDispatch: one record, units in several queues."""
+    parts = Parts(place)
+    properties = b"INNER_MULTI_DISPATCH\x01%LMQ%a,extra\x02INNER_MULTI_QUEUE_OFFSET\x010,0"
+    parts.put(b"body", queue_id=3, properties=properties)
+    parts.appender.end_burst()
+    parts.kill()
+    again = Parts(place, is_clean=False)
+    assert [again.queues.find(topic, queue_id).max_offset for topic, queue_id in (("%LMQ%a", 0), ("extra", 3))] == [1, 1]
+
+
+def test_index_work_of_the_walk_is_dispatched_after_a_crash(place: Place) -> None:
+    parts = Parts(place)
+    parts.put(b"one", properties=b"UNIQ_KEY\x01u1\x02KEYS\x01k1  k2", keys=(b"u1", b"k1", b"k2"))
+    parts.put(b"two", properties=b"KEYS\x01k3", keys=(b"k3",), sys_flag=0x4)
+    parts.put(b"gone", properties=b"KEYS\x01k4", keys=(b"k4",), sys_flag=0xC)
+    parts.put(b"none")
+    parts.appender.end_burst()
+    parts.kill()
+    assert [work[1] for work in parts.index_work] == [(b"u1", b"k1", b"k2"), (b"k3",)]
+    assert Parts(place, is_clean=False).index_work == parts.index_work
+
+
+def test_rewriting_changes_nothing_but_the_disk_s_mind(place: Place) -> None:
+    parts = Parts(place)
+    two_queues(parts, 150)
+    parts.kill()
+    Parts(place, is_clean=False).kill()
+    before = place.files(place.root)
+    Parts(place, is_clean=False, rewrite=True).kill()
+    assert place.files(place.root) == before
+
+
+def test_the_work_comes_in_slices(place: Place) -> None:
+    parts = Parts(place, log_file_size=1 << 20, queue_file_size=1 << 17)
+    parts.put_all(bodies_of(5000))
+    parts.close()
+    assert Parts(place, is_clean=False).slices >= 4
