@@ -5,8 +5,8 @@ ready. It waits until its epoll descriptor is readable, then serves *every* read
 serve whole frames, end the burst, one send each.
 
 Rules:
-- Fair by time: after ``SLICE_SECONDS`` or ``SLICE_FRAMES`` frames it ends the burst and passes a Trio checkpoint, also
-  in the middle of one connection's frames; what is left over is served first in the next turn.
+- Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``,
+  both also in the middle of one connection's frames; what is left over is served first in the next turn.
 - Level-triggered, and events are never kept across a checkpoint, because a descriptor may mean another peer by then.
 - One guard per connection: garbage, a reset or a bug in serving ends that connection only. ``StoreError`` and
   ``AssertionError`` pass: they end the program.
@@ -113,13 +113,16 @@ class Hub:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; closes every connection when it ends."""
         task_status.started()
+        monotonic = self._monotonic
         try:
             while True:
-                if self._backlog:
-                    await trio.lowlevel.checkpoint()
-                else:
+                if not self._backlog:
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
-                self._turn()
+                # A wake-up costs as much as several requests: go on while somebody is ready, up to the slice.
+                deadline = monotonic() + SLICE_SECONDS
+                while self._turn(deadline) and monotonic() < deadline:
+                    pass
+                await trio.lowlevel.checkpoint()
         finally:
             for connection in self.connections:
                 self.end(connection)
@@ -171,34 +174,37 @@ class Hub:
 
     # ---- a turn ---------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        """Serve leftovers and every ready connection for one slice, then end the burst."""
+    def _turn(self, deadline: float) -> bool:
+        """Serve leftovers and ready connections, then end the burst; False when nobody was ready."""
         monotonic = self._monotonic
-        self._now = trio.current_time()
-        deadline = monotonic() + SLICE_SECONDS
         budget = SLICE_FRAMES
+        if self._backlog:
+            for _ in range(len(self._backlog)):
+                peer = self._backlog.popleft()
+                peer.backlogged = False
+                if not peer.connection.is_closed:
+                    budget -= self._serve(peer, budget)
+                if budget <= 0 or monotonic() > deadline:
+                    self._burst.end()
+                    return True
+        ready = self._epoll.poll(0, EVENTS_MAX)
+        if ready:
+            self._now = trio.current_time()
         peers = self._peers
-        for _ in range(len(self._backlog)):
-            peer = self._backlog.popleft()
-            peer.backlogged = False
-            if not peer.connection.is_closed:
-                budget -= self._serve(peer, budget)
+        for fd, events in ready:
+            known = peers.get(fd)
+            if known is None:
+                continue
+            if events & _OUT:
+                self.flush(known.connection)
+            if events & _IN:
+                budget -= self._read(known, budget)
+            elif events & _GONE:
+                self.end(known.connection)
             if budget <= 0 or monotonic() > deadline:
                 break
-        else:
-            for fd, events in self._epoll.poll(0, EVENTS_MAX):
-                ready = peers.get(fd)
-                if ready is None:
-                    continue
-                if events & _OUT:
-                    self.flush(ready.connection)
-                if events & _IN:
-                    budget -= self._read(ready, budget)
-                elif events & _GONE:
-                    self.end(ready.connection)
-                if budget <= 0 or monotonic() > deadline:
-                    break
         self._burst.end()
+        return bool(ready)
 
     def _read(self, peer: _Peer, budget: int) -> int:
         """Read once and serve; returns how many frames were served."""
