@@ -149,6 +149,18 @@ class ConsumeQueue:
                 low = middle + 1
         return low
 
+    def rewind(self, queue_offset: int) -> None:
+        """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones."""
+        self._set_end(queue_offset)
+
+    def stale_units(self, queue_offset: int, count: int) -> bytes:
+        """Return what stands in the place of units, written in another life; fewer at the end of a file."""
+        mapped_file = self.files.find(queue_offset * UNIT_SIZE)
+        if mapped_file is None:
+            return b""
+        position = queue_offset * UNIT_SIZE - mapped_file.base_offset
+        return mapped_file.file().read(position, min(count * UNIT_SIZE, mapped_file.size - position))
+
     def truncate(self, queue_offset: int) -> None:
         """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""
         end = queue_offset * UNIT_SIZE

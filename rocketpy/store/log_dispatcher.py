@@ -25,6 +25,7 @@ from rocketpy.store.message_appender import IndexWork
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
 
+_STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
 _LMQ_PREFIX = "%LMQ%"
 _NAME_SEPARATOR = ","
 
@@ -51,6 +52,7 @@ class LogDispatcher:
         self._tags_code = tags_code
         self._dispatch_index = dispatch_index
         self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
+        self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
 
     def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
@@ -71,9 +73,8 @@ class LogDispatcher:
                     if self._has_unit(queue, record):
                         continue
                     self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
-                    tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
                     queue.make_room(1)
-                    queue.units.append(layout.UNIT.pack(record.physical_offset, record.size, tags_code))
+                    queue.units.append(self._unit(queue, queue_offset, record))
                     queue.next_offset += 1
                     touched[queue] = None
                     self.unit_count += 1
@@ -88,6 +89,22 @@ class LogDispatcher:
                 self._queues.unflushed[queue] = None
         if self._dispatch_index is not None and index_work:
             self._dispatch_index(index_work)
+
+    def _unit(self, queue: ConsumeQueue, queue_offset: int, record: CheckedMessage) -> bytes:
+        """Return the unit of a record: the one that is there if it is this record's, because whoever wrote it knew the
+        tags code best (the time of delivery of a delayed message, the address of an extension).
+        """
+        first, stale = self._stale.get(queue, (0, b""))
+        position = (queue_offset - first) * layout.UNIT_SIZE
+        if not 0 <= position < len(stale):
+            first, position = queue_offset, 0
+            stale = queue.stale_units(queue_offset, _STALE_UNITS)
+            self._stale[queue] = first, stale
+        unit = stale[position : position + layout.UNIT_SIZE]
+        if len(unit) == layout.UNIT_SIZE and layout.UNIT.unpack(unit)[:2] == (record.physical_offset, record.size):
+            return unit
+        tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
+        return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
 
     def _has_unit(self, queue: ConsumeQueue, record: CheckedMessage) -> bool:
         return record.physical_offset + record.size <= self._built.get(queue, 0)

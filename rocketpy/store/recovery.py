@@ -141,13 +141,12 @@ class StoreRecovery:
         return scanner
 
     def _prepare_queues(self, walk_begin: int) -> Iterator[None]:
-        """Say which units to trust: all of them, or after a crash those of records before the walk; drop the others."""
+        """Say which units to trust: all of them, or after a crash those of records before the walk."""
         for count, queue in enumerate(self._queues):
             if self._is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
             elif queue.files:
-                queue.truncate(queue.first_at_or_behind(walk_begin))
-                self._queues.unflushed[queue] = None
+                queue.rewind(queue.first_at_or_behind(walk_begin))
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
@@ -157,7 +156,7 @@ class StoreRecovery:
         """Drop units of records that are not in the log, at its end and at its beginning."""
         log_min_offset = self._commit_log.min_offset
         for count, queue in enumerate(self._queues):
-            if _physical_end(queue) > end_offset:
+            if queue.files and (not self._is_clean or _physical_end(queue) > end_offset):
                 queue.truncate(queue.first_at_or_behind(end_offset))
                 self._queues.unflushed[queue] = None
             queue.correct_min_offset(log_min_offset)
