@@ -22,12 +22,11 @@ PERM_READ = 4
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 """Bits of ``perm`` of brokers and topics. A topic with PERM_INHERIT is a model for automatic creation."""
 
-BLACK_LIST_ALWAYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
-
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _NO_TRANSACTIONS = "transactions are not served yet"
 _NO_FILTERS = "messages are selected by tag only"
+_NO_UPDATES = "settings cannot be changed by request yet"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
 
@@ -63,7 +62,6 @@ class BrokerConfig:
     region_id: str = setting("DefaultRegion", expected="a name")
     start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0))
     trace_on: bool = setting(True)
-    config_black_list: str = setting("configBlackList;brokerConfigPath", expected="keys separated by ;")
 
     # Topics and groups
     default_topic_queue_nums: int = setting(8, unit="queues", validator=Between(1, 65_535))
@@ -114,6 +112,7 @@ class BrokerConfig:
     # Without meaning here
     rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
     broker_config_path: str | None = setting(None, ignored="it is the file given with -c")
+    config_black_list: str = setting("configBlackList;brokerConfigPath", ignored=_NO_UPDATES)
     message_store_plug_in: str = setting("", ignored="Java classes are not loaded")
     send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
     put_message_future_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)

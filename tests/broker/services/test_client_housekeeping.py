@@ -1,0 +1,71 @@
+"""Silent clients and ended connections leave every table, and those who are left hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+import trio.testing
+
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.remoting.connection import Connection
+from tests.broker.broker_on_bytes import BrokerOnBytes, received
+
+
+async def join(broker: BrokerOnBytes, client_id: str, *, produces: bool = False) -> Connection:
+    body = HeartbeatData(client_id, [ProducerData("p")] if produces else [], [ConsumerData("g")])
+    connection = broker.connect()
+    await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)), connection)
+    return connection
+
+
+async def test_the_end_of_a_connection_is_told_to_the_others(broker: BrokerOnBytes) -> None:
+    first, second = await join(broker, "c1", produces=True), await join(broker, "c2")
+    received(first), received(second)
+    first.close()
+    assert [(each.code, each.ext_fields) for each in received(second)] == [(40, {"consumerGroup": "g"})]
+    group = broker.tables.consumers.get_consumer_group_info("g")
+    assert group is not None
+    assert group.client_ids == ["c2"]
+    assert broker.tables.producers.groups == []
+
+
+async def test_notification_can_be_switched_off(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    broker = broker_with(notify_consumer_ids_changed_enable=False)
+    first, second = await join(broker, "c1"), await join(broker, "c2")
+    first.close()
+    assert received(second) == []
+
+
+async def test_a_silent_client_loses_its_connection_and_the_others_hear_of_it(broker: BrokerOnBytes) -> None:
+    silent = await join(broker, "c1", produces=True)
+    broker.tables.time.now += 60
+    alive = await join(broker, "c2")
+    received(alive)
+    broker.tables.time.now += 61
+    broker.housekeeping.scan()
+    assert silent.is_closed
+    assert not alive.is_closed
+    assert [each.code for each in received(alive)] == [40]
+    assert broker.housekeeping.statistics().expired_connections == 1
+    broker.housekeeping.scan()
+    assert broker.housekeeping.statistics().expired_connections == 1
+
+
+async def test_locks_that_nobody_renews_are_forgotten(broker: BrokerOnBytes) -> None:
+    broker.tables.locks.try_lock_batch("g", [MessageQueue("t", "b", 0)], "c1")
+    broker.tables.time.now += 601
+    broker.housekeeping.scan()
+    assert broker.housekeeping.statistics().forgotten_locks == 1
+
+
+async def test_it_scans_every_ten_seconds(
+    broker: BrokerOnBytes, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    await nursery.start(broker.housekeeping.run)
+    await trio.sleep(35)
+    assert broker.housekeeping.statistics().scans == 3

@@ -1,0 +1,114 @@
+"""What a broker starts with, from file, command line and machine; and what it refuses to start with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings, resolved_host
+from rocketpy.errors import SettingsError
+
+
+def loaded(tmp_path: Path, text: str, **options: object) -> BrokerSettings:
+    path = tmp_path / "b.conf"
+    path.write_text(text)
+    return load_broker_settings(StartOptions(config_file=str(path), **options))  # type: ignore[arg-type]
+
+
+def test_without_a_file_it_is_a_system_for_one_machine() -> None:
+    settings = load_broker_settings(StartOptions())
+    assert settings.host == "127.0.0.1"
+    assert settings.embeds_nameserver
+    assert settings.broker.namesrv_addr == "127.0.0.1:9876"
+    assert (settings.broker.broker_ip1, settings.broker.broker_ip2) == ("127.0.0.1", "127.0.0.1")
+    assert settings.broker.broker_name
+    assert settings.server.listen_port == 10911
+    assert settings.store.store_path_root_dir == "./store"
+    assert settings.store.mapped_file_size_commit_log == 64 << 20
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize("options", [{"namesrv_addr": "ns:9876"}, {"environment_namesrv_addr": "ns:9876"}])
+def test_a_nameserver_elsewhere_needs_none_of_our_own(options: dict[str, str]) -> None:
+    settings = load_broker_settings(StartOptions(**options))  # type: ignore[arg-type]
+    assert not settings.embeds_nameserver
+    assert settings.broker.namesrv_addr == "ns:9876"
+
+
+def test_with_a_file_it_is_rocketmqs_broker(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\n")
+    assert settings.host is None
+    assert not settings.embeds_nameserver
+    assert settings.server.listen_port == 10911
+    assert settings.store.mapped_file_size_commit_log == 1 << 30
+    assert settings.broker.broker_ip1
+    assert [warning.partition(":")[0] for warning in settings.warnings] == [
+        "listening on every address, port 10911, without access control"
+    ]
+
+
+def test_a_bind_address_narrows_it_and_silences_the_warning(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
+    assert settings.host == "127.0.0.1"
+    assert settings.warnings == ()
+
+
+def test_the_command_line_goes_over_the_file_and_the_file_over_the_environment(tmp_path: Path) -> None:
+    text = "namesrvAddr=file:1\nlistenPort=1234\nstorePathRootDir=/file\nbindAddress=127.0.0.1\n"
+    settings = loaded(tmp_path, text, environment_namesrv_addr="env:1")
+    assert settings.broker.namesrv_addr == "file:1"
+    settings = loaded(tmp_path, text, namesrv_addr="line:1", port=0, store_path="/line", environment_namesrv_addr="e:1")
+    assert settings.broker.namesrv_addr == "line:1"
+    assert (settings.server.listen_port, settings.store.store_path_root_dir) == (0, "/line")
+    assert settings.store.ha_listen_port == 1
+
+
+def test_without_a_nameserver_it_says_so(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "bindAddress=127.0.0.1\n")
+    assert settings.broker.namesrv_addresses == ()
+    assert settings.warnings[0].startswith("namesrvAddr is not set")
+
+
+def test_a_master_has_the_id_0_whatever_the_file_says(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerId=3\n")
+    assert settings.broker.broker_id == 0
+    assert settings.warnings == ("brokerId = 3 has no effect: a master has 0",)
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerNane=x\n")
+    assert len(settings.warnings) == 1
+    assert settings.warnings[0].endswith("line 3: unknown key brokerNane has no effect; did you mean brokerName?")
+    assert settings.unknown == {"brokerNane": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("brokerRole=SLAVE", "brokerRole = 'SLAVE': expected ASYNC_MASTER, there are no slaves yet"),
+        ("brokerRole=SYNC_MASTER", "brokerRole = 'SYNC_MASTER': expected ASYNC_MASTER"),
+        ("brokerRole=MASTER", "b.conf line 2: brokerRole = 'MASTER': expected one of ASYNC_MASTER"),
+        ("enableDLegerCommitLog=true", "enableDLegerCommitLog = 'true': expected false"),
+        ("listenPort=65535", "listenPort = 65535: expected a port from 0"),
+        ("listenPort=-1", "listenPort = "),
+        ("namesrvAddr=nowhere", "namesrvAddr = 'nowhere': expected HOST:PORT, several separated by ;, found 'nowhere'"),
+        ("namesrvAddr=a:1;b:x", "found 'b:x'"),
+        ("brokerIP1=no such host", "brokerIP1 = 'no such host': expected an address or a known host name"),
+        ("flushDiskType=SOMETIMES", "b.conf line 2: flushDiskType = 'SOMETIMES': expected one of ASYNC_FLUSH"),
+    ],
+)
+def test_what_it_cannot_be_it_refuses_to_be(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as failure:
+        loaded(tmp_path, f"namesrvAddr=ns:9876\n{text}\n")
+    assert message in str(failure.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"no\.conf: cannot be read: No such file"):
+        load_broker_settings(StartOptions(config_file=str(tmp_path / "no.conf")))
+
+
+def test_a_name_becomes_an_address() -> None:
+    assert resolved_host("localhost") in ("127.0.0.1", "::1")
+    assert resolved_host("192.0.2.7") == "192.0.2.7"
