@@ -40,10 +40,10 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
     """Return the frame that answers a pull in the serialize type of its request."""
     if code == 0 and pull.serialize_type is SerializeType.JSON:
         header = _FOUND % (
-            result.max_offset,
-            result.min_offset,
-            result.next_begin_offset,
             broker_id,
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
             pull.opaque,
         )
         body = result.body
@@ -68,12 +68,17 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
 
 
 def _found_template() -> bytes:
-    """Make a %-template from what the generic encoder writes, so that both agree by construction."""
-    fields = PullMessageResponseHeader(suggest_which_broker_id=4, next_begin_offset=3, min_offset=2, max_offset=1)
+    """Make a %-template from what the generic encoder writes; it takes the fields in their order there, opaque last."""
+    fields = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=2, min_offset=3, max_offset=4)
     frame = encode_frame(RemotingCommand(code=0, remark="FOUND", ext_fields=write_header(fields), flag=RESPONSE_FLAG))
     header = frame[8:].replace(b"%", b"%%")
-    for name, value in ((b"maxOffset", 1), (b"minOffset", 2), (b"nextBeginOffset", 3), (b"suggestWhichBrokerId", 4)):
-        header = header.replace(b'"%b":"%d"' % (name, value), b'"%b":"%%d"' % name)
+    position = 0
+    for name, value in ((b"suggestWhichBrokerId", 1), (b"nextBeginOffset", 2), (b"minOffset", 3), (b"maxOffset", 4)):
+        field = b'"%b":"%d"' % (name, value)
+        assert header.find(field) > position, header
+        position = header.find(field)
+        header = header.replace(field, b'"%b":"%%d"' % name)
+    assert header.find(b'"opaque":0') > position, header
     return header.replace(b'"opaque":0', b'"opaque":%d')
 
 
