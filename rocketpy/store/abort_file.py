@@ -1,0 +1,34 @@
+"""The file that is there while a broker runs: who finds it at start knows that the last one did not end in order.
+
+It is made when recovery is over and removed as the very last act of an orderly end, when everything else is durable.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+import attrs
+
+from rocketpy.store.disk import Disk
+
+
+@attrs.frozen
+class AbortFile:
+    """The marker of one store."""
+
+    _disk: Disk
+    _path: str
+
+    def exists(self) -> bool:
+        """Whether the last end was not an orderly one."""
+        return self._disk.exists(self._path)
+
+    def create(self) -> None:
+        """Make it, durable on return: a crash from here on is seen."""
+        self._disk.open(self._path, create=True).close()
+        self._disk.sync_directory(os.path.dirname(self._path))
+
+    def remove(self) -> None:
+        """Remove it, durable on return."""
+        self._disk.unlink(self._path)
+        self._disk.sync_directory(os.path.dirname(self._path))

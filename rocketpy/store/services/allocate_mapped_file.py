@@ -1,0 +1,121 @@
+"""Makes the CommitLog file that will be wanted next, in advance and off the event loop.
+
+A file appears whole: staged outside the log's directory, its space reserved, synced, then renamed to its number and the
+directory synced. So whoever lists the directory, the Java broker too, finds only files of full length, and a message is
+accepted only where its space is. The file in advance is as RocketMQ leaves it after a crash: full length, all zeros.
+
+For SYNC_FLUSH files are filled with zeros, not only reserved. Measured on the reference machine (ext4): an fdatasync of
+7 KB takes 170 us in a filled file and 320 us in a reserved one, whose extents it has to mark as written each time;
+filling 64 MiB takes 40 to 80 ms of a worker thread.
+
+Compatibility: ``AllocateMappedFileService`` (4.9.8); it makes two files ahead at the first request, one later.
+
+Compose: it is the CommitLog's FileAllocator; call :meth:`discard` when the store ends in order.
+"""
+
+from __future__ import annotations
+
+import os.path
+import threading
+
+import attrs
+import trio
+
+from rocketpy.errors import DiskFullError
+from rocketpy.store.disk import Disk
+from rocketpy.store.services.flush_once import RunBlocking
+
+_ZEROS_SIZE = 1 << 20
+
+
+@attrs.define(eq=False)
+class _Job:
+    """One file that was asked for in advance."""
+
+    path: str
+    size: int
+    is_made: bool = False
+    # Whoever takes the claim makes the file; a worker thread that comes too late leaves it alone.
+    claim: threading.Lock = attrs.Factory(threading.Lock)
+    done: threading.Event = attrs.Factory(threading.Event)
+
+
+class AllocateMappedFileService:
+    """One file ahead. ``prepare`` and ``take`` are called on the event loop."""
+
+    def __init__(self, *, disk: Disk, staging_path: str, run_blocking: RunBlocking, is_zero_filled: bool) -> None:
+        self._disk = disk
+        self._staging_path = staging_path
+        self._run_blocking = run_blocking
+        self._is_zero_filled = is_zero_filled
+        self._job: _Job | None = None
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def prepare(self, path: str, size: int) -> None:
+        """Begin to make a file that will be wanted next; returns at once. If it cannot be made, ``take`` says so."""
+        if self._job is None or self._job.path != path:
+            self._job = _Job(path, size)
+            self._idle.unpark()
+
+    def take(self, path: str, size: int) -> None:
+        """Return when the file is there: prepared, or made now. DiskFullError when there is no space for it.
+
+        It blocks only if the file was not asked for in time; then it waits for the thread that is at it, or does it.
+        """
+        job, self._job = self._job, None
+        if job is not None and job.path == path and not job.claim.acquire(blocking=False):
+            job.done.wait()
+            if job.is_made:
+                return
+        self._make(path, size)
+
+    def discard(self) -> None:
+        """Remove the file in advance, which nobody will want: an orderly end leaves none. Blocks."""
+        job, self._job = self._job, None
+        if job is not None and not job.claim.acquire(blocking=False):
+            job.done.wait()
+            if job.is_made:
+                self._disk.unlink(job.path)
+                self._disk.sync_directory(os.path.dirname(job.path))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Make files as they are asked for, until cancelled; StoreError ends it, a full disk does not."""
+        task_status.started()
+        while True:
+            if self._job is None or self._job.claim.locked():
+                await self._idle.park()
+            else:
+                await self._run_blocking(self._serve, self._job)
+
+    def _serve(self, job: _Job) -> None:
+        if not job.claim.acquire(blocking=False):
+            return
+        try:
+            self._make(job.path, job.size)
+            job.is_made = True
+        except DiskFullError:
+            pass  # nobody needs it yet; ``take`` tries again and says so
+        finally:
+            job.done.set()
+
+    def _make(self, path: str, size: int) -> None:
+        disk = self._disk
+        if disk.exists(path):
+            return  # left over from before a crash, and of full length as all of them are
+        file = disk.open(self._staging_path, create=True)
+        try:
+            file.truncate(0)
+            try:
+                file.reserve(0, size)
+            except DiskFullError:
+                file.truncate(0)
+                raise
+            if self._is_zero_filled:
+                zeros = bytes(min(size, _ZEROS_SIZE))
+                for position in range(0, size, _ZEROS_SIZE):
+                    file.write(position, zeros[: size - position])
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(self._staging_path, path)
+        disk.sync_directory(os.path.dirname(path))

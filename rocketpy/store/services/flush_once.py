@@ -1,0 +1,56 @@
+"""One flush, as all flushing services do it: begun and ended on the event loop, synced in a worker thread between.
+
+What is flushed is decided when the flush begins; what is appended while the disk works belongs to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
+
+    def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
+        """Wait for ``function(*arguments)``. A cancellation waits for it too."""
+        ...
+
+
+class Syncable(Protocol):
+    """What one flush makes durable."""
+
+    def sync(self) -> None:
+        """Make it durable. Blocks. StoreError is final."""
+        ...
+
+
+R = TypeVar("R", bound=Syncable)
+
+
+class FlushSource(Protocol[R]):
+    """Something with bytes that are written and not durable: the log, or the queues."""
+
+    def begin_flush(self, *, least_pages: int = 0) -> R | None:
+        """Return what to sync now, None when there is nothing (or fewer pages than asked for)."""
+        ...
+
+    def end_flush(self, flush_range: R, /, *, is_synced: bool) -> None:
+        """Give back what ``begin_flush`` took, durable or not."""
+        ...
+
+
+async def flush_once(source: FlushSource[R], run_blocking: RunBlocking, *, least_pages: int = 0) -> R | None:
+    """Flush what there is now; return it, None when there was nothing to do. StoreError is final."""
+    flush_range = source.begin_flush(least_pages=least_pages)
+    if flush_range is None:
+        return None
+    is_synced = False
+    try:
+        await run_blocking(flush_range.sync)
+        is_synced = True
+    finally:
+        source.end_flush(flush_range, is_synced=is_synced)
+    return flush_range

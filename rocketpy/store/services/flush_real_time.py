@@ -1,0 +1,53 @@
+"""ASYNC_FLUSH: the log is synced every half second, and thoroughly every ten; acknowledgements do not wait for it.
+
+Compatibility: ``CommitLog.FlushRealTimeService`` (4.9.8) with ``flushCommitLogTimed``, its default: a plain interval
+that no message shortens. It ends by cancellation; the final flush is the store's.
+
+Compose: under ASYNC_FLUSH only; ``commit_log`` is the CommitLog.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.services.flush_once import FlushSource, RunBlocking, flush_once
+from rocketpy.store.services.group_commit import LogFlushRange
+
+
+class FlushRealTimeService:
+    """Syncs the log by time."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: FlushSource[LogFlushRange],
+        checkpoint: StoreCheckpoint,
+        run_blocking: RunBlocking,
+        interval_ms: int,
+        thorough_interval_ms: int,
+        least_pages: int,
+    ) -> None:
+        self._commit_log = commit_log
+        self._checkpoint = checkpoint
+        self._run_blocking = run_blocking
+        self._interval_s = interval_ms / 1000
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._least_pages = least_pages
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Flush until cancelled, or until a sync fails."""
+        task_status.started()
+        thorough_at = trio.current_time()
+        while True:
+            await trio.sleep(self._interval_s)
+            now = trio.current_time()
+            is_thorough = now >= thorough_at + self._thorough_interval_s
+            if is_thorough:
+                thorough_at = now
+            least_pages = 0 if is_thorough else self._least_pages
+            flush_range = await flush_once(self._commit_log, self._run_blocking, least_pages=least_pages)
+            if flush_range is not None:
+                self._checkpoint.physic_msg_timestamp_ms = max(
+                    self._checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms
+                )

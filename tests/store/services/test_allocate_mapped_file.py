@@ -1,0 +1,188 @@
+"""A log file appears whole, in advance if there is time, and never twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+
+T = TypeVar("T")
+SIZE = 16_384
+FIRST, SECOND = "/log/00000000000000000000", "/log/00000000000000016384"
+
+
+async def inline(function: Callable[..., T], /, *arguments: object) -> T:
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_directories("/log")
+    disk.sync_directory("/log")
+    return disk
+
+
+def new_service(
+    disk: SimDisk, run_blocking: Callable[..., Awaitable[object]] = inline, *, is_zero_filled: bool = False
+) -> AllocateMappedFileService:
+    return AllocateMappedFileService(
+        disk=disk,
+        staging_path="/log.staged",
+        run_blocking=run_blocking,  # type: ignore[arg-type]
+        is_zero_filled=is_zero_filled,
+    )
+
+
+@pytest.mark.parametrize("is_zero_filled", [False, True])
+async def test_a_file_is_made_in_advance(is_zero_filled: bool, autojump_clock: trio.testing.MockClock) -> None:
+    disk = new_disk()
+    service = new_service(disk, is_zero_filled=is_zero_filled)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        service.prepare(FIRST, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
+        assert disk.list_directory("/log") == ["00000000000000000000"]
+        calls = disk.change_count
+        service.take(FIRST, SIZE)
+        assert disk.change_count == calls, "it was there already"
+        service.prepare(SECOND, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
+        service.take(SECOND, SIZE)
+        nursery.cancel_scope.cancel()
+    disk.lose_power(lambda count: 0)
+    for path in (FIRST, SECOND):
+        assert disk.open(path).read(0, SIZE) == bytes(SIZE)
+    assert disk.calls["write"] == (2 if is_zero_filled else 0)
+
+
+def test_a_file_that_was_not_asked_for_is_made_at_once() -> None:
+    disk = new_disk()
+    service = new_service(disk)
+    service.take(FIRST, SIZE)
+    assert disk.file_size(FIRST) == SIZE
+    service.prepare(SECOND, SIZE)
+    service.take(SECOND, SIZE)
+    assert disk.list_directory("/log") == ["00000000000000000000", "00000000000000016384"]
+    service.discard()
+
+
+def test_a_file_left_by_a_crash_is_used() -> None:
+    disk = new_disk()
+    new_service(disk).take(FIRST, SIZE)
+    disk.kill_process()
+    calls = disk.change_count
+    new_service(disk).take(FIRST, SIZE)
+    assert disk.change_count == calls
+
+
+async def test_take_waits_for_the_thread_that_is_at_it() -> None:
+    disk = new_disk()
+    begun = threading.Event()
+    reserve_again = threading.Event()
+
+    def slow_make(function: Callable[..., T], *arguments: object) -> T:
+        begun.set()
+        return function(*arguments)
+
+    async def run_blocking(function: Callable[..., T], *arguments: object) -> T:
+        return await trio.to_thread.run_sync(slow_make, function, *arguments)
+
+    service = new_service(disk, run_blocking)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        service.prepare(FIRST, SIZE)
+        await trio.to_thread.run_sync(begun.wait)
+        reserve_again.set()
+        service.take(FIRST, SIZE)
+        assert disk.list_directory("/log") == ["00000000000000000000"]
+        assert disk.calls["reserve"] == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_thread_that_comes_too_late_makes_nothing() -> None:
+    disk = new_disk()
+    may_run = trio.Event()
+
+    async def run_blocking(function: Callable[..., T], *arguments: object) -> T:
+        await may_run.wait()
+        return function(*arguments)
+
+    service = new_service(disk, run_blocking)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        service.prepare(FIRST, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
+        service.take(FIRST, SIZE)
+        may_run.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert disk.calls["reserve"] == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_full_disk_is_told_to_who_takes_the_file() -> None:
+    disk = new_disk()
+    disk.capacity_bytes = SIZE - 1
+    service = new_service(disk)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        service.prepare(FIRST, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(DiskFullError):
+            service.take(FIRST, SIZE)
+        assert disk.list_directory("/log") == []
+        disk.capacity_bytes = SIZE
+        service.take(FIRST, SIZE)
+        nursery.cancel_scope.cancel()
+    assert disk.file_size(FIRST) == SIZE
+
+
+async def test_a_broken_disk_ends_the_service() -> None:
+    disk = new_disk()
+    disk.fail_call("sync")
+    service = new_service(disk)
+    with pytest.RaisesGroup(StoreError):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.prepare(FIRST, SIZE)
+
+
+async def test_an_orderly_end_leaves_no_file_in_advance() -> None:
+    disk = new_disk()
+    service = new_service(disk)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        service.prepare(FIRST, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    service.discard()
+    service.discard()
+    assert disk.list_directory("/log") == []
+
+
+@pytest.mark.parametrize("call", range(1, 12))
+@pytest.mark.parametrize("has_power", [True, False])
+def test_after_every_death_a_file_is_whole_or_not_there(call: int, has_power: bool) -> None:
+    disk = new_disk()
+    disk.die_at_call(call)
+    try:
+        new_service(disk, is_zero_filled=True).take(FIRST, SIZE)
+    except ProcessDied:
+        pass
+    if has_power:
+        disk.kill_process()
+    else:
+        disk.lose_power()
+    assert disk.list_directory("/log") in ([], ["00000000000000000000"])
+    if disk.exists(FIRST):
+        assert disk.file_size(FIRST) == SIZE
+    new_service(disk).take(FIRST, SIZE)
+    assert disk.open(FIRST).read(0, SIZE) == bytes(SIZE)

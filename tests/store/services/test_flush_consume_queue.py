@@ -1,0 +1,114 @@
+"""Queues are synced by time, and the checkpoint says only what was durable when it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import StoreError
+from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
+from rocketpy.testing.sim_disk import SimDisk
+
+T = TypeVar("T")
+PER_FLUSH = 3
+
+
+@attrs.define(eq=False)
+class Range:
+    queues: list[int]
+    is_last: bool
+    table: Queues
+
+    def sync(self) -> None:
+        if self.table.during_sync is not None:
+            self.table.during_sync()
+
+
+@attrs.define(eq=False)
+class Queues:
+    """Queues by number, with how many pages of each are not durable."""
+
+    unflushed: dict[int, int] = attrs.Factory(dict)
+    flushed: list[list[int]] = attrs.Factory(list)
+    during_sync: Callable[[], None] | None = None
+    timestamp_ms: int = 0
+
+    def begin_flush(self, *, least_pages: int = 0) -> Range | None:
+        chosen = [queue for queue, pages in self.unflushed.items() if pages >= least_pages][:PER_FLUSH]
+        for queue in chosen:
+            del self.unflushed[queue]
+        return Range(chosen, not self.unflushed, self) if chosen else None
+
+    def end_flush(self, flush_range: Range, /, *, is_synced: bool) -> None:
+        if is_synced:
+            self.flushed.append(flush_range.queues)
+
+
+async def inline(function: Callable[..., T], /, *arguments: object) -> T:
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
+    return FlushConsumeQueueService(
+        queues=queues,
+        checkpoint=StoreCheckpoint(disk, "/checkpoint"),
+        run_blocking=inline,
+        written_timestamp_ms=lambda: queues.timestamp_ms,
+        interval_ms=1_000,
+        thorough_interval_ms=60_000,
+        least_pages=2,
+    )
+
+
+async def test_every_second_full_pages_and_every_minute_all(autojump_clock: trio.testing.MockClock) -> None:
+    queues, disk = Queues({1: 1, 2: 2}, timestamp_ms=5), SimDisk()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        await trio.sleep(1.5)
+        assert queues.flushed == [[2]]
+        await trio.sleep(58)
+        assert queues.flushed == [[2]]
+        assert not disk.exists("/checkpoint")
+        await trio.sleep(1)
+        assert queues.flushed == [[2], [1]]
+        assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_thorough_flush_takes_as_many_ranges_as_it_needs() -> None:
+    queues, disk = Queues(dict.fromkeys(range(8), 0)), SimDisk()
+    await service(queues, disk).flush_thoroughly()
+    assert queues.flushed == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() -> None:
+    """Queues that get units during the flush are left to the next one, and their time is not claimed."""
+    queues, disk = Queues(dict.fromkeys(range(5), 0), timestamp_ms=5), SimDisk()
+
+    def more() -> None:
+        queues.timestamp_ms += 1
+        queues.unflushed.update(dict.fromkeys(range(100, 104), 0))
+
+    queues.during_sync = more
+    await service(queues, disk).flush_thoroughly()
+    assert {0, 1, 2, 3, 4} <= {each for flushed in queues.flushed for each in flushed}
+    assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
+
+
+async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:
+    queues, disk = Queues({1: 1}, timestamp_ms=5), SimDisk()
+
+    def fail() -> None:
+        raise StoreError("cannot sync", path="/queue")
+
+    queues.during_sync = fail
+    with pytest.raises(StoreError):
+        await service(queues, disk).flush_thoroughly()
+    assert not disk.exists("/checkpoint")

@@ -1,0 +1,50 @@
+"""The checkpoint file: RocketMQ's bytes, and nothing assumed where there are none."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from rocketpy.store.checkpoint import CHECKPOINT_SIZE, StoreCheckpoint, load_checkpoint
+from rocketpy.testing.choices import Choose, all_outcomes
+from rocketpy.testing.sim_disk import SimDisk
+
+
+def test_times_are_where_java_looks_for_them() -> None:
+    disk = SimDisk()
+    StoreCheckpoint(disk, "/checkpoint", 1, 2, 3).flush()
+    content = disk.open("/checkpoint").read(0, CHECKPOINT_SIZE)
+    assert content == struct.pack(">qqq", 1, 2, 3).ljust(4096, b"\0")
+    loaded = load_checkpoint(disk, "/checkpoint")
+    assert (loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\0\0\0\0\0\0"])
+def test_nothing_is_durable_without_a_checkpoint(content: bytes | None) -> None:
+    disk = SimDisk()
+    if content is not None:
+        disk.open("/checkpoint", create=True).write(0, content)
+    loaded = load_checkpoint(disk, "/checkpoint")
+    assert (loaded.min_timestamp_ms, loaded.min_timestamp_index_ms) == (0, 0)
+
+
+def test_the_smallest_time_counts_less_three_seconds() -> None:
+    checkpoint = StoreCheckpoint(SimDisk(), "/checkpoint", 10_000, 9_000, 4_000)
+    assert (checkpoint.min_timestamp_ms, checkpoint.min_timestamp_index_ms) == (6_000, 4_000)
+    checkpoint.logics_msg_timestamp_ms = 2_000
+    assert (checkpoint.min_timestamp_ms, checkpoint.min_timestamp_index_ms) == (0, 0)
+
+
+def test_without_power_the_times_are_old_or_new_together() -> None:
+    def run(choose: Choose) -> tuple[int, int, int]:
+        disk = SimDisk()
+        StoreCheckpoint(disk, "/checkpoint", 1, 2, 3).flush()
+        disk.sync_directory("/")
+        file = disk.open("/checkpoint")
+        file.write(0, struct.pack(">qqq", 4, 5, 6))
+        disk.lose_power(choose)
+        loaded = load_checkpoint(disk, "/checkpoint")
+        return loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms
+
+    assert all_outcomes(run) == {(1, 2, 3), (4, 5, 6)}
