@@ -264,10 +264,10 @@ class TestUnfinishedFrames:
         small, large = await connect(running), await connect(running)
         frame = encode_frame(ask(ECHO, 1, body=b"x" * (2 << 20)))
         await small.stream.send_all(frame[: 100 << 10])
+        await until(lambda: any(c.buffered_size == 100 << 10 for c in running.server.connections))
         await large.stream.send_all(frame[: 1100 << 10])
         assert await large.receive() is None
         assert len(running.server.connections) == 1
-        await small.stream.send_all(encode_frame(ask(ECHO, 1))[:0])
         assert running.server.connections[0].buffered_size == 100 << 10
 
 
