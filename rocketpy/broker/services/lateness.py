@@ -1,0 +1,60 @@
+"""Measures how late the event loop lets others run: the figure behind "no service runs later than 10 ms".
+
+Every service of the broker is late by as much as somebody works without a checkpoint. This one has nothing to do but to
+be woken, so its lateness is the loop's. The newest wake-ups are kept, a bounded number; operators read percentiles as
+``serviceLatenessP99Ms`` and ``serviceLatenessMaxMs`` in GET_BROKER_RUNTIME_INFO.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+import trio
+
+PERIOD_SECONDS = 0.02
+SAMPLES_MAX = 3_000
+"""A minute of wake-ups."""
+
+
+@attrs.frozen
+class Lateness:
+    """Milliseconds that wake-ups of the last minute came late."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class LatenessService:
+    """Sleeps, and notes by how much it overslept."""
+
+    def __init__(self) -> None:
+        self._late_seconds: deque[float] = deque(maxlen=SAMPLES_MAX)
+
+    def statistics(self) -> Lateness:
+        """Return percentiles over what is kept; zeros before the first wake-up."""
+        late = sorted(self._late_seconds)
+        if not late:
+            return Lateness(0.0, 0.0, 0.0)
+        return Lateness(
+            p50_ms=late[len(late) // 2] * 1000,
+            p99_ms=late[len(late) * 99 // 100] * 1000,
+            max_ms=late[-1] * 1000,
+        )
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the rows of GET_BROKER_RUNTIME_INFO."""
+        lateness = self.statistics()
+        return {
+            "serviceLatenessP99Ms": f"{lateness.p99_ms:.3f}",
+            "serviceLatenessMaxMs": f"{lateness.max_ms:.3f}",
+        }
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Measure until cancelled."""
+        task_status.started()
+        while True:
+            due = trio.current_time() + PERIOD_SECONDS
+            await trio.sleep_until(due)
+            self._late_seconds.append(max(0.0, trio.current_time() - due))
