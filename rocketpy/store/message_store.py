@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
 
 import trio
 
@@ -26,6 +27,8 @@ from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.store import layout
+from rocketpy.store.abort_file import AbortFile
+from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
@@ -38,10 +41,17 @@ from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import (
     GetMessageResult,
     MessageFilter,
-    PutMessageStatus,
     QueryMessageResult,
     StoreStatistics,
 )
+from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
+from rocketpy.store.services.flush_once import flush_once
+from rocketpy.store.services.flush_real_time import FlushRealTimeService
+from rocketpy.store.services.group_commit import DurableCallback, GroupCommitService
+
+OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
+"""Opens a runner of blocking calls that has a thread of its own, of the name given."""
 
 _SHUTTING_DOWN = "the message store is shutting down"
 
@@ -64,9 +74,9 @@ class MessageStore:
         open_files: OpenFiles,
         run_blocking: RunBlocking,
         memory_bytes: int,
-        flush_replies: Callable[[], None] | None,
+        group_commit: GroupCommitService | None,
     ) -> None:
-        self._flush_replies = flush_replies
+        self._group_commit = group_commit
         self._config = config
         self._commit_log = commit_log
         self._queues = queues
@@ -91,16 +101,13 @@ class MessageStore:
         """The end of the log, with what the burst has collected so far: what ``wait_durable`` is asked for."""
         return self._appender.wrote_offset
 
-    def wait_durable(self, physical_end: int, callback: Callable[[PutMessageStatus], None]) -> None:
-        """Call back when the log is durable up to a place."""
-        self.end_burst()
-        flush_range = self._commit_log.begin_flush()
-        if flush_range is not None:
-            flush_range.sync()
-            self._commit_log.end_flush(flush_range, is_synced=True)
-        callback(PutMessageStatus.PUT_OK)
-        if self._flush_replies is not None:
-            self._flush_replies()
+    def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:
+        """Call back when the log is durable up to a place: PUT_OK, or FLUSH_DISK_TIMEOUT; never from in here.
+
+        Only under SYNC_FLUSH (:attr:`sync_flush`); otherwise the log's own time will come, and nobody is told.
+        """
+        assert self._group_commit is not None, "only SYNC_FLUSH has someone who tells"
+        self._group_commit.wait_durable(physical_end, callback)
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
@@ -251,30 +258,26 @@ async def open_message_store(
     message_arriving: Callable[[str, int, int], None] | None = None,
     flush_replies: Callable[[], None] | None = None,
     report: Callable[[RecoveryReport], None] | None = None,
+    open_runner: OpenRunner | None = None,
     memory_bytes: int | None = None,
 ) -> AsyncIterator[MessageStore]:
-    """Open a store: recovered and durable when the block begins, closed in order when it ends.
+    """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
-    ``report`` is told what recovery found. Raises StartError when another process has the store.
+    ``report`` is told what recovery found; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses
+    ``run_blocking``. Raises StartError when another process has the store.
     """
     disk.make_directories(config.root)
     lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
+    open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
     try:
-        abort_path = os.path.join(config.root, layout.ABORT_FILE)
-        is_clean = not disk.exists(abort_path)
-        open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
+        abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
+        checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         commit_log = CommitLog(
-            path=config.commit_log_path,
-            disk=disk,
-            open_files=open_files,
-            file_size=config.mapped_file_size_commit_log,
+            path=config.commit_log_path, disk=disk, open_files=open_files, file_size=config.mapped_file_size_commit_log
         )
         queues = ConsumeQueueTable(
-            path=config.consume_queue_path,
-            disk=disk,
-            open_files=open_files,
-            file_size=config.consume_queue_file_size,
+            path=config.consume_queue_path, disk=disk, open_files=open_files, file_size=config.consume_queue_file_size
         )
         recovery = StoreRecovery(
             disk=disk,
@@ -282,8 +285,8 @@ async def open_message_store(
             queues=queues,
             tags_code=tags_code or _hash_of_tags,
             dispatch_index=None,
-            is_clean=is_clean,
-            durable_before_ms=0,
+            is_clean=not abort_file.exists(),
+            durable_before_ms=checkpoint.min_timestamp_ms,
             check_crc=config.check_crc_on_recover,
             rewrite=config.is_sync_flush,
         )
@@ -291,15 +294,18 @@ async def open_message_store(
             await trio.lowlevel.checkpoint()
         if report is not None:
             report(recovery.report)
-        disk.open(abort_path, create=True).close()
-        disk.sync_directory(config.root)
+        allocate_files = AllocateMappedFileService(
+            disk=disk,
+            staging_path=f"{config.commit_log_path}.staged",
+            run_blocking=run_blocking,
+            is_zero_filled=config.is_sync_flush,
+        )
         commit_log.open_at(
             recovery.report.end_offset,
             timestamp_ms=recovery.report.timestamp_ms,
-            allocator=_Allocator(disk=disk, staging_path=f"{config.commit_log_path}.staged"),
+            allocator=allocate_files,
         )
-        memory = memory_bytes if memory_bytes is not None else _physical_memory_bytes()
-        memory_behind = memory * config.access_message_in_memory_max_ratio // 100
+        abort_file.create()
         appender = MessageAppender(
             commit_log=commit_log,
             queues=queues,
@@ -309,41 +315,85 @@ async def open_message_store(
             index_work=None,
             message_arriving=message_arriving,
         )
+        memory = _physical_memory_bytes() if memory_bytes is None else memory_bytes
+        limits = ReadLimits(
+            bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
+            count_in_memory=config.max_transfer_count_on_message_in_memory,
+            bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
+            count_in_disk=config.max_transfer_count_on_message_in_disk,
+            memory_bytes=memory * config.access_message_in_memory_max_ratio // 100,
+        )
         reader = MessageReader(
             commit_log=commit_log,
             queues=queues,
-            limits=ReadLimits(
-                bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
-                count_in_memory=config.max_transfer_count_on_message_in_memory,
-                bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
-                count_in_disk=config.max_transfer_count_on_message_in_disk,
-                memory_bytes=memory_behind,
-            ),
+            limits=limits,
             corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
         )
-        yield MessageStore(
-            config=config,
-            commit_log=commit_log,
+        flush_queues = FlushConsumeQueueService(
             queues=queues,
-            appender=appender,
-            reader=reader,
-            open_files=open_files,
+            checkpoint=checkpoint,
             run_blocking=run_blocking,
-            memory_bytes=memory_behind,
-            flush_replies=flush_replies,
+            written_timestamp_ms=lambda: commit_log.wrote_timestamp_ms,
+            interval_ms=config.flush_interval_consume_queue,
+            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+            least_pages=config.flush_consume_queue_least_pages,
         )
-        appender.end_burst()
-        appender.refuse_all(_SHUTTING_DOWN)
-        while (flush_range := commit_log.begin_flush()) is not None:
-            flush_range.sync()
-            commit_log.end_flush(flush_range, is_synced=True)
-        while (queue_range := queues.begin_flush()) is not None:
-            queue_range.sync()
-            queues.end_flush(queue_range, is_synced=True)
-        disk.unlink(abort_path)
-        open_files.close_all()
+        async with AsyncExitStack() as runners, trio.open_nursery() as services:
+            await services.start(allocate_files.run)
+            await services.start(flush_queues.run)
+            group_commit: GroupCommitService | None = None
+            if config.is_sync_flush:
+                runner = run_blocking
+                if open_runner is not None:
+                    runner = await runners.enter_async_context(open_runner("GroupCommitService"))
+                group_commit = GroupCommitService(
+                    commit_log=commit_log,
+                    checkpoint=checkpoint,
+                    run_blocking=runner,
+                    sync_flush_timeout_ms=config.sync_flush_timeout,
+                    end_burst=appender.end_burst,
+                    flush_replies=flush_replies or _nothing,
+                )
+                await services.start(group_commit.run)
+            else:
+                flush_log = FlushRealTimeService(
+                    commit_log=commit_log,
+                    checkpoint=checkpoint,
+                    run_blocking=run_blocking,
+                    interval_ms=config.flush_interval_commit_log,
+                    thorough_interval_ms=config.flush_commit_log_thorough_interval,
+                    least_pages=config.flush_commit_log_least_pages,
+                )
+                await services.start(flush_log.run)
+            yield MessageStore(
+                config=config,
+                commit_log=commit_log,
+                queues=queues,
+                appender=appender,
+                reader=reader,
+                open_files=open_files,
+                run_blocking=run_blocking,
+                memory_bytes=limits.memory_bytes,
+                group_commit=group_commit,
+            )
+            services.cancel_scope.cancel()
+        # The block has ended without error: from here on nothing may be given up.
+        with trio.CancelScope(shield=True):
+            appender.end_burst()
+            appender.refuse_all(_SHUTTING_DOWN)
+            flush_range = await flush_once(commit_log, run_blocking)
+            if flush_range is not None:
+                checkpoint.physic_msg_timestamp_ms = flush_range.store_timestamp_ms
+            await flush_queues.flush_thoroughly()
+            await run_blocking(allocate_files.discard)
+            abort_file.remove()
     finally:
+        open_files.close_all()
         lock.release()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _hash_of_tags(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:
@@ -352,24 +402,3 @@ def _hash_of_tags(topic: str, properties: Mapping[str, str], store_timestamp_ms:
 
 def _physical_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-class _Allocator:
-    """Makes files when they are taken."""
-
-    def __init__(self, *, disk: Disk, staging_path: str) -> None:
-        self._disk = disk
-        self._staging_path = staging_path
-
-    def prepare(self, path: str, size: int) -> None:
-        """Nothing."""
-
-    def take(self, path: str, size: int) -> None:
-        """Make it."""
-        file = self._disk.open(self._staging_path, create=True)
-        file.truncate(0)
-        file.reserve(0, size)
-        file.sync()
-        file.close()
-        self._disk.rename(self._staging_path, path)
-        self._disk.sync_directory(os.path.dirname(path))
