@@ -208,8 +208,8 @@ class _Readers:
 
     async def run(self) -> None:
         """Read all queues; the channel closes when all have ended."""
-        with self._scope:
-            async with self._send, trio.open_nursery() as nursery:
+        with self._scope, self._send:  # not `async with`: closing must not be a checkpoint that loses a failure
+            async with trio.open_nursery() as nursery:
                 for stretch in self._stretches:
                     nursery.start_soon(self._read, stretch)
                 if not self._plan.until_end and self._plan.queues is None:

@@ -25,8 +25,18 @@ async def unwrapped(scope: AbstractAsyncContextManager[ScopeT, bool | None]) -> 
                 own = failure
                 raise
     except BaseExceptionGroup as group:
-        if own is None or group is own or len(group.exceptions) != 1 or group.exceptions[0] is not own:
+        alone = group.exceptions[0] if len(group.exceptions) == 1 else None
+        if own is None or alone is None or not (alone is own or _is_remade(alone, own)):
             raise
     else:
         return
-    raise own  # here and not above, so that the group does not become its context
+    raise alone  # here and not above, so that the group does not become its context
+
+
+def _is_remade(exception: BaseException, own: BaseException) -> bool:
+    """Whether a group is the block's own group, which a nursery makes anew without the cancellations in it."""
+    return (
+        isinstance(exception, BaseExceptionGroup)
+        and isinstance(own, BaseExceptionGroup)
+        and exception.message == own.message
+    )

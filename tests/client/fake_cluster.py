@@ -1,0 +1,348 @@
+"""A cluster of plain tables behind real sockets: what the tests of the client and the command line talk to.
+
+It does what those tests need of a nameserver and of brokers, no more: records in lists, progress in a dict. Tests read
+its tables and script it: ``refuse`` answers a code with an error, ``be_silent`` does not answer it, and every request
+is kept in ``requests``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from rocketpy.errors import RequestError
+from rocketpy.protocol.batch import decode_batch_body
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.heartbeat import HeartbeatData
+from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
+from rocketpy.protocol.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message_id import encode_offset_msg_id
+from rocketpy.protocol.properties import decode_properties
+from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
+from rocketpy.protocol.stored_message import encode_message
+from rocketpy.protocol.sysflag import PULL_SUSPEND_FLAG
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher, Processor
+from rocketpy.remoting.server import RemotingServer, open_listeners
+
+STORE_TIMESTAMP = 1_700_000_000_000
+"""The first message of a broker is stored now; each later one a second after the one before."""
+
+MESSAGES_AT_ONCE_MAX = 32
+
+
+class Scripted:
+    """A server whose processors can be told to misbehave."""
+
+    def __init__(self) -> None:
+        self.requests: list[RemotingCommand] = []
+        self.dispatcher = Dispatcher()
+        self.server: RemotingServer | None = None
+        self.address = ""
+        self._refusals: dict[int, tuple[int, str]] = {}
+        self._silent: set[int] = set()
+
+    def refuse(self, code: int, response_code: int, remark: str = "no") -> None:
+        """Answer requests of this code with an error from now on."""
+        self._refusals[code] = (response_code, remark)
+
+    def be_silent(self, code: int) -> None:
+        """Do not answer requests of this code from now on."""
+        self._silent.add(code)
+
+    def behave(self) -> None:
+        """Answer as a broker should from now on."""
+        self._refusals.clear()
+        self._silent.clear()
+
+    def asked(self, code: int) -> list[RemotingCommand]:
+        """The requests of this code, in order."""
+        return [each for each in self.requests if each.code == code]
+
+    def register(self, code: int, processor: Processor) -> None:
+        """Serve a code, as far as the script allows."""
+
+        def scripted(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+            self.requests.append(request)
+            if request.code in self._silent:
+                return DEFERRED
+            if request.code in self._refusals:
+                raise RequestError(*self._refusals[request.code])
+            return processor(connection, request)
+
+        self.dispatcher.register(code, scripted)
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve on a port of loopback until cancelled."""
+        listeners = await open_listeners("127.0.0.1", 0)
+        self.server = RemotingServer(listeners=listeners, dispatcher=self.dispatcher, config=NettyServerConfig())
+        self.address = f"127.0.0.1:{self.server.port}"
+        await self.server.run(task_status=task_status)
+
+
+class FakeNameServer(Scripted):
+    """Routes and clusters, as the tests put them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.routes: dict[str, TopicRouteData] = {}
+        self.cluster_info = ClusterInfo()
+        self.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
+        self.register(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._topics)
+        self.register(RequestCode.GET_BROKER_CLUSTER_INFO, self._cluster)
+
+    def _route(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        route = self.routes.get(read_header(request, GetRouteInfoRequestHeader).topic)
+        if route is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, "No topic route info in name server for the topic")
+        return make_response(request, body=encode_body(route, standard=True))
+
+    def _topics(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request, body=encode_body(TopicList(topic_list=list(self.routes))))
+
+    def _cluster(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request, body=encode_body(self.cluster_info))
+
+
+@attrs.frozen
+class _Waiting:
+    connection: Connection
+    request: RemotingCommand
+    header: PullMessageRequestHeader
+
+
+class FakeBroker(Scripted):
+    """Queues and progress of one broker."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.queues: dict[tuple[str, int], list[MessageExt]] = defaultdict(list)
+        self.min_offsets: dict[tuple[str, int], int] = {}
+        self.progress: dict[tuple[str, str, int], int] = {}
+        self.heartbeats: list[HeartbeatData] = []
+        self.created: list[CreateTopicRequestHeader] = []
+        self.suggested_broker_id = 0
+        self._waiting: list[_Waiting] = []
+        for code, processor in (
+            (RequestCode.SEND_MESSAGE_V2, self._send),
+            (RequestCode.SEND_BATCH_MESSAGE, self._send),
+            (RequestCode.PULL_MESSAGE, self._pull),
+            (RequestCode.GET_MAX_OFFSET, self._max_offset),
+            (RequestCode.GET_MIN_OFFSET, self._min_offset),
+            (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self._search_offset),
+            (RequestCode.QUERY_CONSUMER_OFFSET, self._query_progress),
+            (RequestCode.UPDATE_CONSUMER_OFFSET, self._update_progress),
+            (RequestCode.HEART_BEAT, self._heartbeat),
+            (RequestCode.UNREGISTER_CLIENT, self._unregister),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, self._create_topic),
+        ):
+            self.register(code, processor)
+
+    def put(self, topic: str, queue_id: int, body: bytes, properties: dict[str, str] | None = None) -> MessageExt:
+        """Store a message as if somebody had sent it, and answer who waits for it."""
+        queue = self.queues[topic, queue_id]
+        count = sum(map(len, self.queues.values()))
+        message = MessageExt(
+            topic=topic,
+            body=body,
+            properties=properties or {},
+            queue_id=queue_id,
+            queue_offset=len(queue),
+            physical_offset=1000 * count,
+            store_timestamp=STORE_TIMESTAMP + 1000 * count,
+            store_host=self.address or "127.0.0.1:1",
+        )
+        queue.append(message)
+        for each in [w for w in self._waiting if (w.header.topic, w.header.queue_id) == (topic, queue_id)]:
+            self._waiting.remove(each)
+            each.connection.reply_deferred(encode_frame(self._answer_pull(each.request, each.header)))
+        if self.server is not None:
+            self.server.flush_replies()
+        return message
+
+    def bodies(self, topic: str) -> list[bytes]:
+        """The bodies of a topic, queue by queue."""
+        return [each.body for key in sorted(self.queues) if key[0] == topic for each in self.queues[key]]
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """The messages of a topic, queue by queue."""
+        return [each for key in sorted(self.queues) if key[0] == topic for each in self.queues[key]]
+
+    # ---- processors -----------------------------------------------------------------------------------------------
+
+    def _send(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, SendMessageRequestHeaderV2)
+        body = request.body or b""
+        if header.batch:
+            stored = [
+                self.put(header.topic, header.queue_id, item.body, decode_properties(item.properties.decode()))
+                for item in decode_batch_body(body)
+            ]
+        else:
+            stored = [self.put(header.topic, header.queue_id, body, decode_properties(header.properties or ""))]
+            stored[0].sys_flag = header.sys_flag
+        host = encode_host(self.address)
+        answer = make_response(
+            request,
+            header=SendMessageResponseHeader(
+                msg_id=",".join(encode_offset_msg_id(host, each.physical_offset) for each in stored),
+                queue_id=header.queue_id,
+                queue_offset=stored[0].queue_offset,
+            ),
+        )
+        assert answer.ext_fields is not None
+        answer.ext_fields |= {"MSG_REGION": "Region1", "TRACE_ON": "true"}
+        return answer
+
+    def _pull(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
+        header = read_header(request, PullMessageRequestHeader)
+        answer = self._answer_pull(request, header)
+        if answer.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND_FLAG:
+            self._waiting.append(_Waiting(connection, request, header))
+            return DEFERRED
+        return answer
+
+    def _answer_pull(self, request: RemotingCommand, header: PullMessageRequestHeader) -> RemotingCommand:
+        queue = self.queues[header.topic, header.queue_id]
+        low, high, begin = self._min(header.topic, header.queue_id), len(queue), header.queue_offset
+        window = queue[begin : begin + MESSAGES_AT_ONCE_MAX]
+        wanted = TagFilter(parse_tag_expression(header.topic, header.subscription))
+        found = [each for each in window if wanted.is_matched_by_consume_queue(tags_code(each.tags))]
+        if begin < low or begin > high:
+            code, following = ResponseCode.PULL_OFFSET_MOVED, low if begin < low else high
+        elif begin == high:
+            code, following = ResponseCode.PULL_NOT_FOUND, begin
+        else:
+            code = ResponseCode.SUCCESS if found else ResponseCode.PULL_RETRY_IMMEDIATELY
+            following = begin + len(window)
+        return make_response(
+            request,
+            code,
+            header=PullMessageResponseHeader(
+                suggest_which_broker_id=self.suggested_broker_id,
+                next_begin_offset=following,
+                min_offset=low,
+                max_offset=high,
+            ),
+            body=b"".join(map(encode_message, found)) if code == ResponseCode.SUCCESS else None,
+        )
+
+    def _min(self, topic: str, queue_id: int) -> int:
+        return self.min_offsets.get((topic, queue_id), 0)
+
+    def _max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, GetMaxOffsetRequestHeader)
+        found = len(self.queues[header.topic, header.queue_id])
+        return make_response(request, header=GetMaxOffsetResponseHeader(found))
+
+    def _min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, GetMaxOffsetRequestHeader)
+        return make_response(request, header=GetMinOffsetResponseHeader(self._min(header.topic, header.queue_id)))
+
+    def _search_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The nearest message, as RocketMQ."""
+        header = read_header(request, SearchOffsetRequestHeader)
+        queue = self.queues[header.topic, header.queue_id]
+        nearest = min(queue, key=lambda each: abs(each.store_timestamp - header.timestamp), default=None)
+        return make_response(request, header=SearchOffsetResponseHeader(nearest.queue_offset if nearest else 0))
+
+    def _query_progress(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, QueryConsumerOffsetRequestHeader)
+        found = self.progress.get((header.consumer_group, header.topic, header.queue_id))
+        if found is None:
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+        return make_response(request, header=QueryConsumerOffsetResponseHeader(found))
+
+    def _update_progress(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, UpdateConsumerOffsetRequestHeader)
+        self.progress[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
+        return make_response(request)
+
+    def _heartbeat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        self.heartbeats.append(decode_body(request.body, HeartbeatData))
+        return make_response(request)
+
+    def _unregister(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request)
+
+    def _create_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        self.created.append(read_header(request, CreateTopicRequestHeader))
+        return make_response(request)
+
+
+@attrs.define(eq=False)
+class FakeCluster:
+    """One nameserver and its brokers."""
+
+    name_server: FakeNameServer
+    brokers: list[FakeBroker]
+
+    @property
+    def address(self) -> str:
+        """Where clients begin."""
+        return self.name_server.address
+
+    @property
+    def broker(self) -> FakeBroker:
+        """The first broker."""
+        return self.brokers[0]
+
+    def add_topic(self, topic: str, queue_nums: int = 4, *, perm: int = 6) -> None:
+        """Let the nameserver know a topic on every broker."""
+        self.name_server.routes[topic] = self.route(queue_nums, perm=perm)
+
+    def route(self, queue_nums: int, *, perm: int = 6, brokers: Sequence[FakeBroker] | None = None) -> TopicRouteData:
+        """The route of a topic on (some of) the brokers."""
+        chosen = self.brokers if brokers is None else brokers
+        return TopicRouteData(
+            queue_datas=[QueueData(each.name, queue_nums, queue_nums, perm) for each in chosen],
+            broker_datas=[BrokerData("cluster", each.name, {0: each.address}) for each in chosen],
+        )
+
+
+@asynccontextmanager
+async def open_fake_cluster(broker_names: Sequence[str] = ("broker-a",)) -> AsyncIterator[FakeCluster]:
+    """Start a nameserver and brokers that know nothing but the template topic."""
+    cluster = FakeCluster(FakeNameServer(), [FakeBroker(name) for name in broker_names])
+    async with trio.open_nursery() as nursery:
+        for each in (cluster.name_server, *cluster.brokers):
+            await nursery.start(_run, each)
+        cluster.add_topic("TBW102", 8, perm=7)
+        cluster.name_server.cluster_info = ClusterInfo(
+            broker_addr_table={
+                each.name: BrokerData("cluster", each.name, {0: each.address}) for each in cluster.brokers
+            },
+            cluster_addr_table={"cluster": list(broker_names)},
+        )
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+async def _run(scripted: Scripted, *, task_status: trio.TaskStatus[None]) -> None:
+    await scripted.run(task_status=task_status)

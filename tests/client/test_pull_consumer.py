@@ -1,0 +1,218 @@
+"""Pulling queue by queue, offsets, and the stream over a topic against a broker."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.results import PullStatus
+from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
+from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader
+from rocketpy.protocol.java_hash import java_hash
+from rocketpy.protocol.message import MessageQueue
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
+
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+
+
+async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster) -> None:
+    for number in range(40):
+        cluster.broker.put(TOPIC, 0, b"%d" % number)
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        found = await consumer.pull(QUEUE, 5)
+        assert found.status is PullStatus.FOUND
+        assert [each.body for each in found.messages] == [b"%d" % number for number in range(5, 37)]
+        assert {each.broker_name for each in found.messages} == {"broker-a"}
+        assert (found.next_begin_offset, found.min_offset, found.max_offset) == (37, 0, 40)
+        nothing = await consumer.pull(QUEUE, 40)
+        assert (nothing.status, nothing.messages, nothing.next_begin_offset) == (PullStatus.NO_NEW_MSG, (), 40)
+        beyond = await consumer.pull(QUEUE, 99)
+        assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 40)
+    header = read_header(cluster.broker.asked(RequestCode.PULL_MESSAGE)[0], PullMessageRequestHeader)
+    assert (header.consumer_group, header.max_msg_nums, header.sys_flag, header.subscription) == ("g", 32, 4, "*")
+    assert (header.expression_type, header.sub_version, header.broker_name) == ("TAG", 0, "broker-a")
+
+
+async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster) -> None:
+    async with open_pull_consumer(cluster.address, group="g") as consumer, trio.open_nursery() as nursery:
+
+        async def put_soon() -> None:
+            while not cluster.broker._waiting:
+                await trio.sleep(0.002)
+            cluster.broker.put(TOPIC, 0, b"awaited")
+
+        nursery.start_soon(put_soon)
+        with trio.fail_after(5):
+            found = await consumer.pull(QUEUE, 0, suspend_ms=15_000)
+    assert [each.body for each in found.messages] == [b"awaited"]
+
+
+async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluster: FakeCluster) -> None:
+    cluster.broker.be_silent(RequestCode.PULL_MESSAGE)
+    begun = trio.current_time()
+    config = ClientConfig(pull_timeout=20_050)
+    async with open_pull_consumer(cluster.address, group="g", config=config) as consumer:
+        with pytest.raises(RemotingTimeoutError, match="request code 11"):
+            await consumer.pull(QUEUE, 0, suspend_ms=100)
+    assert 0.15 <= trio.current_time() - begun < 3
+
+
+async def test_tags_with_the_same_hash_are_told_apart(cluster: FakeCluster) -> None:
+    assert java_hash("Aa") == java_hash("BB")
+    cluster.broker.put(TOPIC, 0, b"wanted", {"TAGS": "Aa"})
+    cluster.broker.put(TOPIC, 0, b"same hash", {"TAGS": "BB"})
+    cluster.broker.put(TOPIC, 0, b"other", {"TAGS": "other"})
+    cluster.broker.put(TOPIC, 0, b"untagged")
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        found = await consumer.pull(QUEUE, 0, expression="Aa || C")
+        assert [each.body for each in found.messages] == [b"wanted"]
+        assert found.next_begin_offset == 4
+        unmatched = await consumer.pull(QUEUE, 2, expression="C")
+        assert (unmatched.status, unmatched.next_begin_offset) == (PullStatus.NO_MATCHED_MSG, 4)
+        with pytest.raises(ValueError, match="subString split error"):
+            await consumer.pull(QUEUE, 0, expression="||")
+
+
+@pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
+async def test_a_refusal_is_a_broker_error(cluster: FakeCluster, code: ResponseCode) -> None:
+    cluster.broker.refuse(RequestCode.PULL_MESSAGE, code, "no such thing")
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        with pytest.raises(BrokerError, match="no such thing") as caught:
+            await consumer.pull(QUEUE, 0)
+    assert caught.value.response_code == code
+
+
+async def test_the_next_pull_goes_where_the_last_one_said(two_brokers: FakeCluster) -> None:
+    master, slave = two_brokers.brokers
+    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
+        queue_datas=[QueueData("broker-a", 1, 1, 6)],
+        broker_datas=[BrokerData("cluster", "broker-a", {0: master.address, 1: slave.address})],
+    )
+    for broker in (master, slave):
+        broker.put(TOPIC, 0, b"0")
+        broker.put(TOPIC, 0, b"1")
+    async with open_pull_consumer(two_brokers.address, group="g") as consumer:
+        master.suggested_broker_id = 1
+        await consumer.pull(QUEUE, 0)
+        await consumer.pull(QUEUE, 1)
+    assert len(master.asked(RequestCode.PULL_MESSAGE)) == 1
+    assert len(slave.asked(RequestCode.PULL_MESSAGE)) == 1
+
+
+# ---- offsets -------------------------------------------------------------------------------------------------------
+
+
+async def test_offsets_of_a_queue(cluster: FakeCluster) -> None:
+    for number in range(10):
+        cluster.broker.put(TOPIC, 0, b"%d" % number)
+    cluster.broker.min_offsets[TOPIC, 0] = 2
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        assert await consumer.min_offset(QUEUE) == 2
+        assert await consumer.max_offset(QUEUE) == 10
+        assert await consumer.search_offset(QUEUE, STORE_TIMESTAMP + 4100) == 4
+        assert await consumer.consumer_offset(QUEUE) is None
+        await consumer.commit(QUEUE, 7)
+        assert await consumer.consumer_offset(QUEUE) == 7
+    assert cluster.broker.progress == {("g", TOPIC, 0): 7}
+
+
+async def test_other_refusals_of_progress_are_errors(cluster: FakeCluster) -> None:
+    cluster.broker.refuse(RequestCode.QUERY_CONSUMER_OFFSET, ResponseCode.SYSTEM_ERROR, "broken")
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        with pytest.raises(BrokerError, match="broken"):
+            await consumer.consumer_offset(QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("start", "offset"),
+    [
+        ("beginning", 2),
+        ("end", 10),
+        ("stored", 2),
+        (STORE_TIMESTAMP + 4100, 4),
+        (-3, 7),
+        (-100, 2),
+    ],
+)
+async def test_where_reading_begins(cluster: FakeCluster, start: str | int, offset: int) -> None:
+    for number in range(10):
+        cluster.broker.put(TOPIC, 0, b"%d" % number)
+    cluster.broker.min_offsets[TOPIC, 0] = 2
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        assert await consumer.start_offset(QUEUE, start) == offset
+
+
+async def test_reading_goes_on_where_the_group_stopped(cluster: FakeCluster) -> None:
+    cluster.broker.progress["g", TOPIC, 0] = 5
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        assert await consumer.start_offset(QUEUE, "stored") == 5
+        with pytest.raises(ValueError, match="'middle', expected"):
+            await consumer.start_offset(QUEUE, "middle")
+
+
+# ---- the stream ----------------------------------------------------------------------------------------------------
+
+
+async def drain(consumer: PullConsumer, **options: object) -> list[bytes]:
+    async with consumer.open_messages(TOPIC, until_end=True, **options) as messages:  # type: ignore[arg-type]
+        found = [message.body async for message in messages]
+        await messages.commit()
+    return found
+
+
+async def test_a_topic_is_read_to_its_end_and_progress_recorded(two_brokers: FakeCluster) -> None:
+    first, second = two_brokers.brokers
+    for number in range(100):
+        broker = (first, second)[number % 2]
+        broker.put(TOPIC, number // 2 % 2, b"%d" % number)
+    async with open_pull_consumer(two_brokers.address, group="g") as consumer:
+        found = await drain(consumer)
+        assert sorted(map(int, found)) == list(range(100))
+        assert await drain(consumer) == [], "stored is where it begins"
+        first.put(TOPIC, 0, b"later")
+        assert await drain(consumer) == [b"later"]
+        assert len(await drain(consumer, start="beginning")) == 101
+    assert first.progress == {("g", TOPIC, 0): 26, ("g", TOPIC, 1): 25}
+
+
+async def test_following_from_the_end_sees_only_what_is_new(cluster: FakeCluster) -> None:
+    cluster.broker.put(TOPIC, 0, b"old")
+    async with (
+        open_pull_consumer(cluster.address, group="g") as consumer,
+        consumer.open_messages(TOPIC, start="end") as messages,
+    ):
+        cluster.broker.put(TOPIC, 1, b"new")
+        with trio.fail_after(5):
+            assert (await anext(messages)).body == b"new"
+
+
+async def test_tags_are_chosen(cluster: FakeCluster) -> None:
+    cluster.broker.put(TOPIC, 0, b"a", {"TAGS": "A"})
+    cluster.broker.put(TOPIC, 0, b"b", {"TAGS": "B"})
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        assert await drain(consumer, expression="B") == [b"b"]
+        assert await drain(consumer, expression="B || A", start="beginning") == [b"a", b"b"]
+    announced = [each.consumer_data_set[0] for each in cluster.broker.heartbeats]
+    assert {each.consume_type for each in announced} == {"CONSUME_ACTIVELY"}
+    assert announced[-1].subscription_data_set[0].tags_set == ["B", "A"]
+
+
+async def test_wrong_wishes_are_refused_before_anybody_is_asked(cluster: FakeCluster) -> None:
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        with pytest.raises(ValueError, match="start is 'middle', expected one of beginning, end, stored or a number"):
+            await drain(consumer, start="middle")
+        with pytest.raises(ValueError, match="split error"):
+            await drain(consumer, expression="||")
+        with pytest.raises(ClientError, match=r"10005.*Nowhere"):
+            async with consumer.open_messages("Nowhere"):
+                raise AssertionError("entered")
+    with pytest.raises(ClientError, match="group"):
+        async with open_pull_consumer(cluster.address, group="not legal"):
+            raise AssertionError("entered")
+    assert cluster.broker.requests == []
