@@ -1,0 +1,237 @@
+"""A whole broker in this process: real sockets on loopback, a real store in a temporary directory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.broker.app import BrokerAddress, run_broker
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stored_table import RunBlocking
+from rocketpy.clock import SystemClock
+from rocketpy.errors import StartError, StoreError
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.disk import OsDisk
+from tests.blackbox.processes import free_ports, port_in_use
+
+T = TypeVar("T")
+
+
+def settings_at(directory: Path, port: int = 0) -> BrokerSettings:
+    return BrokerSettings(
+        broker=BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1"),
+        server=NettyServerConfig(listen_port=port),
+        client=NettyClientConfig(),
+        store=MessageStoreConfig(
+            store_path_root_dir=str(directory),
+            mapped_file_size_commit_log=1 << 20,
+            max_hash_slot_num=1000,
+            max_index_num=4000,
+        ),
+        host="127.0.0.1",
+        embeds_nameserver=False,
+    )
+
+
+@asynccontextmanager
+async def running(
+    settings: BrokerSettings, run_blocking: RunBlocking = trio.to_thread.run_sync
+) -> AsyncIterator[BrokerAddress]:
+    """Run a broker for the block and stop it in order."""
+    stop = trio.Event()
+
+    async def run(task_status: trio.TaskStatus[BrokerAddress]) -> None:
+        await run_broker(
+            settings,
+            disk=OsDisk(),
+            clock=SystemClock(),
+            run_blocking=run_blocking,
+            randomness=Random(0),
+            stop=stop,
+            task_status=task_status,
+        )
+
+    async with trio.open_nursery() as nursery:
+        address: BrokerAddress = await nursery.start(run)
+        yield address
+        stop.set()
+
+
+@asynccontextmanager
+async def client_of(settings: BrokerSettings) -> AsyncIterator[tuple[RemotingClient, BrokerAddress]]:
+    async with running(settings) as address, open_remoting_client() as client:
+        yield client, address
+
+
+def send(topic: str = "hello", body: bytes = b"one") -> RemotingCommand:
+    fields = {"a": "p", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, {**fields, "m": "false"}, body)
+
+
+def pull(topic: str = "hello", *, suspend_ms: int = 0) -> RemotingCommand:
+    fields = {
+        "consumerGroup": "g",
+        "topic": topic,
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "6" if suspend_ms else "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms),
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
+
+
+async def test_what_is_sent_is_pulled_and_survives_a_restart(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    async with client_of(settings) as (client, at):
+        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+        answer = await client.request(at.address, pull())
+        assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "FOUND")
+        offsets = {"minOffset": "0", "nextBeginOffset": "1", "maxOffset": "1", "suggestWhichBrokerId": "0"}
+        assert answer.ext_fields == offsets
+        assert answer.body is not None
+        assert b"one" in answer.body
+    assert not (tmp_path / "store" / "abort").exists()
+    assert '"hello"' in (tmp_path / "store" / "config" / "topics.json").read_text()
+    async with client_of(settings) as (client, at):
+        again = await client.request(at.address, pull())
+        assert again.body == answer.body
+
+
+async def test_with_sync_flush_the_answer_comes_too(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    store = attrs.evolve(settings.store, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    async with client_of(attrs.evolve(settings, store=store)) as (client, at):
+        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+
+
+async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> None:
+    async with client_of(settings_at(tmp_path / "store")) as (client, at):
+        await client.request(at.address, send("other"))  # the topic must be there for a pull to be held
+        create = {"topic": "hello", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+        request = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, {**create, "topicFilterType": "SINGLE_TAG"})
+        assert (await client.request(at.address, request)).code == ResponseCode.SUCCESS
+        answers: list[RemotingCommand] = []
+
+        async def wait() -> None:
+            answers.append(await client.request(at.address, pull(suspend_ms=10_000), 15))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+            await client.request(at.address, send())
+        assert answers[0].code == ResponseCode.SUCCESS
+
+
+async def test_offsets_and_groups_are_in_their_files_after_an_orderly_end(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    async with client_of(settings) as (client, at):
+        heartbeat = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
+        await client.request(at.address, make_request(RequestCode.HEART_BEAT, body=encode_body(heartbeat)))
+        fields = {"consumerGroup": "g", "topic": "hello", "queueId": "0", "commitOffset": "7"}
+        await client.request(at.address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+    config = tmp_path / "store" / "config"
+    assert (config / "consumerOffset.json").read_text() == '{\n\t"offsetTable":{\n\t\t"hello@g":{0:7\n\t\t}\n\t}\n}'
+    assert '"g"' in (config / "subscriptionGroup.json").read_text()
+    assert '"%RETRY%g"' in (config / "topics.json").read_text()
+
+
+async def test_a_topic_whose_file_was_lost_is_back_with_its_messages(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    async with client_of(settings) as (client, at):
+        await client.request(at.address, send())
+    for path in (tmp_path / "store" / "config").glob("topics.json*"):
+        path.unlink()
+    async with client_of(settings) as (client, at):
+        answer = await client.request(at.address, pull())
+        assert answer.code == ResponseCode.SUCCESS
+        answer = await client.request(at.address, make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
+        table = decode_body(answer.body, TopicConfigSerializeWrapper).topic_config_table
+        assert table["hello"].write_queue_nums == 8
+
+
+async def test_the_vip_port_serves_everything_but_pulls(tmp_path: Path) -> None:
+    port = free_ports(3) + 2
+    async with client_of(settings_at(tmp_path / "store", port)) as (client, at):
+        assert (at.address, at.port, at.vip_port) == (f"127.0.0.1:{port}", port, port - 2)
+        vip = f"127.0.0.1:{port - 2}"
+        assert (await client.request(vip, send())).code == ResponseCode.SUCCESS
+        answer = await client.request(vip, pull())
+        assert (answer.code, answer.remark) == (
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            " request type 11 not supported",
+        )
+        assert (await client.request(at.address, pull())).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("step", [0, 2])
+async def test_a_port_in_use_is_named_and_nothing_is_left_behind(tmp_path: Path, step: int) -> None:
+    with port_in_use() as taken:
+        settings = settings_at(tmp_path / "store", taken + step)
+        with pytest.raises(StartError, match=f"port {taken}: another process uses it"):
+            await run_alone(settings)
+    assert names_in(tmp_path) == []
+
+
+async def test_a_store_in_use_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    async with running(settings):
+        before = sorted(str(path) for path in (tmp_path / "store").rglob("*"))
+        with pytest.raises(StartError, match="store"):
+            await run_alone(settings)
+        assert sorted(str(path) for path in (tmp_path / "store").rglob("*")) == before
+
+
+async def test_a_damaged_table_is_named_and_no_store_is_made(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{{")
+    with pytest.raises(StartError, match=r"topics\.json and its \.bak cannot be read"):
+        await run_alone(settings_at(tmp_path))
+    assert names_in(tmp_path) == ["config"]
+
+
+async def test_a_failing_service_ends_the_broker_and_leaves_the_abort_file(tmp_path: Path) -> None:
+    async def run_blocking(function: Callable[..., T], /, *arguments: object) -> T:
+        if getattr(function, "__qualname__", "") == "StoredTable._write":
+            raise StoreError("the disk is gone", path="topics.json")
+        return await trio.to_thread.run_sync(function, *arguments)
+
+    with pytest.raises(ExceptionGroup) as failure:
+        async with running(settings_at(tmp_path / "store"), run_blocking) as at, open_remoting_client() as client:
+            await client.request(at.address, send())
+            await trio.sleep_forever()
+    assert failure.group_contains(StoreError)
+    assert (tmp_path / "store" / "abort").exists()
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def run_alone(settings: BrokerSettings) -> None:
+    await run_broker(
+        settings,
+        disk=OsDisk(),
+        clock=SystemClock(),
+        run_blocking=trio.to_thread.run_sync,
+        randomness=Random(0),
+        stop=trio.Event(),
+    )

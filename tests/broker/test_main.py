@@ -1,0 +1,228 @@
+"""``python -m rocketpy.broker`` as a process: options, messages, exit statuses, signals, what is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker import __main__ as broker_main
+from rocketpy.errors import StartError, StoreError
+from tests.blackbox.processes import REPOSITORY, Process, free_ports, port_in_use, python_command
+from tests.blackbox.wire import Wire, WireError
+
+# The nameserver's port is RocketMQ's, so a test that starts the whole system moves it first.
+MOVED = (
+    "import sys, rocketpy.broker.start_settings as s; s.NAMESRV_PORT = int(sys.argv.pop(1));"
+    "from rocketpy.broker.__main__ import main; sys.exit(main())"
+)
+START_SECONDS = 20.0
+
+
+@pytest.fixture
+def started() -> Iterator[list[Process]]:
+    processes: list[Process] = []
+    yield processes
+    for process in processes:
+        if process.is_running():
+            process.kill()
+
+
+def start(started: list[Process], directory: Path, *arguments: str, namesrv_port: int | None = None) -> Process:
+    command = python_command("rocketpy.broker", *arguments)
+    if namesrv_port is not None:
+        command = [sys.executable, "-c", MOVED, str(namesrv_port), *arguments]
+    environment = {"PYTHONPATH": str(REPOSITORY), "NAMESRV_ADDR": ""}
+    process = Process.start(command, directory / "broker.log", cwd=directory, env=environment)
+    started.append(process)
+    return process
+
+
+def wait_ready(process: Process) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while "boot success" not in process.log():
+        assert process.is_running(), process.log()
+        assert time.monotonic() < deadline, process.log()
+        time.sleep(0.01)
+
+
+def run(directory: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{path}", "NAMESRV_ADDR": ""}
+    command = python_command("rocketpy.broker", *arguments)
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
+    )
+
+
+# ---- without a broker running ------------------------------------------------------------------------------------
+
+
+def test_p_prints_every_setting_and_m_the_important_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert broker_main.main(["-p", "-n", "ns:9876"]) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert broker_main.main(["-m", "-n", "ns:9876"]) == 0
+    important = capsys.readouterr().out.splitlines()
+    assert set(important) < set(everything)
+    assert {"namesrvAddr=ns:9876", "listenPort=10911", "brokerIP1=127.0.0.1"} <= set(everything)
+    assert "brokerClusterName=DefaultCluster" in important
+    assert not any(line.startswith("maxDelayTime=") for line in important)
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        broker_main.main(["-h"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert all(option in text for option in ("-c FILE", "-n ADDRESSES", "-p", "-m", "--store DIR", "--port N"))
+
+
+@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "65535"], ["--port", "-1"], ["--nonsense"], ["-c"]])
+def test_a_wrong_option_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        broker_main.main(arguments)
+    assert ended.value.code == 2
+    assert arguments[0].lstrip("-") in capsys.readouterr().err
+
+
+def test_a_wrong_value_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "b.conf").write_text("# mine\nflushDiskType=NEVER\n")
+    ended = run(tmp_path, "-c", "b.conf")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "b.conf line 2: flushDiskType = 'NEVER': expected one of ASYNC_FLUSH, SYNC_FLUSH\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["b.conf"]
+
+
+def test_a_missing_file_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    ended = run(tmp_path, "-c", "no.conf")
+    assert (ended.returncode, ended.stderr) == (2, "no.conf: cannot be read: No such file or directory\n")
+
+
+def test_a_port_in_use_is_one_sentence_and_status_2_and_nothing_is_left(tmp_path: Path) -> None:
+    with port_in_use() as port:
+        ended = run(tmp_path, "-n", "127.0.0.1:1", "--port", str(port))
+    assert ended.returncode == 2
+    assert ended.stderr == f"cannot listen on 127.0.0.1, port {port}: another process uses it\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_path_that_is_a_file_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("")
+    ended = run(tmp_path, "-n", "127.0.0.1:1", "--port", "0", "--store", "store/below")
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "store" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_the_rocket_simulator_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "site" / "rocketpy-1.10.0.dist-info").mkdir(parents=True)
+    with port_in_use() as port:
+        ended = run(tmp_path, "-n", "127.0.0.1:1", "--port", str(port), path=str(tmp_path / "site"))
+    assert "shared with the rocket flight simulator" in ended.stderr
+
+
+# ---- as a process ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_a_file_it_is_a_whole_system_until_a_signal(
+    tmp_path: Path, started: list[Process], number: signal.Signals
+) -> None:
+    first = free_ports(5)
+    process = start(started, tmp_path, "--port", str(first + 4), namesrv_port=first)
+    wait_ready(process)
+    with Wire(f"127.0.0.1:{first + 4}") as wire:
+        assert wire.send("hello", 0, b"one").code == 0
+    with Wire(f"127.0.0.1:{first}") as wire:
+        assert wire.brokers_of("TBW102")
+    assert (tmp_path / "store" / "abort").exists()
+    process.popen.send_signal(number)
+    assert process.wait(START_SECONDS) == 0, process.log()
+    assert not (tmp_path / "store" / "abort").exists()
+    assert f"nameserver  127.0.0.1:{first} (in this process)" in process.log()
+
+
+def test_after_kill_9_it_starts_again_with_what_was_acknowledged(tmp_path: Path, started: list[Process]) -> None:
+    port = free_ports(3) + 2
+    arguments = ("-n", "127.0.0.1:1", "--port", str(port))
+    process = start(started, tmp_path, *arguments)
+    wait_ready(process)
+    with Wire(f"127.0.0.1:{port}") as wire:
+        for _ in range(10):
+            assert wire.send("hello", 0, b"one").code == 0
+        process.kill()
+    (tmp_path / "broker.log").unlink()
+    process = start(started, tmp_path, *arguments)
+    wait_ready(process)
+    with Wire(f"127.0.0.1:{port}") as wire:
+        assert len(wire.pull_all("hello", 0)) == 10
+    assert process.terminate() == 0
+
+
+def test_with_a_file_it_warns_that_it_is_open(tmp_path: Path, started: list[Process]) -> None:
+    (tmp_path / "b.conf").write_text("listenPort=0\nstorePathRootDir=store\nbrokerNane=x\nbrokerIP1=127.0.0.1\n")
+    process = start(started, tmp_path, "-c", "b.conf")
+    wait_ready(process)
+    lines = process.log().splitlines()
+    assert sum("listening on every address, port 0, without access control" in line for line in lines) == 1
+    assert sum("did you mean brokerName?" in line for line in lines) == 1
+    assert process.terminate() == 0
+
+
+def test_no_connection_hinders_the_end(tmp_path: Path, started: list[Process]) -> None:
+    port = free_ports(3) + 2
+    process = start(started, tmp_path, "-n", "127.0.0.1:1", "--port", str(port))
+    wait_ready(process)
+    with Wire(f"127.0.0.1:{port}") as idle:
+        assert process.terminate() == 0
+        with pytest.raises(WireError):
+            idle.send("hello", 0, b"one")
+
+
+# ---- inside ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    group = ExceptionGroup("", [ExceptionGroup("", [StartError("port 1 is taken")])])
+    assert broker_main._report(group, is_start=True) == 2
+    assert capsys.readouterr().err == "port 1 is taken\n"
+    group = ExceptionGroup("", [StoreError("the disk is gone", path="commitlog/0", position=7)])
+    assert broker_main._report(group, is_start=False) == 1
+    assert "the broker has failed: the disk is gone (commitlog/0 at 7)" in caplog.text
+
+
+@pytest.mark.parametrize("is_told_again", [False, True])
+async def test_a_shutdown_that_hangs_is_ended(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, is_told_again: bool
+) -> None:
+    class Ended(Exception):
+        pass
+
+    def end(status: int) -> None:
+        assert status == 1
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr("logging.shutdown", lambda: None)
+    sending, signals = trio.open_memory_channel[int](5)
+    stop = trio.Event()
+    begun = trio.current_time()
+    await sending.send(signal.SIGTERM)
+    if is_told_again:
+        await sending.send(signal.SIGTERM)
+    with pytest.raises(Ended):
+        await broker_main._obey_signals(signals, stop)
+    assert stop.is_set()
+    assert trio.current_time() - begun == pytest.approx(0 if is_told_again else broker_main.SHUTDOWN_SECONDS)
