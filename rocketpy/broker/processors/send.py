@@ -32,6 +32,7 @@ from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessage
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Deferred, Dispatcher
 from rocketpy.store.message_store import MessageStore
@@ -48,12 +49,20 @@ _NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", 
 
 _WAIT_TRUE = "\x02WAIT\x01true"
 _WAIT_TRUE_BACK = -len(_WAIT_TRUE)
-_USUAL = "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]+))?"
-"""The properties of a Java producer's ordinary message, in the order of its hash map."""
+_USUAL = (
+    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
+)
+"""The properties of a Java producer's ordinary message, in the order of its hash map. Tags are bounded: see below."""
 _match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
+_READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
+"""Properties that queues and index are made of."""
+
 _PLAIN_TOPICS_MAX = 10_000
+
+_TAGS_REMEMBERED_MAX = 200
+"""Longer tags (in characters) are hashed anew each time, so that the caches hold little."""
 
 _tags_code = lru_cache(maxsize=4096)(tags_code)
 
@@ -114,6 +123,8 @@ class SendMessageProcessor:
             assert config is not None
         if not 0 <= queue_id < config.write_queue_nums or fields.batch:
             return False
+        if self._sync_flush and not connection.may_defer:
+            return False
 
         text = fields.properties
         match = _match_usual(text)
@@ -142,7 +153,7 @@ class SendMessageProcessor:
         )
         if status is not _PUT_OK:
             if not request.flag & _ONEWAY:
-                self._refuse_hot(connection, request.opaque, status)
+                self._refuse_hot(connection, request.opaque, status, body, stored)
         elif self._sync_flush:
             receipt = Receipt(
                 request.opaque, SerializeType.JSON, self._answers.msg_id(physical_offset), queue_id, queue_offset
@@ -154,7 +165,7 @@ class SendMessageProcessor:
 
     def _note_plain_topic(self, topic: str, config: TopicConfig | None) -> bool:
         """Whether the hot road may serve a topic in its present configuration; remembered until that changes."""
-        if config is None or topic[0] == "%" or topic in self._check.forbidden_topics:
+        if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
             return False
         if not self._check.is_open or config.topic_filter_type != "SINGLE_TAG":
             return False
@@ -163,10 +174,12 @@ class SendMessageProcessor:
         self._plain_topics[topic] = config
         return True
 
-    def _refuse_hot(self, connection: Connection, opaque: int, status: PutMessageStatus) -> None:
-        code, remark = self._answers.refusal(status, self._store.writable_or_why())
+    def _refuse_hot(
+        self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str
+    ) -> None:
         request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
-        connection.reply(self._answers.refused(request, code, remark))
+        properties = stored.encode() + self._cluster_suffix
+        connection.reply(self._not_stored(request, status, body or b"", properties))
 
     # ---- the whole road -------------------------------------------------------------------------------------------
 
@@ -177,6 +190,8 @@ class SendMessageProcessor:
         else:
             header = read_header(request, SendMessageRequestHeaderV2).to_v1()
         try:
+            if self._sync_flush and not request.is_oneway and not connection.may_defer:
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
             config = self._check.checked_topic_config(connection, header)
             if header.batch:
                 return self._put_batch(connection, request, header, config)
@@ -201,13 +216,13 @@ class SendMessageProcessor:
             topic, target_queue_id = dead_letter, 0
         properties["CLUSTER"] = self._cluster
         wait = properties.pop("WAIT", None)
-        tags = properties.get("TAGS")
+        body, stored = request.body or b"", encode_properties(properties).encode()
         status, physical_offset, queue_offset = self._put(
             topic,
             target_queue_id,
-            request.body or b"",
-            encode_properties(properties).encode(),
-            _tags_code(tags) if tags else 0,
+            body,
+            stored,
+            tags_code(properties.get("TAGS")),
             _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
             header.flag,
             header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
@@ -215,8 +230,12 @@ class SendMessageProcessor:
             connection.born_host,
             header.reconsume_times or 0,
         )
-        msg_id = self._answers.msg_id(physical_offset)
-        return self._answered(connection, request, status, msg_id, queue_id, queue_offset, wait=wait)
+        if status is not _PUT_OK:
+            return self._not_stored(request, status, body, stored)
+        receipt = Receipt(
+            request.opaque, request.serialize_type, self._answers.msg_id(physical_offset), queue_id, queue_offset
+        )
+        return self._answered(connection, receipt, oneway=request.is_oneway, wait=wait)
 
     def _put_batch(
         self,
@@ -236,7 +255,8 @@ class SendMessageProcessor:
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
         queue_id = self._chosen_queue(header.queue_id, config)
-        records = [_batch_record(item, suffix) for item in items]
+        says_nothing = _READ_BY_DISPATCH.isdisjoint(shared)
+        records = [_batch_record(item, suffix, suffix_says_nothing=says_nothing) for item in items]
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
@@ -246,27 +266,26 @@ class SendMessageProcessor:
             connection.born_host,
             header.reconsume_times or 0,
         )
+        if status is not _PUT_OK:
+            longest = max((stored for _, _, stored, _, _ in records), key=len)
+            return self._not_stored(request, status, request.body or b"", longest)
         msg_id = ",".join(map(self._answers.msg_id, physical_offsets))
-        return self._answered(connection, request, status, msg_id, queue_id, queue_offset, wait=shared.get("WAIT"))
+        receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
+        return self._answered(connection, receipt, oneway=request.is_oneway, wait=shared.get("WAIT"))
+
+    def _not_stored(
+        self, request: RemotingCommand, status: PutMessageStatus, body: bytes, properties: bytes
+    ) -> RemotingCommand:
+        why = self._store.writable_or_why()
+        code, remark = self._answers.refusal(status, why=why, body=body, properties=properties)
+        return self._answers.refused(request, code, remark)
 
     def _answered(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        status: PutMessageStatus,
-        msg_id: str,
-        queue_id: int,
-        queue_offset: int,
-        *,
-        wait: str | None,
+        self, connection: Connection, receipt: Receipt, *, oneway: bool, wait: str | None
     ) -> RemotingCommand | Deferred | None:
-        if status is not _PUT_OK:
-            code, remark = self._answers.refusal(status, self._store.writable_or_why())
-            return self._answers.refused(request, code, remark)
-        receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
         if self._sync_flush and wait != "false":
-            self._answer_when_durable(connection, receipt, oneway=request.is_oneway)
-        elif not request.is_oneway:
+            self._answer_when_durable(connection, receipt, oneway=oneway)
+        elif not oneway:
             connection.reply_frame(self._answers.stored(receipt, _PUT_OK))
         return None
 
@@ -305,6 +324,8 @@ class SendMessageProcessor:
 
 
 _FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9
+_TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk"
+_NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
@@ -327,26 +348,34 @@ def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] 
         return None
     if properties.get("WAIT", "true") != "true" or not _NOT_PLAIN.isdisjoint(properties):
         return None
+    tags = properties.get("TAGS")
+    if tags is not None and len(tags) > _TAGS_REMEMBERED_MAX:
+        return None
     stored = "\x02".join([entry for entry in entries if entry != "WAIT\x01true"])
     if not stored:
         return None
-    return stored, _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), properties.get("TAGS")
+    return stored, _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), tags
 
 
-def _batch_record(item: BatchItem, suffix: bytes) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
-    """Return (flag, body, stored properties, tags code, index keys) of one message of a batch."""
+def _batch_record(
+    item: BatchItem, suffix: bytes, *, suffix_says_nothing: bool
+) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
+    """Return (flag, body, stored properties, tags code, index keys) of one message of a batch.
+
+    ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
+    """
     stored = item.properties
-    match = _match_usual_bytes(stored)
+    match = _match_usual_bytes(stored) if suffix_says_nothing else None
     if match is not None:
         keys_text, unique_key, tags = match.groups()
         keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
         return item.flag, item.body, b"".join((stored, b"\x02", suffix)), _tags_code_of_bytes(tags), keys
-    properties = decode_properties(stored.decode("utf-8", "replace"))
     if stored and not stored.endswith(b"\x02"):
         stored += b"\x02"
+    stored += suffix
+    properties = decode_properties(stored.decode("utf-8", "replace"))
     keys = _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
-    tags_text = properties.get("TAGS")
-    return item.flag, item.body, stored + suffix, _tags_code(tags_text) if tags_text else 0, keys
+    return item.flag, item.body, stored, tags_code(properties.get("TAGS")), keys
 
 
 def _refuse_unsupported(properties: dict[str, str]) -> None:
@@ -357,8 +386,8 @@ def _refuse_unsupported(properties: dict[str, str]) -> None:
             "transactional messages (property TRAN_MSG=true) are not supported by this version of the broker",
         )
     delay = properties.get("DELAY", "0")
-    if not delay.isdecimal() or int(delay) > 0:
+    if _NO_DELAY.fullmatch(delay) is None:
         raise RequestError(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            f"delayed messages (property DELAY={delay}) are not supported by this version of the broker",
+            f"delayed messages (property DELAY={delay[:20]}) are not supported by this version of the broker",
         )

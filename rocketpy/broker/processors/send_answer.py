@@ -19,6 +19,7 @@ from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.send import SendMessageResponseHeader
 from rocketpy.store.results import PutMessageStatus
 
+NUL = b"\0"
 _LENGTHS = struct.Struct(">II")
 
 _STORED_CODES = {
@@ -87,14 +88,19 @@ class SendAnswers:
             serialize_type=request.serialize_type,
         )
 
-    def refusal(self, status: PutMessageStatus, why: str | None) -> tuple[int, str]:
-        """Return code and remark for a status that means: not stored. ``why`` is the store's own sentence."""
+    def refusal(self, status: PutMessageStatus, *, why: str | None, body: bytes, properties: bytes) -> tuple[int, str]:
+        """Return code and remark for a status that means: not stored.
+
+        ``why`` is what the store says of itself, ``properties`` the text as it would have been stored.
+        """
         if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
-            remark = (
+            return (
+                ResponseCode.MESSAGE_ILLEGAL,
                 "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
-                f"{self._message_size_max}B, msg properties length limit 32KB."
+                f"{self._message_size_max}B, msg properties length limit 32KB. "
+                f"Found a body of {len(body)}B and properties of {len(properties)}B"
+                f"{', with a NUL among them' if NUL in properties else ''}",
             )
-            return ResponseCode.MESSAGE_ILLEGAL, f"{remark} {why}" if why else remark
         if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
             return (
                 ResponseCode.SERVICE_NOT_AVAILABLE,

@@ -60,12 +60,9 @@ class SendCheck:
 
     def created_topic_config(self, topic: str, *, queue_nums: int) -> TopicConfig:
         """Return the configuration of an internal topic (retry, dead letters), created when it is missing."""
-        config = self._topic_config_manager.create_topic_in_send_message_back_method(
+        return self._topic_config_manager.create_topic_in_send_message_back_method(
             topic, queue_nums, PERM_READ_WRITE, 0
         )
-        if config is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist")
-        return config
 
     def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         topic = header.topic
