@@ -1,0 +1,99 @@
+"""Running the command line against a fake cluster: the program in a process, the cluster in this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+
+from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+
+TOPIC = "TopicTest"
+TIMEOUT_SECONDS = 20
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    """One broker with a topic of four queues."""
+    async with open_fake_cluster() as opened:
+        opened.add_topic(TOPIC)
+        yield opened
+
+
+@attrs.frozen
+class Ended:
+    """What a command printed and how it ended."""
+
+    status: int
+    output: bytes
+    errors: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its output."""
+        return self.output.decode().splitlines()
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line that runs ``rocketpy``."""
+    return [sys.executable, "-m", "rocketpy.cli", *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Our environment without what would change a command's mind."""
+    return {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"} | more
+
+
+async def run(*arguments: str, stdin: bytes = b"", **more: str) -> Ended:
+    """Run a command to its end."""
+    with trio.fail_after(TIMEOUT_SECONDS):
+        done = await trio.run_process(
+            command(*arguments),
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            env=environment(**more),
+        )
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+@asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[trio.Process]:
+    """Start a command with pipes; it is killed when the block ends, if it still runs."""
+    process = await trio.lowlevel.open_process(
+        command(*arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        with trio.fail_after(TIMEOUT_SECONDS):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            await trio.aclose_forcefully(stream)
+
+
+async def line(stream: trio.abc.ReceiveStream | None) -> bytes:
+    """Read up to the end of a line, byte by byte: nothing of the next one is taken."""
+    assert stream is not None
+    found = b""
+    while not found.endswith(b"\n"):
+        byte = await stream.receive_some(1)
+        if not byte:
+            break
+        found += byte
+    return found

@@ -1,0 +1,251 @@
+"""``rocketpy consume``: what it prints, where it begins and how it ends."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import signal
+
+import pytest
+import trio
+import typer
+
+from rocketpy.cli.consume import Wish, json_line, parse_start, print_messages
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.message import MessageExt
+from tests.cli.conftest import TOPIC, line, run, started
+from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
+
+
+def fill(cluster: FakeCluster, count: int, *, queues: int = 4) -> None:
+    for number in range(count):
+        cluster.broker.put(TOPIC, number % queues, b"%d" % number, {"TAGS": "even" if number % 2 == 0 else "odd"})
+
+
+# ---- pure parts ----------------------------------------------------------------------------------------------------
+
+
+def test_where_to_begin() -> None:
+    assert [parse_start(text) for text in ("beginning", "end", "stored", "1700000000000", "-5")] == [
+        "beginning",
+        "end",
+        "stored",
+        1_700_000_000_000,
+        -5,
+    ]
+    for text in ("", "middle", "1.5", "-"):
+        with pytest.raises(typer.BadParameter):
+            parse_start(text)
+
+
+def test_a_message_as_json() -> None:
+    message = MessageExt(
+        "T",
+        "grüße\n".encode(),
+        {"TAGS": "a", "KEYS": "k", "UNIQ_KEY": "A" * 32},
+        queue_id=3,
+        queue_offset=7,
+        broker_name="broker-a",
+        born_timestamp=1,
+        store_timestamp=2,
+        born_host="127.0.0.1:5",
+    )
+    encoded = json_line(message)
+    assert b"\n" not in encoded
+    assert json.loads(encoded) == {
+        "topic": "T",
+        "broker_name": "broker-a",
+        "queue_id": 3,
+        "queue_offset": 7,
+        "msg_id": "A" * 32,
+        "born_timestamp": 1,
+        "store_timestamp": 2,
+        "born_host": "127.0.0.1:5",
+        "tags": "a",
+        "keys": "k",
+        "properties": {"TAGS": "a", "KEYS": "k", "UNIQ_KEY": "A" * 32},
+        "body": "grüße\n",
+    }
+    binary = json.loads(json_line(MessageExt("T", b"\xff\x00")))
+    assert "body" not in binary
+    assert base64.b64decode(binary["body_base64"]) == b"\xff\x00"
+
+
+# ---- reading in this process ---------------------------------------------------------------------------------------
+
+
+def wish(cluster: FakeCluster, **changes: object) -> Wish:
+    settings: dict[str, object] = {
+        "topic": TOPIC,
+        "namesrv": cluster.address,
+        "start": "beginning",
+        "exit_at_end": True,
+        "count": 0,
+        "expression": "*",
+        "queue": "",
+        "group": "g",
+        "as_json": False,
+        "commit": False,
+    }
+    return Wish(**(settings | changes))  # type: ignore[arg-type]
+
+
+class Output(io.BytesIO):
+    """Remembers how often it was flushed, and breaks when told to."""
+
+    flushes = 0
+    breaks_at_flush = 0
+
+    def flush(self) -> None:
+        self.flushes += 1
+        if self.flushes == self.breaks_at_flush:
+            raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    ("changes", "bodies"),
+    [
+        ({"expression": "odd"}, [1, 3, 5, 7]),
+        ({"queue": "1"}, [1, 5]),
+        ({"start": -1}, [4, 5, 6, 7]),
+        ({"start": STORE_TIMESTAMP + 4900}, [5, 6, 7]),
+        ({"start": "end"}, []),
+        ({"start": "stored", "group": "reader"}, [0, 2, 3, 4, 6, 7]),
+    ],
+)
+async def test_what_is_read(cluster: FakeCluster, changes: dict[str, object], bodies: list[int]) -> None:
+    fill(cluster, 8)
+    cluster.broker.progress["reader", TOPIC, 1] = 2
+    output = Output()
+    await print_messages(wish(cluster, **changes), output)
+    assert sorted(map(int, output.getvalue().split())) == bodies
+
+
+async def test_nothing_is_committed_unless_it_is_asked_for(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    output = Output()
+    await print_messages(wish(cluster), output)
+    assert sorted(map(int, output.getvalue().split())) == list(range(10))
+    assert cluster.broker.progress == {}
+
+
+async def test_progress_is_committed_once_a_queue(cluster: FakeCluster) -> None:
+    fill(cluster, 100)
+    await print_messages(wish(cluster, commit=True), Output())
+    assert cluster.broker.progress == {("g", TOPIC, number): 25 for number in range(4)}
+    assert len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) == 4
+    output = Output()
+    await print_messages(wish(cluster, commit=True, start="stored"), output)
+    assert output.getvalue() == b""
+
+
+async def test_after_a_count_exactly_what_was_printed_is_committed(cluster: FakeCluster) -> None:
+    fill(cluster, 100, queues=1)
+    await print_messages(wish(cluster, commit=True, count=5), Output())
+    assert cluster.broker.progress == {("g", TOPIC, 0): 5}
+
+
+async def test_progress_is_committed_now_and_then(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.cli.consume.COMMIT_INTERVAL_SECONDS", 0.01)
+    fill(cluster, 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(print_messages, wish(cluster, commit=True, exit_at_end=False), Output())
+        with trio.fail_after(5):
+            while cluster.broker.progress.get(("g", TOPIC, 0)) != 1:
+                await trio.sleep(0.005)
+            cluster.broker.refuse(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SYSTEM_BUSY)
+            cluster.broker.put(TOPIC, 0, b"x")
+            while len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) < 3:
+                await trio.sleep(0.005)
+            cluster.broker.behave()
+            while cluster.broker.progress.get(("g", TOPIC, 0)) != 2:
+                await trio.sleep(0.005)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_nobody_has_read_is_not_committed(cluster: FakeCluster) -> None:
+    fill(cluster, 1)
+    output = Output()
+    output.breaks_at_flush = 1
+    with pytest.raises(BrokenPipeError):
+        await print_messages(wish(cluster, commit=True), output)
+    assert cluster.broker.progress == {}
+
+
+async def test_output_is_flushed_by_the_pull_and_not_by_the_message(cluster: FakeCluster) -> None:
+    fill(cluster, 320, queues=1)
+    output = Output()
+    await print_messages(wish(cluster), output)
+    assert len(output.getvalue().split()) == 320
+    assert output.flushes <= 12
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:
+    fill(cluster, 100)
+    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-e")
+    assert (ended.status, ended.errors) == (0, "")
+    assert sorted(map(int, ended.lines)) == list(range(100))
+
+
+async def test_json_lines(cluster: FakeCluster) -> None:
+    fill(cluster, 3)
+    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-e", "--json")
+    found = [json.loads(each) for each in ended.lines]
+    assert sorted((each["body"], each["queue_id"], each["tags"]) for each in found) == [
+        ("0", 0, "even"),
+        ("1", 1, "odd"),
+        ("2", 2, "even"),
+    ]
+
+
+async def test_a_count_ends_it_at_once_though_it_would_follow(cluster: FakeCluster) -> None:
+    fill(cluster, 100)
+    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-c", "7", "--commit")
+    assert ended.status == 0, ended
+    assert len(ended.lines) == 7
+    assert sum(cluster.broker.progress.values()) == 7
+
+
+async def test_it_follows_and_control_c_ends_it_with_130(cluster: FakeCluster) -> None:
+    async with started("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "--commit") as process:
+        for number in range(3):
+            cluster.broker.put(TOPIC, number, b"message %d" % number)
+            assert await line(process.stdout) == b"message %d\n" % number
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert await line(process.stderr) == b""
+    # What was printed is recorded, but for the last message when the signal came before its printing was over.
+    assert sum(cluster.broker.progress.values()) in (2, 3)
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+async def test_a_reader_that_has_seen_enough_ends_it_with_0(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with started("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning") as process:
+        assert process.stdout is not None
+        assert await line(process.stdout) != b""
+        await process.stdout.aclose()
+        fill(cluster, 10)
+        assert await process.wait() == 0
+        assert await line(process.stderr) == b""
+
+
+async def test_a_topic_that_does_not_exist(cluster: FakeCluster) -> None:
+    ended = await run("consume", "-t", "Nowhere", "-n", cluster.address, "-e")
+    assert ended.status == 1
+    assert ended.errors == (
+        f"rocketpy: no topic named 'Nowhere' at {cluster.address} ('rocketpy topic list' shows what is there): "
+        "CODE: 10005  DESC: No route info of this topic: Nowhere\n"
+    )
+
+
+async def test_a_broker_that_refuses(cluster: FakeCluster) -> None:
+    fill(cluster, 1)
+    cluster.broker.refuse(RequestCode.PULL_MESSAGE, ResponseCode.NO_PERMISSION, "the broker is not readable")
+    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning")
+    assert ended.status == 1
+    assert ended.errors == f"rocketpy: CODE: 16  DESC: the broker is not readable BROKER: {cluster.broker.address}\n"

@@ -1,0 +1,51 @@
+"""The command as a whole: version, help, wrong use, how fast it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketpy import __version__
+from rocketpy.cli.__main__ import app
+from tests.cli.conftest import command, environment, run
+
+
+async def test_version_and_help() -> None:
+    version = await run("--version")
+    assert (version.status, version.output) == (0, f"rocketpy {__version__}\n".encode())
+    helped = await run("--help")
+    assert helped.status == 0
+    assert all(word in helped.output.decode() for word in ("produce", "consume", "topic", "Exit status"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["consume"], "Missing option '-t'"),
+        (["consume", "-t", "T", "-o", "middle"], "'middle', expected beginning, end, stored, a time in ms or -N"),
+        (["consume", "-t", "T", "-f", "||"], "subString split error"),
+        (["produce", "-t", "T", "-p", "novalue"], "'novalue', expected NAME=VALUE"),
+        (["topic", "create", "T", "-q", "0"], "Invalid value for '-q'"),
+        (["topic", "create"], "Missing argument"),
+    ],
+)
+def test_wrong_use_is_status_2_before_anybody_is_asked(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
+    """Starting Trio and the client takes longer than everything else: ``--version`` needs neither."""
+    code = "import sys, rocketpy.cli.__main__; print([m for m in ('trio', 'cattrs', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_console_script_is_the_same_program() -> None:
+    done = subprocess.run(command("--version"), capture_output=True, env=environment(), check=True)
+    assert done.stdout.startswith(b"rocketpy ")
