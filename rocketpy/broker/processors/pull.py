@@ -20,7 +20,7 @@ from rocketpy.broker.processors.pull_answer import encode_pull_answer, pull_resp
 from rocketpy.broker.services.pull_request_hold import PullRequest, PullRequestHoldService
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
-from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -41,6 +41,9 @@ SUBSCRIPTION_FLAG = 4
 _ONEWAY = 2
 _PERM_READ = 4
 _TAG_TYPES = (None, "", "TAG")
+_EXPRESSION_REMEMBERED_MAX = 1000
+"""Longer tag expressions (in characters) are parsed anew each time, so that the cache holds little."""
+
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -193,8 +196,10 @@ class PullMessageProcessor:
             return True
         code = pull_response_code(result.status, pull.queue_offset)
         if not is_final and code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
-            pull.queue_offset = result.next_begin_offset
-            return False
+            if result.next_begin_offset >= result.max_offset:
+                pull.queue_offset = result.next_begin_offset
+                return False
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # one read looks only so far: the consumer asks for the rest
         if code == ResponseCode.PULL_NOT_FOUND and pull.queue_offset != pull.asked_offset:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY  # the consumer takes the new offset
         self._answer_deferred(pull, code, result)
@@ -265,12 +270,7 @@ class PullMessageProcessor:
         if header.sys_flag & SUBSCRIPTION_FLAG:
             if header.expression_type not in _TAG_TYPES:
                 raise _type_not_supported(header.expression_type)
-            try:
-                return tag_filter(header.subscription)
-            except (RemoteProtocolError, ValueError) as failure:
-                raise RequestError(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {failure}"
-                ) from failure
+            return _checked_filter(header.subscription)
         group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}")
@@ -290,14 +290,30 @@ class PullMessageProcessor:
             )
         if subscription.expression_type not in _TAG_TYPES:
             raise _type_not_supported(subscription.expression_type)
-        return tag_filter(subscription.sub_string)
+        return _checked_filter(subscription.sub_string)
 
 
-@lru_cache(maxsize=4096)
 def tag_filter(expression: str | None) -> TagFilter | None:
-    """Return the filter of a tag expression, None when everything matches."""
+    """Return the filter of a tag expression, None when everything matches; ValueError when it is none."""
     subscription = parse_tag_expression("", expression)
     return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
+
+
+_remembered_filter = lru_cache(maxsize=4096)(tag_filter)
+
+
+def _checked_filter(expression: str | None) -> TagFilter | None:
+    """Return the filter of an expression that a consumer sent, remembered unless it is long."""
+    if not expression or expression == SUB_ALL:
+        return None
+    try:
+        if len(expression) <= _EXPRESSION_REMEMBERED_MAX:
+            return _remembered_filter(expression)
+        return tag_filter(expression)
+    except ValueError as failure:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {failure}"
+        ) from failure
 
 
 def _type_not_supported(expression_type: str | None) -> RequestError:

@@ -11,6 +11,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.query import (
+    UNIQUE_KEY_QUERY,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
@@ -18,8 +19,6 @@ from rocketpy.protocol.headers.query import (
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
-
-_UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class QueryMessageProcessor:
@@ -37,7 +36,7 @@ class QueryMessageProcessor:
     async def process_query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the records that the index has for ``topic#key`` in a time range."""
         header = read_header(request, QueryMessageRequestHeader)
-        is_unique = (request.ext_fields or {}).get(_UNIQUE_KEY_QUERY, "").lower() == "true"
+        is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY, "").lower() == "true"
         max_num = self._default_query_max_num if is_unique else header.max_num
         result = await self._store.query_message(
             header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
