@@ -59,6 +59,10 @@ class LogDispatcher:
         """Take for granted that a queue has the units of all records up to a place in the log."""
         self._built[queue] = physical_end
 
+    def built_end(self, topic: str, queue_id: int) -> int:
+        """Return up to where a queue is trusted to have its units."""
+        return self._built.get(self._queues.find(topic, queue_id), 0)
+
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
         """Write the units and index entries of records. Raises :class:`QueueGap`, never if the walk is from the
         beginning of the log: then what is missing is gone.
@@ -70,7 +74,7 @@ class LogDispatcher:
                 if record.physical_offset < self._queues.deleted_before.get(record.topic, 0):
                     continue
                 for queue, queue_offset in self._places(record):
-                    if self._has_unit(queue, record):
+                    if record.physical_offset + record.size <= self._built.get(queue, 0):
                         continue
                     self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
                     queue.make_room(1)
@@ -105,9 +109,6 @@ class LogDispatcher:
             return unit
         tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
         return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
-
-    def _has_unit(self, queue: ConsumeQueue, record: CheckedMessage) -> bool:
-        return record.physical_offset + record.size <= self._built.get(queue, 0)
 
     def _continue_at(self, queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> None:
         """Bring a queue's end to an offset, or raise QueueGap."""

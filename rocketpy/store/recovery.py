@@ -77,7 +77,6 @@ class StoreRecovery:
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
-        self._record_count = 0
         self.report = RecoveryReport(0, 0, 0, 0, 0, 0, "")
 
     def run(self) -> Iterator[None]:
@@ -105,7 +104,7 @@ class StoreRecovery:
             end_offset=scanner.end_offset,
             timestamp_ms=scanner.timestamp_ms,
             scanned_from=scanned_from,
-            record_count=self._record_count,
+            record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
             removed_files=removed,
             why=scanner.why,
@@ -128,15 +127,18 @@ class StoreRecovery:
         except QueueGap as gap:
             if gap.queue.files:
                 gap.queue.remove_files()
-            self._record_count = 0
             return (yield from self._walk_from(0))
 
     def _walk_from(self, first_file: int) -> Generator[None, None, LogScanner]:
         yield from self._prepare_queues(self._commit_log.files[first_file].base_offset)
-        scanner = LogScanner(self._commit_log, first_file=first_file, check_crc=self._check_crc)
+        scanner = LogScanner(
+            self._commit_log,
+            first_file=first_file,
+            check_crc=self._check_crc,
+            built_end=self._dispatcher.built_end,
+        )
         for records in scanner.slices():
             self._dispatcher.dispatch(records, is_from_beginning=first_file == 0)
-            self._record_count += len(records)
             yield
         return scanner
 
