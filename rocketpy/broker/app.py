@@ -6,7 +6,7 @@
       tables                          topics, groups, offsets: read from their files
         open_message_store()          recovery, abort file, the store's own services
           client to the nameservers
-            services                  hold, housekeeping, persistence
+            services                  hold, housekeeping, persistence, rates
               servers                 the main port, and the VIP port, which refuses pulls
                 registration          last, when everything behind it works
 
@@ -44,6 +44,7 @@ from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
+from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
 from rocketpy.broker.stored_table import RunBlocking
@@ -143,6 +144,7 @@ async def _serve(
         await services.start(broker.hold_service.run)
         await services.start(broker.housekeeping.run)
         await services.start(broker.persistence.run)
+        await services.start(broker.store_rates.run)
         async with trio.open_nursery() as connections:
             for server in servers:
                 await connections.start(server.run)
@@ -252,6 +254,7 @@ class _Broker:
             topic_config_manager=tables.topics,
             client=client,
         )
+        self.store_rates = StoreRatesService(statistics=store.statistics, current_time=trio.current_time)
         self._settings = settings
         self._tables = tables
         self._store = store
@@ -368,7 +371,13 @@ class _Broker:
             producer_manager=tables.producers,
             consumer_offset_manager=tables.offsets,
         ).register(dispatcher)
-        AdminBrokerProcessor(settings=lambda: settings.values, store=store, clock=self._clock).register(dispatcher)
+        AdminBrokerProcessor(
+            config=settings.broker,
+            settings=settings.values,
+            store=store,
+            store_rates=self.store_rates,
+            clock=self._clock,
+        ).register(dispatcher)
 
 
 async def _open_all_listeners(settings: BrokerSettings) -> list[socket.socket]:

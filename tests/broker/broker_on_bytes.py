@@ -19,6 +19,7 @@ from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig
@@ -40,6 +41,8 @@ class FakeStore:
     by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
     deleted: list[str] = attrs.field(factory=list)
+    put_count: int = 0
+    get_message_count: int = 0
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         return self.min_offsets.get((topic, queue_id), 0)
@@ -60,7 +63,8 @@ class FakeStore:
         self.deleted.append(topic)
 
     def statistics(self) -> StoreStatistics:
-        return StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))
+        nothing = StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))
+        return attrs.evolve(nothing, put_count=self.put_count, get_message_count=self.get_message_count)
 
     def runtime_info(self) -> dict[str, str]:
         return {"commitLogMaxOffset": "7"}
@@ -142,8 +146,13 @@ class BrokerOnBytes:
             producer_manager=tables.producers,
             consumer_offset_manager=tables.offsets,
         ).register(self.dispatcher)
+        self.store_rates = StoreRatesService(statistics=self.store.statistics, current_time=tables.time)
         AdminBrokerProcessor(
-            settings=lambda: (config, NettyServerConfig(), MessageStoreConfig()), store=store, clock=tables.clock
+            config=config,
+            settings=(config, NettyServerConfig(), MessageStoreConfig()),
+            store=store,
+            store_rates=self.store_rates,
+            clock=tables.clock,
         ).register(self.dispatcher)
 
     async def _register_topics(self) -> None:

@@ -6,8 +6,10 @@ there for the tools that print them; nothing queues here, so their sizes and wai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.clock import Clock
 from rocketpy.protocol.bodies.codec import encode_body, encode_text
 from rocketpy.protocol.bodies.route import KVTable
@@ -25,12 +27,23 @@ _POOLS = ("sendThreadPoolQueue", "pullThreadPoolQueue", "queryThreadPoolQueue")
 
 
 class AdminBrokerProcessor:
-    """Serves GET_BROKER_CONFIG and GET_BROKER_RUNTIME_INFO. ``settings`` are the values that the broker runs with."""
+    """Serves GET_BROKER_CONFIG and GET_BROKER_RUNTIME_INFO. ``settings`` is everything that the broker was told."""
 
-    def __init__(self, *, settings: Callable[[], tuple[object, ...]], store: MessageStore, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        settings: Sequence[object],
+        store: MessageStore,
+        store_rates: StoreRatesService,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._settings = tuple(settings)
         self._store = store
-        self._config_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self._store_rates = store_rates
+        self._clock = clock
+        self._boot_timestamp_ms = clock.timestamp_ms()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -39,8 +52,8 @@ class AdminBrokerProcessor:
 
     def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer every setting as a line of a properties file."""
-        header = GetBrokerConfigResponseHeader(version=encode_text(self._config_version))
-        body = "\n".join(format_settings(*self._settings())) + "\n"
+        header = GetBrokerConfigResponseHeader(version=encode_text(DataVersion(self._boot_timestamp_ms, 0)))
+        body = "\n".join(format_settings(*self._settings)) + "\n"
         return make_response(request, header=header, body=body.encode())
 
     def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -51,9 +64,15 @@ class AdminBrokerProcessor:
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": "0",
             "pageCacheLockTimeMills": "0",
-            "startAcceptSendRequestTimeStamp": "0",
+            "startAcceptSendRequestTimeStamp": str(self._config.start_accept_send_request_time_stamp),
             "remainTransientStoreBufferNumbs": "0",
+            "bootTimestamp": str(self._boot_timestamp_ms),
+            "runtime": _duration(max(0, self._clock.timestamp_ms() - self._boot_timestamp_ms)),
         }
+        rates = self._store_rates.rates()
+        table["putTps"] = " ".join(map(str, rates.put))
+        table["getTotalTps"] = " ".join(map(str, rates.get))
+        table["getTransferedTps"] = " ".join(map(str, rates.get_messages))
         statistics = self._store.statistics()
         for kind, total in (("Put", statistics.put_count), ("Get", statistics.get_message_count)):
             table[f"msg{kind}TotalYesterdayMorning"] = "0"
@@ -63,3 +82,11 @@ class AdminBrokerProcessor:
             table |= {f"{pool}Size": "0", f"{pool}Capacity": "0", f"{pool}HeadWaitTimeMills": "0"}
         table |= self._store.runtime_info()
         return make_response(request, body=encode_body(KVTable(table=table)))
+
+
+def _duration(milliseconds: int) -> str:
+    """Java's text of a duration."""
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
