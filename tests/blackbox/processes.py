@@ -140,7 +140,7 @@ def broker_settings(directory: Path, port: int, namesrv: str, *, name: str = "br
         "namesrvAddr": namesrv,
         "storePathRootDir": store,
         "storePathCommitLog": store / "commitlog",
-        "mapedFileSizeCommitLog": 16 << 20,
+        "mappedFileSizeCommitLog": 16 << 20,
         "maxHashSlotNum": 50_000,
         "maxIndexNum": 200_000,
         "enablePropertyFilter": "true",

@@ -61,8 +61,8 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
         **processes.broker_settings(tmp_path, first + 1, f"127.0.0.1:{first}"),
         "storePathRootDir": mounted / "store",
         "storePathCommitLog": mounted / "store" / "commitlog",
-        "mapedFileSizeCommitLog": 4 << 20,
-        "mapedFileSizeConsumeQueue": 20_000,
+        "mappedFileSizeCommitLog": 4 << 20,
+        "mappedFileSizeConsumeQueue": 20_000,
         "maxHashSlotNum": 1000,
         "maxIndexNum": 4000,
     }

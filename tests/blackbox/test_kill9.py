@@ -31,7 +31,7 @@ SENDERS = 4
 WINDOW = 32
 TOPIC = "kill9"
 # Small files, so that the kill often meets one that has just been begun or is being prepared.
-SETTINGS = {"mapedFileSizeCommitLog": 1 << 20, "mappedFileSizeCommitLog": 1 << 20, "mapedFileSizeConsumeQueue": 20_000}
+SETTINGS = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 20_000}
 
 
 @attrs.define(eq=False)

@@ -24,7 +24,7 @@ COUNT = 600
 @pytest.fixture
 def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster for this test alone, whose CommitLog files are so small that the messages need several."""
-    settings = {"mapedFileSizeCommitLog": LOG_FILE_SIZE, "mappedFileSizeCommitLog": LOG_FILE_SIZE, **INDEX}
+    settings = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, **INDEX}
     cluster = start_cluster(TARGET, tmp_path / "cluster", 1, settings)
     yield cluster
     cluster.stop()
