@@ -36,9 +36,6 @@ BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _MASK = 0x7FFF_FFFF
-_RECORD_SIZE_PLAIN = 32_767
-"""A record of this size needs no check of its parts: neither its body nor its properties can be too long."""
-
 _PENDING_BYTES_MAX = 4 << 20
 """When a burst has collected this much it is written, without waiting for the burst's end."""
 
@@ -73,6 +70,8 @@ class MessageAppender:
         self._store_host = store_host
         self._store_v6 = len(store_host) != layout.HOST_V4_SIZE
         self._message_size_max = message_size_max
+        # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
+        self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
         self._index_work = index_work if index_work is not None else []
         self._has_index = index_work is not None
         self._message_arriving = message_arriving
@@ -127,7 +126,7 @@ class MessageAppender:
         physical_end = physical_offset + size
         if (
             physical_end > self._room_end
-            or size > _RECORD_SIZE_PLAIN
+            or size > self._plain_size_max
             or queue_offset >= queue.reserved_offset
             or sys_flag & _UNUSUAL_FLAGS
             or len(born_host) != 8
