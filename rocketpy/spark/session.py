@@ -39,6 +39,7 @@ def open_local_session(app_name: str = "rocketpy", *, master: str = "local[*]") 
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",  # the default of 200 is for clusters; here it is 200 small tasks
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
