@@ -1,0 +1,89 @@
+"""The nameserver and broker of rocketpy in this process, on ports of the system's choice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import attrs
+import trio
+
+from rocketpy.broker.app import BrokerAddress, run_broker
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.clock import SystemClock
+from rocketpy.nameserver.app import run_nameserver
+from rocketpy.nameserver.config import NamesrvConfig
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk import OsDisk
+
+
+@attrs.frozen
+class RealCluster:
+    """Where it is."""
+
+    address: str
+    broker_address: str
+
+
+@asynccontextmanager
+async def open_real_cluster(directory: Path) -> AsyncIterator[RealCluster]:
+    """Run both until the block ends, then shut down in order."""
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(_run_nameserver, directory)
+        address = f"127.0.0.1:{port}"
+        stop = trio.Event()
+        broker: BrokerAddress = await nursery.start(_run_broker, directory, address, stop)
+        try:
+            yield RealCluster(address, broker.address)
+        finally:
+            stop.set()
+            with trio.move_on_after(10, shield=True):
+                while len(nursery.child_tasks) > 1:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+
+async def _run_nameserver(directory: Path, *, task_status: trio.TaskStatus[int]) -> None:
+    await run_nameserver(
+        NamesrvConfig(
+            kv_config_path=str(directory / "namesrv" / "kvConfig.json"),
+            config_store_path=str(directory / "namesrv" / "namesrv.properties"),
+        ),
+        NettyServerConfig(listen_port=0),
+        host="127.0.0.1",
+        disk=OsDisk(),
+        task_status=task_status,
+    )
+
+
+async def _run_broker(
+    directory: Path, name_server: str, stop: trio.Event, *, task_status: trio.TaskStatus[BrokerAddress]
+) -> None:
+    settings = BrokerSettings(
+        broker=BrokerConfig(
+            broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", namesrv_addr=name_server
+        ),
+        server=NettyServerConfig(listen_port=0),
+        client=NettyClientConfig(),
+        store=MessageStoreConfig(
+            store_path_root_dir=str(directory / "store"),
+            mapped_file_size_commit_log=1 << 22,
+            max_hash_slot_num=1000,
+            max_index_num=4000,
+        ),
+        host="127.0.0.1",
+        embeds_nameserver=False,
+    )
+    await run_broker(
+        settings,
+        disk=OsDisk(),
+        clock=SystemClock(),
+        run_blocking=trio.to_thread.run_sync,
+        randomness=Random(),
+        stop=stop,
+        task_status=task_status,
+    )
