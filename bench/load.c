@@ -12,6 +12,7 @@
  *   - A send rate includes the drain: the clock stops when the queues hold everything that was acknowledged and the
  *     broker says that nothing waits for dispatch or for the key index (dispatchBehindBytes and, where dispatch does
  *     not include the index, indexBehind).
+ *   - After the drain the last message is looked up by its unique key: "indexed" says 1 found, 0 not found, -1 refused.
  *   - Everything is bounded: no answer within SILENCE_S, or a drain longer than DRAIN_S, ends the program.
  *   - One JSON line on standard output; exit status 0 also with refused messages, 2 for a wrong call, 3 for a failure.
  */
@@ -34,9 +35,9 @@
 #include <unistd.h>
 
 enum { SILENCE_S = 30, DRAIN_S = 120, EVENTS_MAX = 256, HEADER_MAX = 2048, READ_SIZE = 1 << 18, LATENCIES_MAX = 4 << 20 };
-enum { PULL_MESSAGE = 11, UPDATE_AND_CREATE_TOPIC = 17, GET_BROKER_RUNTIME_INFO = 28, GET_MAX_OFFSET = 30,
+enum { PULL_MESSAGE = 11, QUERY_MESSAGE = 12, UPDATE_AND_CREATE_TOPIC = 17, GET_BROKER_RUNTIME_INFO = 28, GET_MAX_OFFSET = 30,
        SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320 };
-enum { SUCCESS = 0, PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20 };
+enum { SUCCESS = 0, PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20, QUERY_NOT_FOUND = 22 };
 
 static struct {
   int port, queues, connections, depth, body, batch, idle, max;
@@ -68,6 +69,7 @@ static void put_u32(unsigned char *p, uint32_t v) { put_u16(p, v >> 16); put_u16
 
 static float *latencies;
 static long latency_count, error_count;
+static int indexed = -1;
 static char first_error[300];
 
 static void note_latency(double seconds) {
@@ -97,9 +99,9 @@ static double latency_us(double quantile) {
 static void report(double load_s, double drain_s, long messages) {
   qsort(latencies, latency_count, sizeof *latencies, compare_floats);
   printf("{\"messages\":%ld,\"load_s\":%.6f,\"drain_s\":%.6f,\"per_s\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f,"
-         "\"p999_us\":%.1f,\"max_us\":%.1f,\"errors\":%ld,\"first_error\":\"%s\"}\n",
+         "\"p999_us\":%.1f,\"max_us\":%.1f,\"indexed\":%d,\"errors\":%ld,\"first_error\":\"%s\"}\n",
          messages, load_s, drain_s, messages / (load_s + drain_s), latency_us(.5), latency_us(.99), latency_us(.999),
-         latency_us(1), error_count, first_error);
+         latency_us(1), indexed, error_count, first_error);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------------------------
@@ -291,6 +293,7 @@ static Template *templates;
 static unsigned char *body;
 static int body_size;
 static unsigned char **batch_keys;
+static char last_key[KEY_SIZE + 1];
 
 static void patch_opaque(char *at, uint32_t v) {
   for (int i = 9; i >= 0; i--, v /= 10) at[i] = '0' + v % 10;
@@ -303,6 +306,7 @@ static void patch_key(unsigned char *at) {
   if (!started) started = now_s();
   uint64_t v = (uint64_t)((now_s() - started) * 1e3) << 16 | (counter++ & 0xFFFF);
   for (int i = KEY_SIZE - 1; i >= KEY_CONSTANT; i--, v >>= 4) at[i] = HEX[v & 15];
+  memcpy(last_key, at, KEY_SIZE);
 }
 
 static Template make_template(int queue) {
@@ -374,6 +378,15 @@ static void open_idle_connections(void) {
   for (int i = 0; i < options.idle; i++) queue_max_offset(dial(), 0);
 }
 
+/* Whether the broker finds the last message by its key; what it says about being behind is only its word. */
+static int look_up_last_key(int fd) {
+  char ext[HEADER_MAX / 2];
+  snprintf(ext, sizeof ext, "\"beginTimestamp\":\"0\",\"endTimestamp\":\"9223372036854775807\",\"key\":\"%s\",\"maxNum\":\"8\","
+           "\"topic\":\"%s\"", last_key, options.topic);
+  Reply r = ask(fd, QUERY_MESSAGE, ext);
+  return r.code == SUCCESS ? r.body_size > 0 : r.code == QUERY_NOT_FOUND ? 0 : -1;
+}
+
 static void run_send(int control) {
   Connection *connections = calloc(options.connections, sizeof *connections);
   struct epoll_event events[EVENTS_MAX];
@@ -395,7 +408,9 @@ static void run_send(int control) {
   double loaded = now_s();
   long accepted = (replies - error_count) * per_request;
   wait_drained(control, before + accepted);
-  report(loaded - started, now_s() - loaded, accepted);
+  double drained = now_s();
+  indexed = look_up_last_key(control);
+  report(loaded - started, drained - loaded, accepted);
 }
 
 /* ---- pull ------------------------------------------------------------------------------------------------------ */

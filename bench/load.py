@@ -25,6 +25,7 @@ class LoadResult:
     p99_us: float
     p999_us: float
     max_us: float
+    indexed: int  # the last message is found by its key: 1 yes, 0 no, -1 the broker does not say
     errors: int
     first_error: str
 

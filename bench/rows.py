@@ -51,11 +51,11 @@ class Session:
             batch=batch,
             idle=idle,
         )
+        if row and not result.errors and result.indexed != 1:
+            self._note(f"{row}: {self.broker.kind} does not find the last message by its key: no index, or not yet")
         if result.errors and row:
             share = result.errors / (result.errors + result.messages / max(batch, 1))
-            self.notes.append(
-                f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}"
-            )
+            self._note(f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}")
         return result.per_s
 
     def pull(self) -> float:
@@ -126,6 +126,10 @@ class Session:
     def scaled(self, total: int) -> int:
         """Return a count for this run's size, never below a hundred."""
         return max(100, int(total * self.scale))
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _fresh_topic(self) -> str:
         self._runs += 1
