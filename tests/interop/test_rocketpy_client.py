@@ -1,0 +1,160 @@
+"""rocketpy's client and command line against the Java nameserver and broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from rocketpy.client.admin import open_admin_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.producer import open_producer
+from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.results import PullStatus, SendStatus
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.message import Message, MessageQueue
+from tests.interop.cluster import Cluster
+from tests.interop.conftest import unique_name
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture
+async def java_topic(java_cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """A topic of four queues, created by our own admin client."""
+    topic = unique_name(request)
+    async with open_admin_client(java_cluster.namesrv) as admin:
+        assert await admin.create_topic(topic, queue_nums=4) == sorted(java_cluster.brokers.values())
+        await _eventually(lambda: _is_routed(java_cluster, topic))
+    return topic
+
+
+async def _is_routed(cluster: Cluster, topic: str) -> bool:
+    async with open_admin_client(cluster.namesrv) as admin:
+        return await admin.route(topic) is not None
+
+
+async def _eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    with trio.fail_after(10):
+        while not await condition():
+            await trio.sleep(0.05)
+
+
+async def _bodies(consumer: PullConsumer, topic: str, **options: object) -> list[bytes]:
+    async with consumer.open_messages(topic, until_end=True, **options) as messages:  # type: ignore[arg-type]
+        found = [message.body async for message in messages]
+        await messages.commit()
+    return found
+
+
+async def test_topics_routes_and_clusters(java_cluster: Cluster, java_topic: str) -> None:
+    async with open_admin_client(java_cluster.namesrv) as admin:
+        assert java_topic in await admin.topics()
+        route = await admin.route(java_topic)
+        assert route is not None
+        assert {each.broker_name: each.write_queue_nums for each in route.queue_datas} == dict.fromkeys(
+            java_cluster.brokers, 4
+        )
+        info = await admin.cluster_info()
+        assert set(info.broker_addr_table) == set(java_cluster.brokers)
+        with pytest.raises(BrokerError, match="conflict with system topic"):
+            await admin.create_topic("TBW102")
+
+
+async def test_single_messages_and_batches_arrive(java_cluster: Cluster, java_topic: str, group: str) -> None:
+    large = os.urandom(50) * 200
+    async with open_producer(java_cluster.namesrv, group=group) as producer:
+        one = await producer.send(Message(java_topic, b"one", {"TAGS": "a", "KEYS": "k", "farbe": "grün"}, flag=7))
+        await producer.send(Message(java_topic, large))
+        many = await producer.send_batch([Message(java_topic, b"%d" % number) for number in range(40)])
+    assert one.status is many.status is SendStatus.SEND_OK
+    async with (
+        open_pull_consumer(java_cluster.namesrv, group=group) as consumer,
+        consumer.open_messages(java_topic, start="beginning", until_end=True) as messages,
+    ):
+        found = {message.msg_id: message async for message in messages}
+    assert len(found) == 42
+    stored = found[one.msg_id]
+    assert (stored.body, stored.flag, stored.tags, stored.keys) == (b"one", 7, "a", "k")
+    assert stored.properties["farbe"] == "grün"
+    assert (stored.offset_msg_id, stored.queue_offset) == (one.offset_msg_id, one.queue_offset)
+    assert MessageQueue(java_topic, stored.broker_name, stored.queue_id) == one.message_queue
+    assert [found[each].body for each in many.msg_id.split(",")] == [b"%d" % number for number in range(40)]
+    assert large in [message.body for message in found.values()]
+
+
+async def test_a_new_topic_is_created_by_sending(java_cluster: Cluster, group: str) -> None:
+    topic = f"{group}_by_sending"
+    async with open_producer(java_cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"first"))
+        await producer.send(Message(topic, b"second"))
+    await _eventually(lambda: _is_routed(java_cluster, topic))
+    async with open_pull_consumer(java_cluster.namesrv, group=group) as consumer:
+        assert sorted(await _bodies(consumer, topic, start="beginning")) == [b"first", b"second"]
+        with pytest.raises(ClientError, match="No route info of this topic: Nowhere"):
+            await consumer.queues("Nowhere")
+
+
+async def test_following_progress_tags_and_offsets(java_cluster: Cluster, java_topic: str, group: str) -> None:
+    (broker,) = java_cluster.brokers
+    queue = MessageQueue(java_topic, broker, 2)
+    async with (
+        open_producer(java_cluster.namesrv) as producer,
+        open_pull_consumer(java_cluster.namesrv, group=group) as consumer,
+    ):
+        async with consumer.open_messages(java_topic, start="end") as messages:
+            for tag in ("Aa", "BB", "Aa"):  # the same hash
+                await producer.send(Message(java_topic, tag.encode(), {"TAGS": tag}), queue=queue)
+                with trio.fail_after(10):
+                    assert (await anext(messages)).body == tag.encode()
+            await messages.commit()
+        assert await consumer.consumer_offset(queue) == 3
+        assert await _bodies(consumer, java_topic, queues=[queue]) == []
+        assert await _bodies(consumer, java_topic, start="beginning", expression="Aa") == [b"Aa", b"Aa"]
+        assert await _bodies(consumer, java_topic, start=-1, queues=[queue]) == [b"Aa"]
+        assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 3)
+        found = await consumer.pull(queue, 0)
+        assert await consumer.search_offset(queue, found.messages[0].store_timestamp) == 0
+        beyond = await consumer.pull(queue, 1000)
+        assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
+
+
+async def test_refusals_carry_javas_code_and_remark(java_cluster: Cluster, java_topic: str, group: str) -> None:
+    (broker,) = java_cluster.brokers
+    queue, no_queue = MessageQueue(java_topic, broker, 0), MessageQueue(java_topic, broker, 99)
+    patient = ClientConfig(max_message_size=1 << 30)
+    async with (
+        open_producer(java_cluster.namesrv, config=patient) as producer,
+        open_pull_consumer(java_cluster.namesrv, group=group) as consumer,
+    ):
+        with pytest.raises(BrokerError) as caught:
+            await producer.send(Message(java_topic, os.urandom(4 << 20) + b"1"), queue=queue)
+        assert caught.value.response_code == 13
+        with pytest.raises(BrokerError, match="queueId") as caught:
+            await consumer.pull(no_queue, 0)
+        assert caught.value.response_code == 1
+        assert caught.value.address == java_cluster.brokers[broker]
+
+
+def test_the_command_line(java_cluster: Cluster, group: str) -> None:
+    environment = {**os.environ, "NAMESRV_ADDR": java_cluster.namesrv}
+
+    def rocketpy(*arguments: str, stdin: str = "") -> list[str]:
+        command = [sys.executable, "-m", "rocketpy.cli", *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False
+        )
+        assert done.returncode == 0, done
+        return done.stdout.splitlines()
+
+    topic = f"{group}_cli"
+    rocketpy("topic", "create", topic, "-q", "3")
+    rocketpy("produce", "-t", topic, stdin="".join(f"{number}\n" for number in range(500)))
+    assert topic in rocketpy("topic", "list", "-q")
+    found = rocketpy("consume", "-t", topic, "-o", "beginning", "-e", "--group", group, "--commit")
+    assert sorted(map(int, found)) == list(range(500))
+    assert rocketpy("consume", "-t", topic, "-o", "stored", "-e", "--group", group) == []
