@@ -22,6 +22,7 @@ LATENCY_RATE = 500
 IDLE_CONNECTIONS = 2000
 PULL_TOPIC = "bench_pull"
 SETTLE_S = 3.0
+LATENESS_KEY = "serviceLatenessP99Ms"
 
 
 @dataclass
@@ -160,13 +161,6 @@ def _idle_share(session: Session) -> float:
     return session.send(1, 64, 200_000, idle=IDLE_CONNECTIONS, row="2,000 idle connections") / alone
 
 
-def _service_lateness(session: Session) -> float | None:
-    if "serviceLatenessP99Ms" not in session.broker.runtime_info():
-        return None
-    session.send(32, 1000, 400_000, row="service lateness")
-    return float(session.broker.runtime_info()["serviceLatenessP99Ms"])
-
-
 def _start(session: Session) -> float:
     session.broker.stop()
     return session.broker.start() * 1e3
@@ -186,6 +180,16 @@ def _memory_after_sends(session: Session) -> float:
     return session.broker.anonymous_bytes() / 2**20
 
 
+def _service_lateness(session: Session) -> float | None:
+    """The broker reports a minute of wake-ups, so it is a fresh process that has known nothing but this load."""
+    if LATENESS_KEY not in session.broker.runtime_info():
+        return None
+    session.broker.stop()
+    session.broker.start()
+    session.send(32, 1000, 1_000_000, row="service lateness")
+    return float(session.broker.runtime_info()[LATENESS_KEY])
+
+
 STEADY_ROWS = [
     _send("send 1x64", 1, 64, 300_000),
     _send("send 4x64", 4, 64, 400_000),
@@ -197,11 +201,11 @@ STEADY_ROWS = [
     Row("latency p50 at 500/s", "us", lambda session: session.measure_latency().p50_us, is_less_better=True),
     Row("latency p99 at 500/s", "us", lambda session: session.last_latency().p99_us, is_less_better=True),
     Row("2,000 idle connections", "rate with / alone", _idle_share),
-    Row("service lateness p99 under 32x1000", "ms", _service_lateness, is_less_better=True),
 ]
 SYNC_ROWS = [Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1"))]
 PROCESS_ROWS = [
     Row("spawn to first SEND_OK", "ms", _start, is_less_better=True),
     Row("RssAnon idle", "MiB", _memory_idle, is_less_better=True),
     Row("RssAnon after a million sends", "MiB", _memory_after_sends, is_less_better=True),
+    Row("service lateness p99 under 32x1000", "ms", _service_lateness, is_less_better=True),
 ]
