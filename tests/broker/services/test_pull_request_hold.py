@@ -56,7 +56,7 @@ def consumer() -> Consumer:
 
 
 @pytest.fixture
-async def service(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> PullRequestHoldService:
+async def service(nursery: trio.Nursery) -> PullRequestHoldService:
     service = PullRequestHoldService()
     await nursery.start(_run, service)
     return service
@@ -97,7 +97,7 @@ async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_loo
 
 
 async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
-    service: PullRequestHoldService, consumer: Consumer
+    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
 ) -> None:
     service.suspend(consumer.pull(1, suspend_s=3.0))
     service.suspend(consumer.pull(2, suspend_s=10.0))
@@ -111,7 +111,9 @@ async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
     assert service.statistics().held == 0
 
 
-async def test_pulls_of_a_closed_connection_are_dropped(service: PullRequestHoldService, consumer: Consumer) -> None:
+async def test_pulls_of_a_closed_connection_are_dropped(
+    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
+) -> None:
     other = Consumer(*make_connection())
     service.suspend(consumer.pull(1))
     service.suspend(other.pull(2))
