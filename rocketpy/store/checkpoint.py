@@ -23,6 +23,7 @@ import struct
 
 import attrs
 
+from rocketpy.errors import DiskFullError
 from rocketpy.store.disk import Disk
 
 CHECKPOINT_SIZE = 4096
@@ -52,7 +53,10 @@ class StoreCheckpoint:
         return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
 
     def flush(self) -> None:
-        """Write the times, durable on return. Blocks: for a worker thread. StoreError is final."""
+        """Write the times, durable on return. Blocks: for a worker thread. StoreError is final.
+
+        On a full disk that has no checkpoint yet nothing is written: recovery then walks more, and finds the same.
+        """
         content = _TIMES.pack(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms)
         file = self._disk.open(self._path, create=True)
         try:
@@ -60,6 +64,8 @@ class StoreCheckpoint:
                 file.reserve(0, CHECKPOINT_SIZE)
             file.write(0, content)
             file.sync()
+        except DiskFullError:
+            pass
         finally:
             file.close()
 

@@ -48,3 +48,13 @@ def test_without_power_the_times_are_old_or_new_together() -> None:
         return loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms
 
     assert all_outcomes(run) == {(1, 2, 3), (4, 5, 6)}
+
+
+def test_a_full_disk_keeps_the_old_checkpoint() -> None:
+    disk = SimDisk(capacity_bytes=0)
+    checkpoint = StoreCheckpoint(disk, "/checkpoint", 4, 5, 6)
+    checkpoint.flush()
+    assert load_checkpoint(disk, "/checkpoint").physic_msg_timestamp_ms == 0
+    disk.capacity_bytes = CHECKPOINT_SIZE
+    checkpoint.flush()
+    assert load_checkpoint(disk, "/checkpoint").physic_msg_timestamp_ms == 4

@@ -1,0 +1,376 @@
+"""The index of a store: keys of messages come in as they are appended, and are built into files a little later.
+
+Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
+they came. So the index lags, and ``behind`` says by how many messages; a query
+builds what is pending before it looks. When more than ``PENDING_MAX`` messages wait, ``end_burst`` builds before it
+returns: whoever appends faster than the index can follow is slowed down, and memory stays bounded.
+
+A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
+vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
+ReputMessageService to read again. A full disk stops building, not the store: :meth:`IndexService.writable_or_why` has
+the reason, appending must be refused while it has one, and building goes on when there is space.
+
+Compatibility: ``IndexService`` (4.9.8), the same bytes for the same messages. RocketMQ loses what was in the unfinished
+file unless it was dispatched by recovery; here it is made anew. It deletes files of other sizes only by hand; here they
+are left alone, and a new file begins.
+
+Compose::
+
+    index = IndexService(...)
+    index.load(is_clean=...)                    before recovery; blocks
+    MessageAppender(index_work=index.pending)   and index.end_burst() at the end of each burst
+    await nursery.start(index.run)
+    await run_blocking(index.flush)             at the orderly end, when run is cancelled and nothing is appended
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from rocketpy.clock import Clock
+from rocketpy.errors import DiskFullError
+from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.disk import Disk
+from rocketpy.store.index_file import (
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+    create_index_file,
+    read_index_header,
+    select_physical_offsets,
+)
+from rocketpy.store.index_hash import hash_index_key, hash_index_keys
+from rocketpy.store.services.flush_once import RunBlocking
+
+T = TypeVar("T")
+
+IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
+"""Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
+
+PENDING_MAX = 16_384
+"""So many messages may wait, about 4 MB."""
+
+JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
+
+_SLICE = 256
+"""So many messages are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to catch up."""
+
+_COLLECT_SECONDS = 0.005
+_NO_SPACE_SECONDS = 1.0
+_NAME_SIZE = 17
+
+
+@attrs.frozen
+class QueryOffsetResult:
+    """What the index has for a key, newest first, and how far it has come."""
+
+    physical_offsets: list[int]
+    index_last_update_timestamp_ms: int
+    index_last_update_physical_offset: int
+
+
+@attrs.frozen
+class IndexStatistics:
+    """Counters since the start."""
+
+    file_count: int
+    key_count: int
+    behind: int
+    slice_count: int
+
+
+@attrs.define
+class _Keys:
+    """Keys that are hashed and not in a file yet: those that a full disk has left over."""
+
+    hashes: list[int]
+    physical_offsets: list[int]
+    timestamps_ms: list[int]
+
+
+class IndexService:
+    """All index files of one store."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        checkpoint: StoreCheckpoint,
+        layout: IndexLayout,
+        query_count_max: int,
+    ) -> None:
+        self.pending: list[IndexWork] = []
+        """Where append puts its messages, in log order. The list stays the same one; only this service removes."""
+        self._path = path
+        self._disk = disk
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._checkpoint = checkpoint
+        self._layout = layout
+        self._query_count_max = query_count_max
+        self._files: list[
+            IndexFile
+        ] = []  # in order of creation; all but the last are full, or were left by an older run
+        self._unsynced: list[IndexFile] = []  # full, and the checkpoint does not vouch for them yet
+        self._left_over = _Keys([], [], [])
+        self._no_space: str | None = None
+        self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
+        self._idle = trio.lowlevel.ParkingLot()
+        self._key_count = 0
+        self._slice_count = 0
+
+    # ---- for the appender -----------------------------------------------------------------------------------------
+
+    def end_burst(self) -> None:
+        """Take notice of what was added to ``pending``; cheap. Builds itself when too much waits."""
+        pending = self.pending
+        if pending:
+            if self._idle:
+                self._idle.unpark()
+            while len(pending) > PENDING_MAX and self._no_space is None:
+                self.build_slice()
+
+    def writable_or_why(self) -> str | None:
+        """Return None, or why no message may be appended: there is no space for its keys."""
+        return self._no_space
+
+    @property
+    def behind(self) -> int:
+        """How many messages wait for their keys to be built."""
+        return len(self.pending) + bool(self._left_over.hashes)
+
+    @property
+    def end_physical_offset(self) -> int:
+        """Where the last message in the files is: to catch up, read the log from there on; 0 without files.
+
+        That message itself may lack keys after a crash, and is indexed again then; after an orderly end it is left out.
+        """
+        return self._files[-1].header.end_physical_offset if self._files else 0
+
+    # ---- start and end --------------------------------------------------------------------------------------------
+
+    def load(self, *, is_clean: bool) -> None:
+        """Find the files; after a crash delete those that may be incomplete. Blocks, before the store is open."""
+        self._disk.make_directories(self._path)
+        for name in self._disk.list_directory(self._path):
+            path = f"{self._path}/{name}"
+            layout = self._layout_of(path)
+            if layout is None or not (name.isascii() and name.isdigit()):
+                continue
+            file = self._disk.open(path, read_only=True)
+            try:
+                header = read_index_header(file)
+            finally:
+                file.close()
+            is_vouched_for = header.end_timestamp_ms <= self._checkpoint.index_msg_timestamp_ms
+            if is_clean or (is_vouched_for and header.index_count > 1):
+                self._files.append(IndexFile(path=path, disk=self._disk, layout=layout, header=header))
+            else:
+                self._disk.unlink(path)
+        if is_clean and self._files:
+            self._complete_to = self.end_physical_offset
+
+    def flush(self) -> None:
+        """Build everything and make it durable: for an orderly end. Blocks. DiskFullError leaves keys unbuilt."""
+        self.build()
+        if self._no_space is not None:
+            return
+        for index_file in dict.fromkeys([*self._unsynced, *self._files[-1:]]):
+            index_file.sync()
+            self._vouch_for(index_file)
+        self._unsynced.clear()
+        self._disk.sync_directory(self._path)
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for index_file in self._files:
+            index_file.close()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Build what comes until cancelled; StoreError ends it, a full disk does not."""
+        task_status.started()
+        while True:
+            while not self.behind and not self._unsynced:
+                await self._idle.park()
+            await trio.sleep(_COLLECT_SECONDS if self._no_space is None else _NO_SPACE_SECONDS)
+            self._no_space = None
+            while self.behind and self._no_space is None:
+                self.build_slice()
+                await trio.lowlevel.checkpoint()
+            await self._sync_full_files()
+
+    # ---- building -------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Build everything that is pending, as far as there is space."""
+        self._no_space = None
+        while self.behind and self._no_space is None:
+            self.build_slice()
+
+    def build_slice(self) -> None:
+        """Build some pending messages. StoreError is final."""
+        self._slice_count += 1
+        try:
+            if self._left_over.hashes:
+                keys, self._left_over = self._left_over, _Keys([], [], [])
+                self._put(keys)
+                return
+            work = self.pending[:_SLICE]
+            del self.pending[: len(work)]
+            if work and work[0][2] <= self._complete_to:
+                work = [each for each in work if each[2] > self._complete_to]
+            if work:
+                self._put(_hashed(work))
+        except DiskFullError as error:
+            self._no_space = f"the index has no space: {error}"
+
+    def _put(self, keys: _Keys) -> None:
+        done, count = 0, len(keys.hashes)
+        try:
+            while done < count:
+                index_file = self._writable_file()
+                end = min(count, done + index_file.room)
+                index_file.put(keys.hashes[done:end], keys.physical_offsets[done:end], keys.timestamps_ms[done:end])
+                self._key_count += end - done
+                done = end
+        except DiskFullError:
+            self._left_over = _Keys(keys.hashes[done:], keys.physical_offsets[done:], keys.timestamps_ms[done:])
+            raise
+
+    def _writable_file(self) -> IndexFile:
+        """Return the last file, or a new one when it is full."""
+        last = self._files[-1] if self._files else None
+        if last is not None and last.room > 0 and last.layout == self._layout:
+            return last
+        # Files are in order of their names, whatever the wall clock does.
+        number = int(index_file_name(self._clock.timestamp_ms()))
+        if last is not None:
+            number = max(number, int(last.path.rpartition("/")[2]) + 1)
+        index_file = create_index_file(
+            self._disk,
+            f"{self._path}/{number:0{_NAME_SIZE}d}",
+            f"{self._path}.staged",
+            self._layout,
+            None if last is None else last.header,
+        )
+        if last is not None:
+            self._unsynced.append(last)
+        self._files.append(index_file)
+        return index_file
+
+    async def _sync_full_files(self) -> None:
+        while self._unsynced:
+            index_file = self._unsynced[0]
+            await self._run_blocking(self._sync, index_file)
+            self._vouch_for(index_file)
+            index_file.close()
+            await self._run_blocking(self._checkpoint.flush)
+            del self._unsynced[0]
+
+    def _sync(self, index_file: IndexFile) -> None:
+        index_file.sync()
+        self._disk.sync_directory(self._path)
+
+    def _vouch_for(self, index_file: IndexFile) -> None:
+        if index_file is not self._files[-1] or not index_file.room:
+            checkpoint = self._checkpoint
+            checkpoint.index_msg_timestamp_ms = max(
+                checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
+            )
+
+    def _layout_of(self, path: str) -> IndexLayout | None:
+        """Return how a file is laid out, as far as its size says: as configured, or as Java does by default."""
+        size = self._disk.file_size(path)
+        return next((each for each in (self._layout, JAVA_LAYOUT) if each.file_size == size), None)
+
+    # ---- queries --------------------------------------------------------------------------------------------------
+
+    async def query_offset(
+        self, topic: str, key: str, count_max: int, begin_timestamp_ms: int, end_timestamp_ms: int
+    ) -> QueryOffsetResult:
+        """Return log offsets of messages with a key, stored in a period; newest first.
+
+        Different keys may share a hash, so what is found is to be checked, or left to the client as in RocketMQ.
+        """
+        left = self.behind
+        while left > 0 and self.behind and self._no_space is None:
+            self.build_slice()
+            left -= _SLICE
+            await trio.lowlevel.checkpoint()
+        snapshot = [(index_file, index_file.header) for index_file in reversed(self._files)]
+        if not snapshot:
+            return QueryOffsetResult([], 0, 0)
+        last = snapshot[0][1]
+        found = await self._run_blocking(
+            self._select,
+            snapshot,
+            hash_index_key(topic, key),
+            min(count_max, self._query_count_max),
+            begin_timestamp_ms,
+            end_timestamp_ms,
+        )
+        return QueryOffsetResult(found, last.end_timestamp_ms, last.end_physical_offset)
+
+    def statistics(self) -> IndexStatistics:
+        """Return the counters."""
+        return IndexStatistics(len(self._files), self._key_count, self.behind, self._slice_count)
+
+    def _select(
+        self,
+        newest_first: list[tuple[IndexFile, IndexHeader]],
+        key_hash: int,
+        count_max: int,
+        begin_timestamp_ms: int,
+        end_timestamp_ms: int,
+    ) -> list[int]:
+        found: list[int] = []
+        for index_file, header in newest_first:
+            if header.is_time_matched(begin_timestamp_ms, end_timestamp_ms):
+                found += select_physical_offsets(
+                    self._disk,
+                    index_file,
+                    header,
+                    key_hash,
+                    count_max - len(found),
+                    begin_timestamp_ms,
+                    end_timestamp_ms,
+                )
+            if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max:
+                break
+        return found
+
+
+def index_file_name(timestamp_ms: int) -> str:
+    """Return the name of a file made at a time: yyyyMMddHHmmssSSS in local time."""
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{milliseconds:03d}"
+
+
+def _hashed(work: list[IndexWork]) -> _Keys:
+    """Return the keys of messages one after another, hashed."""
+    topics = [each[0] for each in work]
+    keys_of_each = [each[1] for each in work]
+    physical_offsets = [each[2] for each in work]
+    timestamps_ms = [each[3] for each in work]
+    try:
+        keys = [key for (key,) in keys_of_each]
+    except ValueError:  # not everywhere one key
+        counts = list(map(len, keys_of_each))
+        keys = [key for keys in keys_of_each for key in keys]
+        topics = _repeated(topics, counts)
+        physical_offsets = _repeated(physical_offsets, counts)
+        timestamps_ms = _repeated(timestamps_ms, counts)
+    return _Keys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
+
+
+def _repeated(values: list[T], counts: list[int]) -> list[T]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in repeat(None, count)]

@@ -1,0 +1,46 @@
+"""The store directories that a Java broker wrote, and what Java's own store says of each."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus, check_message
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def unpack_store(name: str, directory: Path) -> Path:
+    """Unpack a store into a directory and return its root, times of the files included."""
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+        archive.extractall(directory, filter="tar")
+    return directory
+
+
+def expected(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what Java says of a store, lines by their type, in order."""
+    lines: dict[str, list[dict[str, Any]]] = {}
+    with gzip.open(GOLDEN / f"expected-{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            value = json.loads(line)
+            lines.setdefault(value["type"], []).append(value)
+    return lines
+
+
+def records(root: Path) -> Iterator[CheckedMessage]:
+    """Yield every record of a store's log, up to the first place where none is."""
+    for path in sorted((root / "commitlog").iterdir()):
+        content = path.read_bytes()
+        position = 0
+        while position < len(content):
+            record = check_message(content, position, len(content) - position, check_crc=True)
+            if record.status is not RecordStatus.MESSAGE:
+                break
+            yield record
+            position += record.size
+        if record.status is not RecordStatus.BLANK:
+            return

@@ -1,0 +1,319 @@
+"""The index follows the log, gives what Java's gives, and loses only what can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.clock import ManualClock
+from rocketpy.errors import StoreError
+from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.store.disk import Disk, OsDisk
+from rocketpy.store.index_catch_up import index_keys
+from rocketpy.store.index_file import IndexLayout
+from rocketpy.store.index_service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.golden_store import expected, records, unpack_store
+
+T = TypeVar("T")
+NOW = 1_700_000_000_000
+LAYOUT = IndexLayout(slot_count=50, entry_count=11)
+EVER = (0, 1 << 62)
+
+
+async def inline(function: Callable[..., T], /, *arguments: object) -> T:
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+def new_service(
+    disk: Disk | None = None,
+    *,
+    layout: IndexLayout = LAYOUT,
+    clock: ManualClock | None = None,
+    is_clean: bool = True,
+    path: str = "/index",
+    checkpoint_path: str = "/checkpoint",
+) -> IndexService:
+    disk = disk or SimDisk()
+    service = IndexService(
+        path=path,
+        disk=disk,
+        clock=clock or ManualClock(),
+        run_blocking=inline,
+        checkpoint=load_checkpoint(disk, checkpoint_path),
+        layout=layout,
+        query_count_max=64,
+    )
+    service.load(is_clean=is_clean)
+    return service
+
+
+def work(number: int, *keys: str, topic: str = "TopicTest") -> IndexWork:
+    return topic, [key.encode() for key in keys] or [b"key%d" % number], number * 100, NOW + number * 1_000
+
+
+async def offsets(service: IndexService, key: str, topic: str = "TopicTest", count: int = 64) -> list[int]:
+    return (await service.query_offset(topic, key, count, *EVER)).physical_offsets
+
+
+class TestBuilding:
+    async def test_a_query_finds_what_was_only_just_appended(self) -> None:
+        service = new_service()
+        assert await service.query_offset("TopicTest", "key1", 9, *EVER) == QueryOffsetResult([], 0, 0)
+        service.pending += [work(1), work(2, "a", "b"), work(3, "b", "größe")]
+        assert service.behind == 3
+        assert await offsets(service, "b") == [300, 200]
+        assert await offsets(service, "größe") == [300]
+        assert await offsets(service, "key1") == [100]
+        assert await offsets(service, "key1", topic="Other") == []
+        assert service.behind == 0
+        result = await service.query_offset("TopicTest", "nothing", 9, *EVER)
+        assert result == QueryOffsetResult([], NOW + 3_000, 300)
+
+    async def test_files_follow_each_other(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "same", f"key{number}") for number in range(1, 18)]
+        assert await offsets(service, "same") == [number * 100 for number in range(17, 0, -1)]
+        assert await offsets(service, "same", count=3) == [1700, 1600, 1500]
+        assert service.statistics().file_count == 4
+        names = disk.list_directory("/index")
+        assert names == sorted(names)
+        assert names[0] == index_file_name(NOW)
+        assert service.end_physical_offset == 1700
+
+    async def test_a_period_chooses_files(self) -> None:
+        service = new_service()
+        service.pending += [work(number, "same") for number in range(1, 31)]
+        period = (NOW + 8_000, NOW + 22_000)
+        found = await service.query_offset("TopicTest", "same", 64, *period)
+        assert found.physical_offsets == [number * 100 for number in range(22, 7, -1)]
+
+    async def test_no_more_than_the_configured_number_is_found(self) -> None:
+        service = new_service(layout=IndexLayout(50, 500))
+        service.pending += [work(number, "same") for number in range(100)]
+        assert len(await offsets(service, "same", count=1_000)) == 64
+
+    async def test_it_runs_a_little_behind(self, autojump_clock: trio.testing.MockClock) -> None:
+        service = new_service()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.end_burst()
+            for number in range(1, 6):
+                service.pending.append(work(number))
+                service.end_burst()
+            assert service.behind == 5
+            await trio.sleep(0.1)
+            assert service.behind == 0
+            service.pending.append(work(6))
+            service.end_burst()
+            await trio.sleep(0.1)
+            assert service.statistics().key_count == 6
+            nursery.cancel_scope.cancel()
+
+    def test_too_much_waiting_is_built_at_once(self) -> None:
+        service = new_service(layout=IndexLayout(1_000, 100_000))
+        pending = service.pending
+        pending += [work(number) for number in range(PENDING_MAX + 1)]
+        service.end_burst()
+        assert len(service.pending) <= PENDING_MAX
+        assert service.pending is pending
+
+    def test_names_go_up_when_the_clock_steps_back(self) -> None:
+        disk, clock = SimDisk(), ManualClock(NOW)
+        service = new_service(disk, clock=clock)
+        for _ in range(3):
+            service.pending += [work(number) for number in range(10)]
+            service.build()
+            clock.advance_ms(-3_600_000)
+        names = disk.list_directory("/index")
+        assert [int(name) - int(names[0]) for name in names] == [0, 1, 2]
+        assert all(len(name) == 17 for name in names)
+
+
+class TestDurability:
+    async def test_a_full_file_is_synced_and_vouched_for(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number) for number in range(1, 13)]
+            service.end_burst()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms == NOW + 10_000
+        disk.sync_directory("/")
+        disk.lose_power(lambda count: 0)
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 1_000
+        assert [await offsets(again, f"key{number}") for number in (1, 10, 11)] == [[100], [1_000], []]
+        again.pending += [work(number) for number in range(10, 13)]
+        assert await offsets(again, "key12") == [1_200]
+
+    async def test_after_a_crash_unfinished_files_are_made_anew(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 6)]
+        service.build()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert disk.list_directory("/index") == []
+        assert again.end_physical_offset == 0
+        again.pending += [work(number) for number in range(1, 6)]
+        assert await offsets(again, "key3") == [300]
+
+    async def test_after_an_orderly_end_everything_is_kept(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 16)]
+        service.flush()
+        service.close()
+        disk.sync_directory("/")
+        disk.lose_power(lambda count: 0)
+        again = new_service(disk)
+        assert [await offsets(again, f"key{number}") for number in (1, 15)] == [[100], [1_500]]
+        again.pending.append(work(16))
+        assert await offsets(again, "key16") == [1_600]
+        assert again.statistics().file_count == 2
+
+    async def test_a_file_left_empty_by_a_crash_is_deleted(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 11)]
+        service.flush()
+        checkpoint = StoreCheckpoint(disk, "/checkpoint", 0, 0, NOW + 10_000)
+        checkpoint.flush()
+        service._writable_file()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.statistics().file_count == 1
+        assert again.end_physical_offset == 1_000
+
+    async def test_a_failed_sync_is_final(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        disk.fail_call("sync")
+        with pytest.RaisesGroup(StoreError):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service.run)
+                service.pending += [work(number) for number in range(1, 13)]
+                service.end_burst()
+        assert not disk.exists("/checkpoint")
+
+    @pytest.mark.parametrize(("is_clean", "found"), [(True, [500]), (False, [500, 500])])
+    async def test_the_last_message_is_read_again_only_after_a_crash(self, is_clean: bool, found: list[int]) -> None:
+        """One of its keys may be in a file that is lost; after an orderly end it is complete."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "a", "b") for number in range(1, 6)]
+        service.flush()
+        service._writable_file()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 5_000
+        service._checkpoint.flush()
+        again = new_service(disk, is_clean=is_clean)
+        again.pending += [work(number, "a", "b") for number in range(5, 7)]
+        assert await offsets(again, "b", count=3) == [600, *found][:3] + [400][: 3 - 1 - len(found)]
+
+    def test_foreign_files_are_left_alone(self) -> None:
+        disk = SimDisk()
+        disk.make_directories("/index")
+        for name, size in ((".DS_Store", LAYOUT.file_size), ("20240101000000000", 100)):
+            disk.open(f"/index/{name}", create=True).truncate(size)
+        service = new_service(disk, is_clean=False)
+        assert service.statistics().file_count == 0
+        service.pending.append(work(1))
+        service.build()
+        assert len(disk.list_directory("/index")) == 3
+
+    async def test_files_of_javas_default_size_are_read_and_a_new_one_is_begun(self) -> None:
+        """A store that ran with RocketMQ's sizes is opened with smaller ones."""
+        disk = SimDisk()
+        java = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
+        java.pending.append(work(1))
+        java.build()
+        ours = new_service(disk)
+        ours.pending.append(work(2))
+        assert await offsets(ours, "key1") == [100]
+        assert await offsets(ours, "key2") == [200]
+        assert ours.statistics().file_count == 2
+
+
+class TestFullDisk:
+    async def test_building_stops_and_goes_on(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk(capacity_bytes=2 * 4096)
+        service = new_service(disk)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number, "same", f"key{number}") for number in range(1, 15)]
+            service.end_burst()
+            await trio.sleep(0.1)
+            why = service.writable_or_why()
+            assert why is not None
+            assert why.startswith("the index has no space: no space: ")
+            assert service.behind
+            assert await offsets(service, "same") == [number * 100 for number in range(10, 0, -1)]
+            disk.capacity_bytes = 1 << 20
+            await trio.sleep(3)
+            assert service.writable_or_why() is None
+            assert await offsets(service, "same") == [number * 100 for number in range(14, 0, -1)]
+            assert service.statistics().key_count == 28
+            nursery.cancel_scope.cancel()
+
+    def test_waiting_keys_are_not_built_over_and_over(self) -> None:
+        disk = SimDisk(capacity_bytes=0)
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(PENDING_MAX + 10)]
+        service.end_burst()
+        calls = disk.change_count
+        service.end_burst()
+        assert disk.change_count == calls
+
+
+class TestJava:
+    def _rebuilt(self, name: str, directory: Path) -> SimDisk:
+        root = unpack_store(name, directory)
+        disk = SimDisk()
+        service = new_service(disk, layout=IndexLayout(500, 2_000))
+        for record in records(root):
+            keys = index_keys(record.properties)
+            if keys and record.sys_flag & 0xC != 0xC:
+                service.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+        service.build()
+        return disk
+
+    @pytest.mark.parametrize("name", ["store-clean", "store-ipv6", "store-ext", "store-multi"])
+    def test_the_same_messages_make_the_same_bytes(self, name: str, tmp_path: Path) -> None:
+        disk = self._rebuilt(name, tmp_path)
+        theirs = [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())]
+        ours = [disk.open(f"/index/{each}").read(0, 1 << 20) for each in disk.list_directory("/index")]
+        assert ours == theirs
+
+    @pytest.mark.parametrize("name", ["store-clean", "store-ipv6", "store-ext", "store-multi"])
+    async def test_look_ups_find_what_java_finds(self, name: str, tmp_path: Path) -> None:
+        root = unpack_store(name, tmp_path)
+        service = new_service(
+            OsDisk(),
+            layout=IndexLayout(500, 2_000),
+            path=str(root / "index"),
+            checkpoint_path=str(root / "checkpoint"),
+        )
+        lookups: list[dict[str, Any]] = expected(name)["index_lookup"]
+        assert lookups
+        for each in lookups:
+            found = await service.query_offset(each["topic"], each["key"], each["max"], each["begin"], each["end"])
+            assert found == QueryOffsetResult(
+                each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
+            ), each
+
+
+def test_names_are_local_times() -> None:
+    import time
+
+    local = time.strftime("%Y%m%d%H%M%S", time.localtime(NOW // 1000))
+    assert index_file_name(NOW + 7) == local + "007"
