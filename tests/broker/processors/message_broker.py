@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import attrs
+import trio.testing
 
 from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
@@ -33,6 +34,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
 from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
@@ -124,6 +126,10 @@ class MessageBroker:
         self.store.end_burst()
         self.hold.serve_woken()
 
+    async def settle(self) -> None:
+        """Let the store's services do what they have to."""
+        await trio.testing.wait_all_tasks_blocked()
+
     async def run_tasks(self) -> None:
         while self.transport.tasks:
             tasks, self.transport.tasks = self.transport.tasks, []
@@ -131,8 +137,8 @@ class MessageBroker:
                 await function(*arguments)
 
     async def messages(self, topic: str = TOPIC, queue_id: int = 0) -> list[MessageExt]:
-        """Return what a queue holds."""
-        return decode_messages(await self.records(topic, queue_id))
+        """Return what a queue holds, bodies as they are stored."""
+        return decode_messages(await self.records(topic, queue_id), decompress=False)
 
     async def records(self, topic: str = TOPIC, queue_id: int = 0) -> bytes:
         """Return the stored bytes of a queue's messages."""
@@ -156,11 +162,13 @@ async def open_message_broker(
     disk: Disk | None = None,
     root: str = "/store",
     store: Mapping[str, object] | None = None,
-    topics: int = 1,
-    seed: int = 0,
+    put_status: PutMessageStatus | None = None,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
-    """Open a broker with one topic of four queues; ``store`` are its store's settings, ``settings`` its own."""
+    """Open a broker with one topic of four queues.
+
+    ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
+    """
     tables = make_tables(Path("/nowhere"), **settings)
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     hold = PullRequestHoldService()
@@ -172,9 +180,9 @@ async def open_message_broker(
         store_host=STORE_HOST,
         message_arriving=hold.message_arriving,
     ) as opened:
-        puts = _note_puts(opened)
+        puts = _note_puts(opened, put_status)
         dispatcher = Dispatcher(end_burst=opened.end_burst, after_replies=hold.serve_woken)
-        _register(dispatcher, tables, opened, hold, store_config, Random(seed))
+        _register(dispatcher, tables, opened, hold, store_config, Random(0))
         broker = MessageBroker(
             tables=tables,
             store=opened,
@@ -185,18 +193,17 @@ async def open_message_broker(
             send_path=_note_fast_path(dispatcher, b'{"code":310,'),
             pull_path=_note_fast_path(dispatcher, b'{"code":11,"'),
         )
-        for _ in range(topics):
-            broker.add_topic()
+        broker.add_topic()
         yield broker
 
 
-def _note_puts(store: MessageStore) -> list[tuple[object, ...]]:
+def _note_puts(store: MessageStore, status: PutMessageStatus | None) -> list[tuple[object, ...]]:
     puts: list[tuple[object, ...]] = []
     put = store.put
 
     def noted(*arguments: object) -> object:
         puts.append(arguments)
-        return put(*arguments)  # type: ignore[arg-type]
+        return (status, -1, -1) if status is not None else put(*arguments)  # type: ignore[arg-type]
 
     store.put = noted  # type: ignore[assignment, method-assign]
     return puts

@@ -1,0 +1,513 @@
+"""Sends over bytes into a real store: what is kept, what is answered, what is refused.
+
+Batches have a file of their own, and so has the agreement of the two roads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.store.config import FlushDiskType
+from rocketpy.store.disk import OsDisk
+from rocketpy.store.results import PutMessageStatus
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.broker_on_bytes import received
+from tests.broker.processors.message_broker import (
+    SMALL_STORE,
+    TOPIC,
+    MessageBroker,
+    open_message_broker,
+    pull,
+    send,
+)
+
+EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+V1, V2 = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[MessageBroker]:
+    async with open_message_broker() as broker:
+        yield broker
+
+
+async def refused(broker: MessageBroker, request: RemotingCommand) -> RemotingCommand:
+    """Ask, and see that nothing was stored and that the answer is one a Java client can read."""
+    before = broker.stored_bytes
+    answer = await broker.ask(request)
+    assert answer.code != ResponseCode.SUCCESS
+    assert broker.stored_bytes == before
+    assert answer.ext_fields == EXTRA
+    assert answer.remark
+    return answer
+
+
+# ---- what is kept ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_message_is_kept_as_it_was_sent(
+    broker: MessageBroker, code: int, serialize_type: SerializeType
+) -> None:
+    connection = broker.connect(("10.0.0.9", 4711))
+    request = send(
+        b"body",
+        code=code,
+        serialize_type=serialize_type,
+        queue_id=2,
+        flag=5,
+        sys_flag=1,
+        reconsume_times=3,
+        properties="KEYS\x01k1 k2\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t",
+    )
+    answer = await broker.ask(request, connection)
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+    assert answer.ext_fields == EXTRA | {
+        "msgId": "7F00000100002A9F" + "0" * 16,
+        "queueId": "2",
+        "queueOffset": "0",
+    }
+    (message,) = await broker.messages(queue_id=2)
+    assert (message.topic, message.queue_id, message.queue_offset, message.physical_offset) == (TOPIC, 2, 0, 0)
+    assert (message.body, message.flag, message.sys_flag, message.reconsume_times) == (b"body", 5, 1, 3)
+    assert (message.born_timestamp, message.born_host) == (1_700_000_000_123, "10.0.0.9:4711")
+    assert (message.store_timestamp, message.store_host) == (1_700_000_000_000, "127.0.0.1:10911")
+    assert list(message.properties.items()) == [
+        ("KEYS", "k1 k2"),
+        ("UNIQ_KEY", "0A"),
+        ("TAGS", "t"),
+        ("CLUSTER", "DefaultCluster"),
+    ]
+    assert broker.puts[0][4:6] == (tags_code("t"), (b"0A", b"k1", b"k2"))
+
+
+async def test_offsets_count_per_queue_and_ids_by_place(broker: MessageBroker) -> None:
+    answers = [await broker.ask(send(queue_id=queue_id)) for queue_id in (0, 0, 1, 0)]
+    fields = [answer.ext_fields or {} for answer in answers]
+    assert [field["queueOffset"] for field in fields] == ["0", "1", "0", "2"]
+    places = [int(field["msgId"][16:], 16) for field in fields]
+    assert places == [0, 139, 278, 417]
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("body", [None, b""])
+async def test_a_message_may_have_no_body(broker: MessageBroker, code: int, body: bytes | None) -> None:
+    assert (await broker.ask(send(body, code=code))).code == ResponseCode.SUCCESS
+    (message,) = await broker.messages()
+    assert message.body == b""
+    assert message.body_crc == 0
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("properties", [None, "", "\x02", "\x01\x02", "WAIT\x01true"])
+async def test_a_message_without_properties_gets_the_cluster_only(
+    broker: MessageBroker, code: int, properties: str | None
+) -> None:
+    await broker.ask(send(code=code, properties=properties))
+    assert (await broker.messages())[0].properties == {"CLUSTER": "DefaultCluster"}
+    assert broker.puts[0][3:6] == (b"CLUSTER\x01DefaultCluster", 0, ())
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("wait", ["true", "false", "TRUE", "x"])
+async def test_wait_is_obeyed_and_not_kept(broker: MessageBroker, code: int, wait: str) -> None:
+    await broker.ask(send(code=code, properties=f"a\x01b\x02WAIT\x01{wait}\x02c\x01d"))
+    assert broker.puts[0][3] == b"a\x01b\x02c\x01d\x02CLUSTER\x01DefaultCluster"
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_cluster_that_the_client_names_is_overwritten(broker: MessageBroker, code: int) -> None:
+    await broker.ask(send(code=code, properties="CLUSTER\x01other\x02a\x01b"))
+    assert (await broker.messages())[0].properties == {"CLUSTER": "DefaultCluster", "a": "b"}
+
+
+async def test_oneway_is_kept_and_never_answered(broker: MessageBroker) -> None:
+    for code in (V1, V2):
+        assert await broker.ask_all(send(code=code, oneway=True)) == []
+    assert len(await broker.messages()) == 2
+    for request in (
+        send(oneway=True, topic="a.b"),
+        send(oneway=True, queue_id=99),
+        send(b"x" * 200_000, oneway=True),
+        send(oneway=True, code=V1, topic=""),
+    ):
+        assert await broker.ask_all(request) == []
+    assert len(await broker.messages()) == 2
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_topics_of_several_tags_are_marked(broker: MessageBroker, code: int) -> None:
+    broker.add_topic("Multi", topic_filter_type="MULTI_TAG")
+    await broker.ask(send(code=code, topic="Multi", sys_flag=1))
+    assert (await broker.messages("Multi"))[0].sys_flag == 3
+    assert broker.send_path.taken in ([], [False])
+
+
+async def test_a_prepared_message_without_a_transaction_is_in_no_queue(broker: MessageBroker) -> None:
+    """Compatibility: RocketMQ stores it where no consumer finds it, too."""
+    for code in (V1, V2):
+        answer = await broker.ask(send(code=code, sys_flag=4))
+        assert (answer.code, (answer.ext_fields or {})["queueOffset"]) == (ResponseCode.SUCCESS, "0")
+    assert await broker.messages() == []
+
+
+async def test_a_message_from_ipv6(broker: MessageBroker) -> None:
+    for code in (V1, V2):
+        await broker.ask(send(code=code), broker.connect(("fd00::1", 9)))
+    messages = await broker.messages()
+    assert {message.born_host for message in messages} == {"[fd00::1]:9"}
+    assert [message.sys_flag for message in messages] == [16, 16]
+
+
+# ---- which queue ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_negative_queue_id_leaves_the_choice_to_the_broker(broker: MessageBroker, code: int) -> None:
+    answers = [await broker.ask(send(code=code, queue_id=-1 - n)) for n in range(40)]
+    chosen = {(answer.ext_fields or {})["queueId"] for answer in answers}
+    assert chosen == {"0", "1", "2", "3"}
+    assert sum([len(await broker.messages(queue_id=queue_id)) for queue_id in range(4)]) == 40
+
+
+async def test_there_may_be_no_queue_to_choose(broker: MessageBroker) -> None:
+    broker.add_topic("ReadOnly", write_queue_nums=0)
+    answer = await refused(broker, send(topic="ReadOnly", queue_id=-1))
+    assert (answer.code, answer.remark) == (1, "topic[ReadOnly] has no write queue to choose from")
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("queue_id", [4, 99, 2**31 - 1])
+async def test_a_queue_id_out_of_range(broker: MessageBroker, code: int, queue_id: int) -> None:
+    answer = await refused(broker, send(code=code, queue_id=queue_id))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    remark = (
+        f"request queueId[{queue_id}] is illegal, topic[TopicTest] has 4 queues (0 to 3), Producer: 127.0.0.1:50001"
+    )
+    assert answer.remark == remark
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_queue_that_is_only_read_takes_messages_too(broker: MessageBroker, code: int) -> None:
+    """Compatibility: the bound is the larger of both numbers."""
+    broker.add_topic("Shrunk", write_queue_nums=2)
+    assert (await broker.ask(send(code=code, topic="Shrunk", queue_id=3))).code == ResponseCode.SUCCESS
+    assert len(await broker.messages("Shrunk", 3)) == 1
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_an_unknown_topic_is_created_with_the_producers_number_of_queues(
+    broker: MessageBroker, code: int
+) -> None:
+    answer = await broker.ask(send(code=code, topic="New", queue_id=3))
+    assert answer.code == ResponseCode.SUCCESS
+    assert broker.tables.topics.select_topic_config("New") == TopicConfig("New", 4, 4, perm=6)
+    assert len(await broker.messages("New", 3)) == 1
+
+
+async def test_a_topic_that_changes_changes_for_the_next_message(broker: MessageBroker) -> None:
+    """The hot road remembers which topics are plain; it must not remember too long."""
+    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SUCCESS
+    broker.add_topic(TOPIC, queue_nums=2)
+    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SYSTEM_ERROR
+    broker.add_topic(TOPIC, queue_nums=4, topic_filter_type="MULTI_TAG")
+    assert (await broker.ask(send(queue_id=1))).code == ResponseCode.SUCCESS
+    assert (await broker.messages(queue_id=1))[0].sys_flag == 2
+    broker.tables.topics.delete_topic_config(TOPIC)
+    answer = await refused(broker, send(default_topic="NoModel"))
+    assert (answer.code, answer.remark) == (17, f"topic[TopicTest] not exist, apply first please!{FAQ}")
+    assert broker.send_path.taken == [True, False, False, False]
+
+
+async def test_a_topic_of_an_illegal_name_in_the_table_takes_nothing(broker: MessageBroker) -> None:
+    broker.add_topic("a.b")
+    assert "illegal characters" in ((await refused(broker, send(topic="a.b"))).remark or "")
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_the_checks_come_before_the_message(broker: MessageBroker, code: int) -> None:
+    answer = await refused(broker, send(b"x" * 200_000, code=code, topic="SELF_TEST_TOPIC"))
+    assert (answer.code, answer.remark) == (16, "Sending message to topic[SELF_TEST_TOPIC] is forbidden.")
+
+
+# ---- out of bounds --------------------------------------------------------------------------------------------------
+
+ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. msg body length limit 131072B, "
+    "msg properties length limit 32KB. Found a body of {}B and properties of {}B"
+)
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_body_out_of_bounds(broker: MessageBroker, code: int) -> None:
+    limit = SMALL_STORE["max_message_size"]
+    assert (await broker.ask(send(b"x" * limit, code=code))).code == ResponseCode.SUCCESS
+    answer = await refused(broker, send(b"x" * (limit + 1), code=code))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == ILLEGAL.format(limit + 1, 34)
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("letter", ["x", "ü"])
+async def test_properties_out_of_bounds(broker: MessageBroker, code: int, letter: str) -> None:
+    """32767 bytes are the most, with the cluster that the broker adds."""
+    size = len(letter.encode())
+    fits = (32_767 - len("a\x01\x02CLUSTER\x01DefaultCluster")) // size
+    assert (await broker.ask(send(code=code, properties="a\x01" + letter * fits))).code == ResponseCode.SUCCESS
+    answer = await refused(broker, send(code=code, properties="a\x01" + letter * (fits + 1)))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == ILLEGAL.format(5, 2 + (fits + 1) * size + 23)
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_nul_among_the_properties_is_refused(broker: MessageBroker, code: int) -> None:
+    answer = await refused(broker, send(code=code, properties="a\x01b\0"))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == ILLEGAL.format(5, 27) + ", with a NUL among them"
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ("TRAN_MSG\x01true", "transactional messages (property TRAN_MSG=true) are not supported"),
+        ("TRAN_MSG\x01TRUE", "transactional messages (property TRAN_MSG=true) are not supported"),
+        ("DELAY\x013", "delayed messages (property DELAY=3) are not supported"),
+        ("DELAY\x01x", "delayed messages (property DELAY=x) are not supported"),
+        ("DELAY\x01" + "9" * 5000, "delayed messages (property DELAY=99999999999999999999) are not supported"),
+    ],
+)
+async def test_what_would_be_kept_without_being_done_is_refused(
+    broker: MessageBroker, code: int, properties: str, found: str
+) -> None:
+    answer = await refused(broker, send(code=code, properties=properties))
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == f"{found} by this version of the broker"
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("properties", ["TRAN_MSG\x01false", "DELAY\x010", "DELAY\x01-1"])
+async def test_neither_delay_nor_transaction_is_no_reason_to_refuse(
+    broker: MessageBroker, code: int, properties: str
+) -> None:
+    assert (await broker.ask(send(code=code, properties=properties))).code == ResponseCode.SUCCESS
+
+
+# ---- retry and dead letter topics -----------------------------------------------------------------------------------
+
+
+async def test_a_retry_goes_to_the_retry_topic_while_tries_are_left(broker: MessageBroker) -> None:
+    answer = await broker.ask(send(topic="%RETRY%g", queue_id=0, reconsume_times=15))
+    assert answer.code == ResponseCode.SUCCESS
+    assert (await broker.messages("%RETRY%g"))[0].reconsume_times == 15
+
+
+@pytest.mark.parametrize(
+    ("retries_max", "version", "header_max", "times", "is_dead"),
+    [
+        (16, 409, None, 15, False),
+        (16, 409, None, 16, True),
+        (3, 409, None, 3, True),
+        (3, 409, 5, 4, False),
+        (3, 409, 5, 5, True),
+        (3, 121, 5, 4, False),
+        (3, 120, 5, 4, True),  # older than V3_4_9: the header's limit does not count
+        (0, 409, None, None, True),
+        (3, 409, 0, None, True),
+    ],
+)
+async def test_tries_come_to_an_end_in_the_dead_letter_queue(
+    broker: MessageBroker, retries_max: int, version: int, header_max: int | None, times: int | None, is_dead: bool
+) -> None:
+    group = SubscriptionGroupConfig("g", retry_max_times=retries_max)
+    broker.tables.groups.update_subscription_group_config(group)
+    broker.add_topic("%RETRY%g", queue_nums=3)
+    request = send(topic="%RETRY%g", queue_id=2, reconsume_times=times, max_reconsume_times=header_max, version=version)
+    answer = await broker.ask(request)
+    assert (answer.code, (answer.ext_fields or {})["queueId"]) == (ResponseCode.SUCCESS, "2")  # as it was asked
+    assert len(await broker.messages("%RETRY%g", 2)) == (not is_dead)
+    assert len(await broker.messages("%DLQ%g", 0)) == is_dead
+    dead_letters = broker.tables.topics.select_topic_config("%DLQ%g")
+    assert dead_letters == (TopicConfig("%DLQ%g", 1, 1, perm=6) if is_dead else None)
+
+
+async def test_a_retry_of_an_unknown_group_is_refused() -> None:
+    async with open_message_broker(auto_create_subscription_group=False) as broker:
+        answer = await refused(broker, send(topic="%RETRY%nobody"))
+        assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert answer.remark == f"subscription group not exist, nobody {FAQ}"
+
+
+async def test_a_dead_letter_topic_takes_messages_like_any_other(broker: MessageBroker) -> None:
+    assert (await broker.ask(send(topic="%DLQ%g", reconsume_times=99))).code == ResponseCode.SUCCESS
+    assert len(await broker.messages("%DLQ%g")) == 1
+
+
+# ---- the store does not take it -------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_space() -> None:
+    disk = SimDisk(capacity_bytes=700_000)
+    async with open_message_broker(disk=disk) as broker:
+        sent, answer = 0, await broker.ask(send(b"x" * 50_000))
+        while answer.code == ResponseCode.SUCCESS:
+            sent += 1
+            answer = await broker.ask(send(b"x" * 50_000))
+            assert sent < 100
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (answer.remark or "").startswith("service not available now: ")
+        assert "/store/commitlog" in (answer.remark or "")
+        assert "free" in (answer.remark or "")
+        for request in (send(), send(code=V1), send(b"", code=RequestCode.SEND_BATCH_MESSAGE)):
+            assert (await refused(broker, request)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert len(await broker.messages()) == sent
+        assert (await broker.ask(pull(max_msg_nums=1))).code == ResponseCode.SUCCESS
+        disk.capacity_bytes *= 2
+        broker.tables.clock.advance_ms(2000)
+        assert (await broker.ask(send(b"x" * 50_000))).code == ResponseCode.SUCCESS
+        assert len(await broker.messages()) == sent + 1
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize(
+    ("status", "response_code"),
+    [
+        (PutMessageStatus.SERVICE_NOT_AVAILABLE, 14),
+        (PutMessageStatus.CREATE_MAPEDFILE_FAILED, 1),
+        (PutMessageStatus.MESSAGE_ILLEGAL, 13),
+        (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, 13),
+        (PutMessageStatus.OS_PAGECACHE_BUSY, 1),
+        (PutMessageStatus.UNKNOWN_ERROR, 1),
+        (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, 1),
+    ],
+)
+async def test_each_refusal_of_the_store_has_its_code(code: int, status: PutMessageStatus, response_code: int) -> None:
+    async with open_message_broker(put_status=status) as broker:
+        assert (await refused(broker, send(code=code))).code == response_code
+        assert await broker.ask_all(send(code=code, oneway=True)) == []
+
+
+# ---- SYNC_FLUSH -----------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Waiting:
+    """Holds back ``wait_durable``."""
+
+    broker: MessageBroker
+    waiting: list[tuple[int, object]] = attrs.Factory(list)
+
+    def __attrs_post_init__(self) -> None:
+        store = self.broker.store
+        store.wait_durable = lambda end, callback: self.waiting.append((end, callback))  # type: ignore[method-assign]
+
+    def flushed(self, status: PutMessageStatus = PutMessageStatus.PUT_OK) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, callback in waiting:
+            assert callable(callback)
+            callback(status)
+
+
+SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize(
+    ("status", "response_code"), [(PutMessageStatus.PUT_OK, 0), (PutMessageStatus.FLUSH_DISK_TIMEOUT, 10)]
+)
+async def test_sync_flush_answers_after_the_flush(code: int, status: PutMessageStatus, response_code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect()
+        broker.serve(encode_frame(send(code=code, queue_id=1, opaque=33)), connection)
+        assert received(connection) == []
+        assert connection.deferred_count == 1
+        assert [end for end, _ in waiting.waiting] == [broker.store.wrote_offset]
+        waiting.flushed(status)
+        (answer,) = received(connection)
+        assert connection.deferred_count == 0
+        assert (answer.code, answer.opaque, answer.remark) == (response_code, 33, None)
+        assert answer.ext_fields == EXTRA | {
+            "msgId": "7F00000100002A9F" + "0" * 16,
+            "queueId": "1",
+            "queueOffset": "0",
+        }
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_sync_flush_with_the_stores_own_services(code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        connection = broker.connect()
+        broker.serve(encode_frame(send(code=code)), connection)
+        await broker.settle()
+        assert [answer.code for answer in received(connection)] == [ResponseCode.SUCCESS]
+        assert connection.deferred_count == 0
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_nobody_waits_who_does_not_want_to(code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        answer = await broker.ask(send(code=code, properties="WAIT\x01false"))
+        assert answer.code == ResponseCode.SUCCESS
+        assert await broker.ask_all(send(code=code, oneway=True)) == []
+        assert waiting.waiting == []
+        assert len(await broker.messages()) == 2
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_connection_that_ends_is_not_answered(code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect()
+        broker.serve(encode_frame(send(code=code)), connection)
+        connection.close()
+        waiting.flushed()
+        assert connection.dropped_replies == 1
+        assert connection.take_outgoing() == b""
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_too_many_that_wait_are_refused_before_they_are_stored(code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=2))
+        answers = [await broker.ask_all(send(code=code), connection) for _ in range(4)]
+        assert [[answer.code for answer in each] for each in answers] == [[], [], [2], [2]]
+        assert len(await broker.messages()) == 2
+        assert await broker.ask_all(send(code=code, oneway=True), connection) == []
+        assert len(await broker.messages()) == 3
+        waiting.flushed()
+        received(connection)
+        assert await broker.ask_all(send(code=code), connection) == []
+        assert len(await broker.messages()) == 4
+
+
+# ---- a real disk ----------------------------------------------------------------------------------------------------
+
+
+async def test_on_a_real_disk_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    for opened in range(2):
+        async with open_message_broker(disk=OsDisk(), root=str(tmp_path), store=SYNC) as broker:
+            assert len(await broker.messages()) == opened * 2
+            for code in (V1, V2):
+                connection = broker.connect()
+                broker.serve(encode_frame(send(code=code)), connection)
+                await broker.settle()
+                assert [answer.code for answer in received(connection)] == [ResponseCode.SUCCESS]
