@@ -1,0 +1,259 @@
+"""The parts of one broker, put together: tables, services, processors, servers. What runs them is :mod:`.app`.
+
+Nothing here decides anything; whoever adds a service or a processor adds it here, with its collaborators.
+"""
+
+from __future__ import annotations
+
+import logging
+import os.path
+import socket
+from collections.abc import Sequence
+from random import Random
+
+import attrs
+import trio
+
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_group import AdminGroupProcessor
+from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
+from rocketpy.broker.processors.client_manage import ClientManageProcessor
+from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
+from rocketpy.broker.processors.lock import LockProcessor
+from rocketpy.broker.processors.pull import PullMessageProcessor
+from rocketpy.broker.processors.query import QueryMessageProcessor
+from rocketpy.broker.processors.send import SendMessageProcessor
+from rocketpy.broker.processors.send_answer import SendAnswers
+from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
+from rocketpy.broker.services.registration import RegistrationService
+from rocketpy.broker.services.store_rates import StoreRatesService
+from rocketpy.broker.services.table_persist import TablePersistService
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stored_table import RunBlocking
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.clock import Clock
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.remoting.client import RemotingClient
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.server import RemotingServer
+from rocketpy.store.disk import Disk
+from rocketpy.store.message_store import MessageStore
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.frozen(kw_only=True)
+class Tables:
+    """The tables with files, and those without."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: RebalanceLockManager
+
+    @classmethod
+    def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
+        """Read the files; StartError names one that makes no sense."""
+        directory = os.path.join(settings.store.root, "config")
+        tables = cls(
+            topics=TopicConfigManager(
+                config=settings.broker,
+                path=os.path.join(directory, "topics.json"),
+                disk=disk,
+                run_blocking=run_blocking,
+                clock=clock,
+            ),
+            groups=SubscriptionGroupManager(
+                config=settings.broker,
+                path=os.path.join(directory, "subscriptionGroup.json"),
+                disk=disk,
+                run_blocking=run_blocking,
+                clock=clock,
+            ),
+            offsets=ConsumerOffsetManager(
+                path=os.path.join(directory, "consumerOffset.json"), disk=disk, run_blocking=run_blocking
+            ),
+            consumers=ConsumerManager(current_time=trio.current_time),
+            producers=ProducerManager(current_time=trio.current_time),
+            locks=RebalanceLockManager(current_time=trio.current_time),
+        )
+        tables.topics.load()
+        tables.offsets.load()
+        tables.groups.load()
+        return tables
+
+
+class BrokerParts:
+    """The services and processors of one broker, put together; what runs them is above."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        tables: Tables,
+        store: MessageStore,
+        client: RemotingClient,
+        hold_service: PullRequestHoldService,
+        clock: Clock,
+        randomness: Random,
+        store_host: bytes,
+        port: int,
+        stop: trio.Event,
+    ) -> None:
+        config = settings.broker
+        self.hold_service = hold_service
+        self.address = f"{config.broker_ip1}:{port}"
+        self.housekeeping = ClientHousekeepingService(
+            config=config,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            rebalance_lock_manager=tables.locks,
+        )
+        self.persistence = TablePersistService(
+            at_once=[tables.topics.stored, tables.groups.stored],
+            periodic=[tables.offsets.stored],
+            period_seconds=config.flush_consumer_offset_interval / 1000,
+        )
+        self.registration = RegistrationService(
+            config=config,
+            namesrv_addresses=config.namesrv_addresses,
+            broker_addr=self.address,
+            ha_server_addr=f"{config.broker_ip2}:{port + 1}",
+            topic_config_manager=tables.topics,
+            client=client,
+        )
+        self.store_rates = StoreRatesService(statistics=store.statistics, current_time=trio.current_time)
+        self._settings = settings
+        self._tables = tables
+        self._store = store
+        self._clock = clock
+        self._randomness = randomness
+        self._store_host = store_host
+        self._stop = stop
+
+    def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
+        """Return a server for the main port, and one for the VIP port when there is one."""
+        dispatcher = self._dispatcher()
+        dispatchers = [dispatcher, dispatcher.without([RequestCode.PULL_MESSAGE])]
+        return [
+            RemotingServer(
+                listeners=[listener],
+                dispatcher=each,
+                config=self._settings.server,
+                on_close=self._connection_closed,
+            )
+            for listener, each in zip(listeners, dispatchers, strict=False)
+        ]
+
+    async def wait_answered(self) -> None:
+        """Wait until the flush has come that the replies of accepted messages wait for."""
+        self._store.end_burst()
+        if self._store.sync_flush:
+            flushed = trio.Event()
+            self._store.wait_durable(self._store.wrote_offset, lambda _: flushed.set())
+            await flushed.wait()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.hold_service.drop_connection(connection)
+        if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to tell
+            self.housekeeping.connection_closed(connection)
+
+    def _dispatcher(self) -> Dispatcher:
+        dispatcher = Dispatcher(
+            unsupported_log=_log_unsupported,
+            end_burst=self._store.end_burst,
+            after_replies=self.hold_service.serve_woken,
+        )
+        self._register_message_processors(dispatcher)
+        self._register_other_processors(dispatcher)
+        return dispatcher
+
+    def _register_message_processors(self, dispatcher: Dispatcher) -> None:
+        settings, tables, store = self._settings, self._tables, self._store
+        config = settings.broker
+        SendMessageProcessor(
+            store=store,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            check=SendCheck(config=config, topic_config_manager=tables.topics, clock=self._clock),
+            answers=SendAnswers(
+                region_id=config.region_id,
+                trace_on=config.trace_on,
+                store_host=self._store_host,
+                message_size_max=settings.store.max_message_size,
+            ),
+            config=config,
+            randomness=self._randomness,
+        ).register(dispatcher)
+        PullMessageProcessor(
+            store=store,
+            hold_service=self.hold_service,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            config=config,
+        ).register(dispatcher)
+        QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
+            dispatcher
+        )
+
+    def _register_other_processors(self, dispatcher: Dispatcher) -> None:
+        settings, tables, store = self._settings, self._tables, self._store
+        ClientManageProcessor(
+            config=settings.broker,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            current_time=trio.current_time,
+        ).register(dispatcher)
+        ConsumerManageProcessor(
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
+        ).register(dispatcher)
+        LockProcessor(rebalance_lock_manager=tables.locks).register(dispatcher)
+        AdminTopicProcessor(
+            config=settings.broker,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+            register_topics=self.registration.register_all,
+        ).register(dispatcher)
+        AdminOffsetProcessor(
+            config=settings.broker,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        AdminGroupProcessor(
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            consumer_offset_manager=tables.offsets,
+        ).register(dispatcher)
+        AdminBrokerProcessor(
+            config=settings.broker,
+            settings=settings.values,
+            store=store,
+            store_rates=self.store_rates,
+            clock=self._clock,
+        ).register(dispatcher)
+
+
+def _log_unsupported(code: int) -> None:
+    _log.warning("request code %d is not supported", code)
