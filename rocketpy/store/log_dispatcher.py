@@ -1,6 +1,6 @@
-"""Reads queues and index out of the log again: for recovery, and for whatever a store was closed without.
+"""Makes the units of queues out of records again, for recovery.
 
-While a store is open, append hands units and keys over as it goes and nothing is read back. Rule: the log is the truth.
+While a store is open append makes units as it goes, and nothing is read back. Rule: the log is the truth.
 A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
 reported as a gap, and made anew from the beginning of the log.
 """
@@ -9,18 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rocketpy.protocol.properties import (
-    KEY_SEPARATOR,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    PROPERTY_KEYS,
-    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-)
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
-from rocketpy.store.message_appender import IndexWork
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
@@ -41,19 +34,13 @@ class QueueGap(Exception):
 class LogDispatcher:
     """Dispatches valid records in log order. Blocks: for the time before a store is open."""
 
-    def __init__(
-        self,
-        *,
-        queues: ConsumeQueueTable,
-        tags_code: TagsCodeOf,
-        dispatch_index: Callable[[list[IndexWork]], None] | None,
-    ) -> None:
+    def __init__(self, *, queues: ConsumeQueueTable, tags_code: TagsCodeOf) -> None:
         self._queues = queues
         self._tags_code = tags_code
-        self._dispatch_index = dispatch_index
         self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
         self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
+        self.first_offset: int | None = None  # of the first record whose unit was missing
 
     def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
         """Take for granted that a queue has the units of all records up to a place in the log."""
@@ -64,11 +51,10 @@ class LogDispatcher:
         return self._built.get(self._queues.find(topic, queue_id), 0)
 
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
-        """Write the units and index entries of records. Raises :class:`QueueGap`, never if the walk is from the
+        """Write the units of records. Raises :class:`QueueGap`, never if the walk is from the
         beginning of the log: then what is missing is gone.
         """
         touched: dict[ConsumeQueue, None] = {}
-        index_work: list[IndexWork] = []
         try:
             for record in records:
                 if record.physical_offset < self._queues.deleted_before.get(record.topic, 0):
@@ -82,17 +68,12 @@ class LogDispatcher:
                     queue.next_offset += 1
                     touched[queue] = None
                     self.unit_count += 1
-                if self._dispatch_index is not None:
-                    keys = index_keys(record.properties)
-                    rolled_back = record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK
-                    if keys and rolled_back != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
-                        index_work.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+                    if self.first_offset is None:
+                        self.first_offset = record.physical_offset
         finally:
             for queue in touched:
                 queue.write_units()
                 self._queues.unflushed[queue] = None
-        if self._dispatch_index is not None and index_work:
-            self._dispatch_index(index_work)
 
     def _unit(self, queue: ConsumeQueue, queue_offset: int, record: CheckedMessage) -> bytes:
         """Return the unit of a record: the one that is there if it is this record's, because whoever wrote it knew the
@@ -137,13 +118,3 @@ class LogDispatcher:
                     queue_id = 0 if name.startswith(_LMQ_PREFIX) else record.queue_id
                     places.append((self._queues.find(name, queue_id), int(offset)))
         return places
-
-
-def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:
-    """Return what is indexed of a message: the unique key first, then each part of KEYS."""
-    unique_key = properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-    keys = [] if unique_key is None else [unique_key.encode("utf-8", "replace")]
-    for part in properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR):
-        if part:
-            keys.append(part.encode("utf-8", "replace"))
-    return tuple(keys)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from zlib import crc32
 
 from rocketpy.clock import Clock
@@ -30,6 +30,22 @@ from rocketpy.store.results import PutMessageStatus
 
 IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
+
+
+class Index(Protocol):
+    """Where the keys of messages go."""
+
+    pending: list[IndexWork]
+    """Takes messages in log order. Always the same list; only its owner takes away."""
+
+    def end_burst(self) -> None:
+        """Take notice of what was added; cheap."""
+        ...
+
+    def writable_or_why(self) -> str | None:
+        """Return None, or why no message may be appended for now."""
+        ...
+
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 """Flag, body, stored properties, tags code and index keys of one message of a batch."""
@@ -59,7 +75,7 @@ class MessageAppender:
         clock: Clock,
         store_host: bytes,
         message_size_max: int,
-        index_work: list[IndexWork] | None,
+        index: Index | None,
         message_arriving: Callable[[str, int, int], None] | None,
         refuse_all: str | None = None,
     ) -> None:
@@ -72,8 +88,9 @@ class MessageAppender:
         self._message_size_max = message_size_max
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
         self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
-        self._index_work = index_work if index_work is not None else []
-        self._has_index = index_work is not None
+        self._index = index
+        # The index's own list when it takes messages from here; before, and without index, one that is thrown away.
+        self._index_work: list[IndexWork] = []
         self._message_arriving = message_arriving
 
         self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
@@ -250,9 +267,21 @@ class MessageAppender:
             raise
         self.burst_count += 1
         self._set_room_end()
+        if self._index is not None and self._index_work is self._index.pending:
+            self._index.end_burst()
+            if self._index.writable_or_why() is not None:
+                self._room_end = -1
+        else:
+            self._index_work.clear()
         if self._message_arriving is not None:
             for queue in touched:
                 self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
+
+    def hand_over_to_index(self) -> None:
+        """From the next message on, give keys to the index; what was stored before it has read from the log."""
+        assert self._index is not None
+        self.end_burst()
+        self._index_work = self._index.pending
 
     def refuse_all(self, why: str) -> None:
         """Take no message from now on."""
@@ -261,7 +290,7 @@ class MessageAppender:
 
     def writable_or_why(self) -> str | None:
         """Return None, or why messages are refused; a full disk is looked at again with the next message."""
-        return self._refusal or self._no_room
+        return self._refusal or self._no_room or (self._index.writable_or_why() if self._index is not None else None)
 
     # ---- everything that is not plain -----------------------------------------------------------------------------
 
@@ -341,6 +370,8 @@ class MessageAppender:
     def _has_room(self, queue: ConsumeQueue, size: int, unit_count: int) -> bool:
         """Make room for a record and its units; False when the disk is full. StoreError is final."""
         if self._no_room is not None and abs(self._timestamp_ms() - self._no_room_since_ms) < _ROOM_CHECK_MS:
+            return False
+        if self._index is not None and self._index.writable_or_why() is not None:
             return False
         commit_log = self._commit_log
         try:

@@ -23,6 +23,7 @@ import attrs
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import DiskFile
@@ -110,6 +111,17 @@ class ReadLimits:
     count_in_disk: int
     memory_bytes: int
     """Messages further than this behind the end of the log count as being on disk."""
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig, *, memory_bytes: int) -> ReadLimits:
+        """Return the limits that are configured, on a machine with so much memory."""
+        return cls(
+            bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
+            count_in_memory=config.max_transfer_count_on_message_in_memory,
+            bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
+            count_in_disk=config.max_transfer_count_on_message_in_disk,
+            memory_bytes=memory_bytes * config.access_message_in_memory_max_ratio // 100,
+        )
 
 
 class MessageReader:

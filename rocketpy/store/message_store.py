@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from typing import TypeAlias
 
 import trio
@@ -27,32 +27,22 @@ from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.store import layout
-from rocketpy.store.abort_file import AbortFile
-from rocketpy.store.checkpoint import load_checkpoint
-from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import TagsCodeOf
-from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader, ReadLimits, RunBlocking, read_blocking, read_nowait
-from rocketpy.store.recovery import RecoveryReport, StoreRecovery
-from rocketpy.store.results import (
-    GetMessageResult,
-    MessageFilter,
-    QueryMessageResult,
-    StoreStatistics,
-)
-from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
-from rocketpy.store.services.flush_once import flush_once
-from rocketpy.store.services.flush_real_time import FlushRealTimeService
-from rocketpy.store.services.group_commit import DurableCallback, GroupCommitService
+from rocketpy.store.recovery import RecoveryReport
+from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, StoreStatistics
+from rocketpy.store.services.group_commit import DurableCallback
+from rocketpy.store.store_files import StoreFiles
+from rocketpy.store.store_services import StoreServices
 
 OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
 """Opens a runner of blocking calls that has a thread of its own, of the name given."""
 
+_QUERY_ROUNDS = 3
+_HEAD_SIZE = 88
 _SHUTTING_DOWN = "the message store is shutting down"
 
 
@@ -67,22 +57,20 @@ class MessageStore:
         self,
         *,
         config: MessageStoreConfig,
-        commit_log: CommitLog,
-        queues: ConsumeQueueTable,
+        files: StoreFiles,
+        services: StoreServices,
         appender: MessageAppender,
         reader: MessageReader,
-        open_files: OpenFiles,
         run_blocking: RunBlocking,
         memory_bytes: int,
-        group_commit: GroupCommitService | None,
     ) -> None:
-        self._group_commit = group_commit
         self._config = config
-        self._commit_log = commit_log
-        self._queues = queues
+        self._files = files
+        self._services = services
+        self._commit_log = files.commit_log
+        self._queues = files.queues
         self._appender = appender
         self._reader = reader
-        self._open_files = open_files
         self._run_blocking = run_blocking
         self._memory_bytes = memory_bytes
         self._get_count = 0
@@ -106,8 +94,8 @@ class MessageStore:
 
         Only under SYNC_FLUSH (:attr:`sync_flush`); otherwise the log's own time will come, and nobody is told.
         """
-        assert self._group_commit is not None, "only SYNC_FLUSH has someone who tells"
-        self._group_commit.wait_durable(physical_end, callback)
+        assert self._services.group_commit is not None, "only SYNC_FLUSH has someone who tells"
+        self._services.group_commit.wait_durable(physical_end, callback)
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
@@ -199,8 +187,32 @@ class MessageStore:
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_timestamp_ms: int, end_timestamp_ms: int
     ) -> QueryMessageResult:
-        """Return the records that the index has for a key, in log order."""
-        return QueryMessageResult(b"", 0, 0)
+        """Return the records that the index has for a key, in log order; its owner sorts out equal hashes.
+
+        As in RocketMQ: when nothing of what the index names can be read, up to two more tries further back in time.
+        """
+        self.end_burst()
+        index = self._files.index
+        if index is None:
+            return QueryMessageResult(b"", 0, 0)
+        last_timestamp_ms = end_timestamp_ms
+        records: list[bytes] = []
+        for _ in range(_QUERY_ROUNDS):
+            found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
+            for physical_offset in sorted(set(found.physical_offsets)):
+                record = await read_blocking(self._reader.look_message(physical_offset), self._run_blocking)
+                if record is not None:
+                    records.append(record)
+            if not found.physical_offsets or records:
+                break
+            first = min(found.physical_offsets)
+            stored_ms = await read_blocking(self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
+            last_timestamp_ms = stored_ms
+            if last_timestamp_ms < begin_timestamp_ms:
+                break
+        return QueryMessageResult(
+            b"".join(records), found.index_last_update_timestamp_ms, found.index_last_update_physical_offset
+        )
 
     # ---- queues ---------------------------------------------------------------------------------------------------
 
@@ -212,6 +224,18 @@ class MessageStore:
         """Delete a topic's queues; its records stay in the log until the log's files go."""
         self.end_burst()
         self._queues.remove_topic(topic, self._commit_log.wrote_offset)
+
+    # ---- how far others are behind --------------------------------------------------------------------------------
+
+    @property
+    def dispatch_behind(self) -> int:
+        """Bytes of the log without units: none, append makes them itself."""
+        return 0
+
+    @property
+    def index_behind(self) -> int:
+        """How much is not indexed yet: messages, or after a crash bytes of the log that are still to be read."""
+        return self._services.index_behind
 
     # ---- figures --------------------------------------------------------------------------------------------------
 
@@ -230,8 +254,8 @@ class MessageStore:
             commit_log_max_offset=commit_log.wrote_offset,
             commit_log_flushed_offset=commit_log.flushed_offset,
             queue_count=len(self._queues),
-            open_files=len(self._open_files),
-            index_behind=0,
+            open_files=len(self._files.open_files),
+            index_behind=self.index_behind,
         )
 
     def runtime_info(self) -> dict[str, str]:
@@ -243,6 +267,8 @@ class MessageStore:
             "putMessageFailedTimes": str(statistics.put_refused_count),
             "commitLogMinOffset": str(statistics.commit_log_min_offset),
             "commitLogMaxOffset": str(statistics.commit_log_max_offset),
+            "dispatchBehindBytes": str(self.dispatch_behind),
+            "indexBehind": str(statistics.index_behind),
         }
 
 
@@ -269,126 +295,60 @@ async def open_message_store(
     """
     disk.make_directories(config.root)
     lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
-    open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
     try:
-        abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
-        checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
-        commit_log = CommitLog(
-            path=config.commit_log_path, disk=disk, open_files=open_files, file_size=config.mapped_file_size_commit_log
-        )
-        queues = ConsumeQueueTable(
-            path=config.consume_queue_path, disk=disk, open_files=open_files, file_size=config.consume_queue_file_size
-        )
-        recovery = StoreRecovery(
-            disk=disk,
-            commit_log=commit_log,
-            queues=queues,
-            tags_code=tags_code or _hash_of_tags,
-            dispatch_index=None,
-            is_clean=not abort_file.exists(),
-            durable_before_ms=checkpoint.min_timestamp_ms,
-            check_crc=config.check_crc_on_recover,
-            rewrite=config.is_sync_flush,
-        )
-        for _ in recovery.run():
-            await trio.lowlevel.checkpoint()
-        if report is not None:
-            report(recovery.report)
-        allocate_files = AllocateMappedFileService(
-            disk=disk,
-            staging_path=f"{config.commit_log_path}.staged",
-            run_blocking=run_blocking,
-            is_zero_filled=config.is_sync_flush,
-        )
-        commit_log.open_at(
-            recovery.report.end_offset,
-            timestamp_ms=recovery.report.timestamp_ms,
-            allocator=allocate_files,
-        )
-        abort_file.create()
-        appender = MessageAppender(
-            commit_log=commit_log,
-            queues=queues,
-            clock=clock,
-            store_host=store_host,
-            message_size_max=config.max_message_size,
-            index_work=None,
-            message_arriving=message_arriving,
-        )
-        memory = _physical_memory_bytes() if memory_bytes is None else memory_bytes
-        limits = ReadLimits(
-            bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
-            count_in_memory=config.max_transfer_count_on_message_in_memory,
-            bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
-            count_in_disk=config.max_transfer_count_on_message_in_disk,
-            memory_bytes=memory * config.access_message_in_memory_max_ratio // 100,
-        )
-        reader = MessageReader(
-            commit_log=commit_log,
-            queues=queues,
-            limits=limits,
-            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
-        )
-        flush_queues = FlushConsumeQueueService(
-            queues=queues,
-            checkpoint=checkpoint,
-            run_blocking=run_blocking,
-            written_timestamp_ms=lambda: commit_log.wrote_timestamp_ms,
-            interval_ms=config.flush_interval_consume_queue,
-            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
-            least_pages=config.flush_consume_queue_least_pages,
-        )
-        async with AsyncExitStack() as runners, trio.open_nursery() as services:
-            await services.start(allocate_files.run)
-            await services.start(flush_queues.run)
-            group_commit: GroupCommitService | None = None
-            if config.is_sync_flush:
-                runner = run_blocking
-                if open_runner is not None:
-                    runner = await runners.enter_async_context(open_runner("GroupCommitService"))
-                group_commit = GroupCommitService(
-                    commit_log=commit_log,
-                    checkpoint=checkpoint,
-                    run_blocking=runner,
-                    sync_flush_timeout_ms=config.sync_flush_timeout,
-                    end_burst=appender.end_burst,
-                    flush_replies=flush_replies or _nothing,
-                )
-                await services.start(group_commit.run)
-            else:
-                flush_log = FlushRealTimeService(
-                    commit_log=commit_log,
-                    checkpoint=checkpoint,
-                    run_blocking=run_blocking,
-                    interval_ms=config.flush_interval_commit_log,
-                    thorough_interval_ms=config.flush_commit_log_thorough_interval,
-                    least_pages=config.flush_commit_log_least_pages,
-                )
-                await services.start(flush_log.run)
-            yield MessageStore(
-                config=config,
-                commit_log=commit_log,
-                queues=queues,
-                appender=appender,
-                reader=reader,
-                open_files=open_files,
-                run_blocking=run_blocking,
-                memory_bytes=limits.memory_bytes,
-                group_commit=group_commit,
+        async with AsyncExitStack() as scopes:
+            files = scopes.enter_context(closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)))
+            for _ in files.recover(tags_code or _hash_of_tags):
+                await trio.lowlevel.checkpoint()
+            if report is not None:
+                report(files.report)
+            files.begin()
+            appender = MessageAppender(
+                commit_log=files.commit_log,
+                queues=files.queues,
+                clock=clock,
+                store_host=store_host,
+                message_size_max=config.max_message_size,
+                index=files.index,
+                message_arriving=message_arriving,
             )
-            services.cancel_scope.cancel()
-        # The block has ended without error: from here on nothing may be given up.
-        with trio.CancelScope(shield=True):
-            appender.end_burst()
-            appender.refuse_all(_SHUTTING_DOWN)
-            flush_range = await flush_once(commit_log, run_blocking)
-            if flush_range is not None:
-                checkpoint.physic_msg_timestamp_ms = flush_range.store_timestamp_ms
-            await flush_queues.flush_thoroughly()
-            await run_blocking(allocate_files.discard)
-            abort_file.remove()
+            memory = _physical_memory_bytes() if memory_bytes is None else memory_bytes
+            limits = ReadLimits.of(config, memory_bytes=memory)
+            reader = MessageReader(
+                commit_log=files.commit_log,
+                queues=files.queues,
+                limits=limits,
+                corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
+            )
+            runner = run_blocking
+            if open_runner is not None and config.is_sync_flush:
+                runner = await scopes.enter_async_context(open_runner("GroupCommitService"))
+            services = StoreServices(
+                config,
+                files=files,
+                appender=appender,
+                run_blocking=run_blocking,
+                run_sync=runner,
+                flush_replies=flush_replies or _nothing,
+            )
+            async with trio.open_nursery() as nursery:
+                await services.start(nursery)
+                yield MessageStore(
+                    config=config,
+                    files=files,
+                    services=services,
+                    appender=appender,
+                    reader=reader,
+                    run_blocking=run_blocking,
+                    memory_bytes=limits.memory_bytes,
+                )
+                appender.end_burst()
+                appender.refuse_all(_SHUTTING_DOWN)
+                nursery.cancel_scope.cancel()
+            # The block has ended without error: from here on nothing may be given up.
+            with trio.CancelScope(shield=True):
+                await services.finish()
     finally:
-        open_files.close_all()
         lock.release()
 
 

@@ -1,4 +1,4 @@
-"""Finds the end of the log when a store is opened, and makes log, queues and index agree again.
+"""Finds the end of the log when a store is opened, and makes log and queues agree again.
 
 Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
 
@@ -17,7 +17,7 @@ noticed after an orderly stop too, and completed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 
 import attrs
 
@@ -31,7 +31,6 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
 from rocketpy.store.mapped_file import MappedFile
-from rocketpy.store.message_appender import IndexWork
 
 _FILES_AFTER_ORDERLY_STOP = 3
 _QUEUES_PER_SLICE = 50
@@ -48,7 +47,8 @@ class RecoveryReport:
     timestamp_ms: int  # storeTimestamp of the last record, 0 without any
     scanned_from: int
     record_count: int
-    unit_count: int  # written because they were missing
+    unit_count: int  # written because they were missing, or after a crash not trusted
+    first_unit_offset: int | None  # the place of the first such unit's record
     removed_files: int
     why: str  # what stands where the log ends, if it looks like a damaged record
 
@@ -63,7 +63,6 @@ class StoreRecovery:
         commit_log: CommitLog,
         queues: ConsumeQueueTable,
         tags_code: TagsCodeOf,
-        dispatch_index: Callable[[list[IndexWork]], None] | None,
         is_clean: bool,
         durable_before_ms: int,
         check_crc: bool,
@@ -72,12 +71,12 @@ class StoreRecovery:
         self._disk = disk
         self._commit_log = commit_log
         self._queues = queues
-        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code, dispatch_index=dispatch_index)
+        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code)
         self._is_clean = is_clean
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
-        self.report = RecoveryReport(0, 0, 0, 0, 0, 0, "")
+        self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
         """Recover; when the iterator ends the report is there, and everything found is durable."""
@@ -106,6 +105,7 @@ class StoreRecovery:
             scanned_from=scanned_from,
             record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
+            first_unit_offset=self._dispatcher.first_offset,
             removed_files=removed,
             why=scanner.why,
         )

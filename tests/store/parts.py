@@ -107,6 +107,21 @@ class PlainAllocator:
         self._disk.sync_directory(path.rpartition("/")[0])
 
 
+class PlainIndex:
+    """Keeps what it is given, and can say that it has no space."""
+
+    def __init__(self) -> None:
+        self.pending: list[IndexWork] = []
+        self.burst_count = 0
+        self.no_space: str | None = None
+
+    def end_burst(self) -> None:
+        self.burst_count += 1
+
+    def writable_or_why(self) -> str | None:
+        return self.no_space
+
+
 class Parts:
     """The parts of one store, recovered and ready to append."""
 
@@ -128,7 +143,8 @@ class Parts:
     ) -> None:
         self.place = place
         self.clock = clock or ManualClock()
-        self.index_work: list[IndexWork] = []
+        self.index = PlainIndex()
+        self.index_work = self.index.pending
         self.arrivals: list[tuple[str, int, int]] = []
         self.open_files = OpenFiles(disk=place.disk, open_max=open_max)
         self.commit_log = CommitLog(
@@ -142,7 +158,6 @@ class Parts:
             commit_log=self.commit_log,
             queues=self.queues,
             tags_code=_tags_code,
-            dispatch_index=self.index_work.extend,
             is_clean=is_clean,
             durable_before_ms=durable_before_ms,
             check_crc=True,
@@ -151,18 +166,17 @@ class Parts:
         self.slices = sum(1 for _ in self.recovery.run())
         self.report: RecoveryReport = self.recovery.report
         self.allocator = PlainAllocator(place.disk)
-        self.commit_log.open_at(
-            self.report.end_offset, timestamp_ms=self.report.timestamp_ms, allocator=self.allocator
-        )
+        self.commit_log.open_at(self.report.end_offset, timestamp_ms=self.report.timestamp_ms, allocator=self.allocator)
         self.appender = MessageAppender(
             commit_log=self.commit_log,
             queues=self.queues,
             clock=self.clock,
             store_host=store_host,
             message_size_max=message_size_max,
-            index_work=self.index_work,
+            index=self.index,
             message_arriving=lambda *arrival: self.arrivals.append(arrival),
         )
+        self.appender.hand_over_to_index()
         self.reader = MessageReader(
             commit_log=self.commit_log, queues=self.queues, limits=limits, corrects_offsets=corrects_offsets
         )

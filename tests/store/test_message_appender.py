@@ -238,6 +238,21 @@ def test_index_work_names_what_was_stored(place: Place) -> None:
     assert parts.index_work == [("TopicTest", (b"u", b"k"), physical_offset, parts.clock.timestamp_ms())]
 
 
+def test_messages_are_refused_while_the_index_has_no_space(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all([b"one"])
+    assert parts.index.burst_count == 1
+    parts.index.no_space = "the index has no space"
+    parts.put(b"two")
+    parts.appender.end_burst()
+    assert parts.put(b"three")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert parts.appender.writable_or_why() == "the index has no space"
+    parts.index.no_space = None
+    assert parts.put(b"four")[0] is PutMessageStatus.PUT_OK
+    parts.appender.end_burst()
+    assert parts.bodies() == [b"one", b"two", b"four"]
+
+
 def test_a_full_disk_refuses_and_takes_messages_again_when_there_is_space() -> None:
     """Sends are refused with path and free space, reads go on, and space is looked for at most once a second."""
     disk = SimDisk(capacity_bytes=5 * LOG_FILE_SIZE)

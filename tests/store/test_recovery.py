@@ -299,19 +299,10 @@ def test_extra_queues_of_a_record_are_made_again(place: Place) -> None:
     parts.appender.end_burst()
     parts.kill()
     again = Parts(place, is_clean=False)
-    assert [again.queues.find(topic, queue_id).max_offset for topic, queue_id in (("%LMQ%a", 0), ("extra", 3))] == [1, 1]
-
-
-def test_index_work_of_the_walk_is_dispatched_after_a_crash(place: Place) -> None:
-    parts = Parts(place)
-    parts.put(b"one", properties=b"UNIQ_KEY\x01u1\x02KEYS\x01k1  k2", keys=(b"u1", b"k1", b"k2"))
-    parts.put(b"two", properties=b"KEYS\x01k3", keys=(b"k3",), sys_flag=0x4)
-    parts.put(b"gone", properties=b"KEYS\x01k4", keys=(b"k4",), sys_flag=0xC)
-    parts.put(b"none")
-    parts.appender.end_burst()
-    parts.kill()
-    assert [work[1] for work in parts.index_work] == [(b"u1", b"k1", b"k2"), (b"k3",)]
-    assert Parts(place, is_clean=False).index_work == parts.index_work
+    assert [again.queues.find(topic, queue_id).max_offset for topic, queue_id in (("%LMQ%a", 0), ("extra", 3))] == [
+        1,
+        1,
+    ]
 
 
 def test_rewriting_changes_nothing_but_the_disk_s_mind(place: Place) -> None:

@@ -1,0 +1,116 @@
+"""The files of one store as one thing: opened, recovered, and begun anew in the order that crashes dictate.
+
+Order: checkpoint and abort file are looked at, the index drops what nobody vouches for, the log finds its end and the
+queues follow it, everything behind the end is cleared and durable; only then comes the abort file, and only then may
+something be appended. Nothing here awaits or runs in the background.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+
+from rocketpy.clock import Clock
+from rocketpy.store import layout
+from rocketpy.store.abort_file import AbortFile
+from rocketpy.store.checkpoint import load_checkpoint
+from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.disk import Disk
+from rocketpy.store.index_file import IndexLayout
+from rocketpy.store.index_service import IndexService
+from rocketpy.store.log_dispatcher import TagsCodeOf
+from rocketpy.store.mapped_file import OpenFiles
+from rocketpy.store.message_reader import RunBlocking
+from rocketpy.store.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+
+
+class StoreFiles:
+    """Log, queues, index, checkpoint and abort file of one store."""
+
+    def __init__(self, config: MessageStoreConfig, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> None:
+        self._config = config
+        self._disk = disk
+        self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
+        self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
+        self.open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
+        self.commit_log = CommitLog(
+            path=config.commit_log_path,
+            disk=disk,
+            open_files=self.open_files,
+            file_size=config.mapped_file_size_commit_log,
+        )
+        self.queues = ConsumeQueueTable(
+            path=config.consume_queue_path,
+            disk=disk,
+            open_files=self.open_files,
+            file_size=config.consume_queue_file_size,
+        )
+        self.index: IndexService | None = None
+        if config.message_index_enable:
+            self.index = IndexService(
+                path=config.index_path,
+                disk=disk,
+                clock=clock,
+                run_blocking=run_blocking,
+                checkpoint=self.checkpoint,
+                layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
+                query_count_max=config.max_msgs_num_batch,
+            )
+        self.allocate_files = AllocateMappedFileService(
+            disk=disk,
+            staging_path=f"{config.commit_log_path}.staged",
+            run_blocking=run_blocking,
+            is_zero_filled=config.is_sync_flush,
+        )
+        self._was_clean = True
+        self._recovery: StoreRecovery | None = None
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What recovery found."""
+        assert self._recovery is not None, "recovery has run"
+        return self._recovery.report
+
+    @property
+    def index_begin_offset(self) -> int:
+        """From where on the log must be read again for the index; its end if the index is complete."""
+        report = self.report
+        if self.index is None:
+            return report.end_offset
+        if self._was_clean:
+            # As in RocketMQ the index is trusted, unless queues were missing: then it is as well.
+            begin = report.end_offset if report.first_unit_offset is None else report.first_unit_offset
+            return min(report.end_offset, max(begin, self.index.end_physical_offset))
+        return min(report.end_offset, self.index.end_physical_offset)
+
+    def recover(self, tags_code: TagsCodeOf) -> Iterator[None]:
+        """Recover, yielding about every 10 ms. Blocks."""
+        self._was_clean = not self.abort_file.exists()
+        if self.index is not None:
+            self.index.load(is_clean=self._was_clean)
+        self._recovery = StoreRecovery(
+            disk=self._disk,
+            commit_log=self.commit_log,
+            queues=self.queues,
+            tags_code=tags_code,
+            is_clean=self._was_clean,
+            durable_before_ms=self.checkpoint.min_timestamp_ms,
+            check_crc=self._config.check_crc_on_recover,
+            rewrite=self._config.is_sync_flush,
+        )
+        return self._recovery.run()
+
+    def begin(self) -> None:
+        """Make the abort file, durable, and let the log be appended to."""
+        self.abort_file.create()
+        report = self.report
+        self.commit_log.open_at(report.end_offset, timestamp_ms=report.timestamp_ms, allocator=self.allocate_files)
+
+    def close(self) -> None:
+        """Give every descriptor back; makes nothing durable."""
+        if self.index is not None:
+            self.index.close()
+        self.open_files.close_all()

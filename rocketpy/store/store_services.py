@@ -1,0 +1,121 @@
+"""The background of an open store: which services run, and what an orderly end makes durable after them.
+
+Every service is started before the store is handed out, so a message is accepted only when those who make it durable
+are there. One that fails ends the nursery, and with it the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import trio
+
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.index_catch_up import IndexCatchUp
+from rocketpy.store.message_appender import MessageAppender
+from rocketpy.store.message_reader import RunBlocking
+from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
+from rocketpy.store.services.flush_once import FlushSource, flush_once
+from rocketpy.store.services.flush_real_time import FlushRealTimeService
+from rocketpy.store.services.group_commit import GroupCommitService, LogFlushRange
+from rocketpy.store.services.reput_message import ReputMessageService
+from rocketpy.store.store_files import StoreFiles
+
+
+class StoreServices:
+    """The services of one store, composed."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        *,
+        files: StoreFiles,
+        appender: MessageAppender,
+        run_blocking: RunBlocking,
+        run_sync: RunBlocking,
+        flush_replies: Callable[[], None],
+    ) -> None:
+        self._files = files
+        self._run_blocking = run_blocking
+        commit_log = files.commit_log
+        # Each takes back only the ranges that it gave; the services' types do not say so.
+        log_source = cast("FlushSource[LogFlushRange]", commit_log)
+        queue_source = cast("QueueFlushSource", files.queues)
+        self._flush_queues = FlushConsumeQueueService(
+            queues=queue_source,
+            checkpoint=files.checkpoint,
+            run_blocking=run_blocking,
+            written_timestamp_ms=lambda: commit_log.wrote_timestamp_ms,
+            interval_ms=config.flush_interval_consume_queue,
+            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+            least_pages=config.flush_consume_queue_least_pages,
+        )
+        self._flush_log: FlushRealTimeService | None = None
+        self.group_commit: GroupCommitService | None = None
+        if config.is_sync_flush:
+            self.group_commit = GroupCommitService(
+                commit_log=log_source,
+                checkpoint=files.checkpoint,
+                run_blocking=run_sync,
+                sync_flush_timeout_ms=config.sync_flush_timeout,
+                end_burst=appender.end_burst,
+                flush_replies=flush_replies,
+            )
+        else:
+            self._flush_log = FlushRealTimeService(
+                commit_log=log_source,
+                checkpoint=files.checkpoint,
+                run_blocking=run_blocking,
+                interval_ms=config.flush_interval_commit_log,
+                thorough_interval_ms=config.flush_commit_log_thorough_interval,
+                least_pages=config.flush_commit_log_least_pages,
+            )
+        self._catch_up: IndexCatchUp | None = None
+        self._reput: ReputMessageService | None = None
+        if files.index is not None:
+            self._catch_up = IndexCatchUp(
+                commit_log=commit_log,
+                appender=appender,
+                index=files.index,
+                begin_offset=files.index_begin_offset,
+                run_blocking=run_blocking,
+            )
+            self._reput = ReputMessageService(catch_up=self._catch_up)
+
+    @property
+    def index_behind(self) -> int:
+        """Messages that the index has not built, and bytes that are still to be read for it."""
+        index = self._files.index
+        behind = 0 if index is None else index.behind
+        return behind + (0 if self._catch_up is None else self._catch_up.behind_bytes)
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start everything."""
+        await nursery.start(self._files.allocate_files.run)
+        await nursery.start(self._flush_queues.run)
+        if self.group_commit is not None:
+            await nursery.start(self.group_commit.run)
+        if self._flush_log is not None:
+            await nursery.start(self._flush_log.run)
+        if self._files.index is not None:
+            await nursery.start(self._files.index.run)
+        if self._reput is not None:
+            await nursery.start(self._reput.run)
+
+    async def finish(self) -> None:
+        """Make everything durable and end in order; the services have ended, nothing is appended any more."""
+        files = self._files
+        if self._catch_up is not None:
+            while await self._catch_up.step():
+                await trio.lowlevel.checkpoint()
+        flush_range = await flush_once(files.commit_log, self._run_blocking)
+        if flush_range is not None:
+            files.checkpoint.physic_msg_timestamp_ms = max(
+                files.checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms
+            )
+        if files.index is not None:
+            await self._run_blocking(files.index.flush)
+        await self._flush_queues.flush_thoroughly()
+        await self._run_blocking(files.allocate_files.discard)
+        await self._run_blocking(files.abort_file.remove)
