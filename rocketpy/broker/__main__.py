@@ -32,6 +32,7 @@ from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
 from rocketpy.settings import format_settings
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.services.worker_thread import open_worker_thread
 
 EXIT_FAILED = 1
 EXIT_WRONG = 2
@@ -123,6 +124,7 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None
                     run_blocking=trio.to_thread.run_sync,
                     randomness=Random(),
                     stop=stop,
+                    open_runner=open_worker_thread,
                     task_status=task_status,
                 )
                 outer.cancel_scope.cancel()

@@ -33,7 +33,7 @@ from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.store.disk import Disk
-from rocketpy.store.message_store import open_message_store
+from rocketpy.store.message_store import OpenRunner, open_message_store
 from rocketpy.store.recovery import RecoveryReport
 
 DRAIN_SECONDS = 5.0
@@ -59,6 +59,7 @@ async def run_broker(
     run_blocking: RunBlocking,
     randomness: Random,
     stop: trio.Event,
+    open_runner: OpenRunner | None = None,
     task_status: trio.TaskStatus[BrokerAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until ``stop`` is set, then shut down in order; reports started when clients may come.
@@ -86,6 +87,7 @@ async def run_broker(
                 message_arriving=hold_service.message_arriving,
                 flush_replies=flush_replies,
                 report=_log_recovery,
+                open_runner=open_runner,
             ) as store,
             open_remoting_client(config=settings.client) as client,
         ):
@@ -123,6 +125,7 @@ async def _serve(
         await services.start(broker.housekeeping.run)
         await services.start(broker.persistence.run)
         await services.start(broker.store_rates.run)
+        await services.start(broker.lateness.run)
         async with trio.open_nursery() as connections:
             for server in servers:
                 await connections.start(server.run)

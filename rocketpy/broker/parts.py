@@ -31,6 +31,7 @@ from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.store_rates import StoreRatesService
@@ -133,6 +134,7 @@ class BrokerParts:
             topic_config_manager=tables.topics,
             client=client,
         )
+        self.lateness = LatenessService()
         self.store_rates = StoreRatesService(statistics=store.statistics, current_time=trio.current_time)
         self._settings = settings
         self._tables = tables
@@ -251,6 +253,7 @@ class BrokerParts:
             settings=settings.values,
             store=store,
             store_rates=self.store_rates,
+            lateness=self.lateness,
             clock=self._clock,
         ).register(dispatcher)
 

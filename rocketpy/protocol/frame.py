@@ -127,7 +127,7 @@ def _has_whole_frame(buffer: bytearray) -> bool:
     total, word = _PREFIX.unpack_from(buffer)
     if not 4 <= total <= _TOTAL_MAX or word & 0xFFFFFF > total - 4 or word > 0x1FFFFFF:
         raise _bad_prefix(total, word)
-    return total + 4 <= len(buffer)
+    return bool(total + 4 <= len(buffer))
 
 
 def encode_frame(command: RemotingCommand) -> bytes:

@@ -150,6 +150,8 @@ class Dispatcher:
         if response is not None and not command.is_oneway:
             connection.reply(response)
             connection.flush()
+        if self.after_replies is not None:
+            self.after_replies()
 
 
 def _fast_path_prefix(code: int) -> bytes:

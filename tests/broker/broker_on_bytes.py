@@ -19,6 +19,7 @@ from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
@@ -152,6 +153,7 @@ class BrokerOnBytes:
             settings=(config, NettyServerConfig(), MessageStoreConfig()),
             store=store,
             store_rates=self.store_rates,
+            lateness=LatenessService(),
             clock=tables.clock,
         ).register(self.dispatcher)
 

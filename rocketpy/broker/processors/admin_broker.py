@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.clock import Clock
 from rocketpy.protocol.bodies.codec import encode_body, encode_text
@@ -36,12 +37,14 @@ class AdminBrokerProcessor:
         settings: Sequence[object],
         store: MessageStore,
         store_rates: StoreRatesService,
+        lateness: LatenessService,
         clock: Clock,
     ) -> None:
         self._config = config
         self._settings = tuple(settings)
         self._store = store
         self._store_rates = store_rates
+        self._lateness = lateness
         self._clock = clock
         self._boot_timestamp_ms = clock.timestamp_ms()
 
@@ -80,7 +83,7 @@ class AdminBrokerProcessor:
             table[f"msg{kind}TotalTodayNow"] = str(total)
         for pool in _POOLS:
             table |= {f"{pool}Size": "0", f"{pool}Capacity": "0", f"{pool}HeadWaitTimeMills": "0"}
-        table |= self._store.runtime_info()
+        table |= self._store.runtime_info() | self._lateness.runtime_info()
         return make_response(request, body=encode_body(KVTable(table=table)))
 
 
