@@ -11,12 +11,14 @@ from collections.abc import Iterator
 
 import attrs
 
+from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 
 _PAGE_SIZE = 4096
+_DELETED_PREFIX = "deleted-before-"
 FILES_PER_FLUSH_MAX = 256
 """How many descriptors one flush range may hold; a thorough flush takes as many ranges as it needs."""
 
@@ -68,6 +70,9 @@ class ConsumeQueueTable:
             for name in self._disk.list_directory(os.path.join(self.path, topic)):
                 if name.isascii() and name.isdigit():
                     self.find(topic, int(name)).files.load()
+                elif name.startswith(_DELETED_PREFIX):
+                    self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
+                    self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
             yield
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -93,16 +98,34 @@ class ConsumeQueueTable:
         return None if queues is None else queues.get(queue_id)
 
     def remove_topic(self, topic: str, physical_offset: int) -> None:
-        """Delete a topic's queues with their files; its records before a place in the log never come back."""
-        self.deleted_before[topic] = physical_offset
+        """Delete a topic's queues with their files; its records before a place in the log never come back.
+
+        A file in the topic's directory keeps the place for recovery, as long as the log has such records. (RocketMQ
+        brings a deleted topic back when it recovers after a crash.)
+        """
+        directory = f"{self.path}/{topic}"
+        if self._disk.is_directory(directory) and self.deleted_before.get(topic) != physical_offset:
+            self._disk.open(f"{directory}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}", create=True).close()
+            self._forget_deletion(topic)
+            self.deleted_before[topic] = physical_offset
         for queue in self.topics.pop(topic, {}).values():
             self.unflushed.pop(queue, None)
-            if queue.files:
-                queue.remove_files()
+            queue.remove_files()
         self._tails.pop(topic, None)
-        directory = f"{self.path}/{topic}"
-        if self._disk.is_directory(directory):
-            self._disk.remove_directory(directory)
+
+    def forget_deletions(self, log_min_offset: int) -> None:
+        """Forget deletions of records that the log has no more."""
+        for topic, place in list(self.deleted_before.items()):
+            if place <= log_min_offset:
+                self._forget_deletion(topic)
+                directory = f"{self.path}/{topic}"
+                if not self._disk.list_directory(directory):
+                    self._disk.remove_directory(directory)
+
+    def _forget_deletion(self, topic: str) -> None:
+        place = self.deleted_before.pop(topic, None)
+        if place is not None:
+            self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(place)}")
 
     # ---- flush ----------------------------------------------------------------------------------------------------
 

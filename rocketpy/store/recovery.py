@@ -157,6 +157,7 @@ class StoreRecovery:
     def _cut_queues(self, end_offset: int) -> Iterator[None]:
         """Drop units of records that are not in the log, at its end and at its beginning."""
         log_min_offset = self._commit_log.min_offset
+        self._queues.forget_deletions(log_min_offset)
         for count, queue in enumerate(self._queues):
             if queue.files and (not self._is_clean or _physical_end(queue) > end_offset):
                 queue.truncate(queue.first_at_or_behind(end_offset))

@@ -22,6 +22,9 @@ from rocketpy.store.services.group_commit import GroupCommitService, LogFlushRan
 from rocketpy.store.services.reput_message import ReputMessageService
 from rocketpy.store.store_files import StoreFiles
 
+_LAST_STEPS_MAX = 2000
+"""So many steps of catching up, about 2 s, are done at the end rather than left to the next start."""
+
 
 class StoreServices:
     """The services of one store, composed."""
@@ -104,18 +107,31 @@ class StoreServices:
             await nursery.start(self._reput.run)
 
     async def finish(self) -> None:
-        """Make everything durable and end in order; the services have ended, nothing is appended any more."""
+        """Make everything durable and end in order; the services have ended, nothing is appended any more.
+
+        An index that could not be completed (no space, or too much of the log to read again) leaves the abort file: the
+        next start goes on with it.
+        """
         files = self._files
-        if self._catch_up is not None:
-            while await self._catch_up.step():
-                await trio.lowlevel.checkpoint()
+        is_indexed = await self._finish_index()
         flush_range = await flush_once(files.commit_log, self._run_blocking)
         if flush_range is not None:
             files.checkpoint.physic_msg_timestamp_ms = max(
                 files.checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms
             )
-        if files.index is not None:
-            await self._run_blocking(files.index.flush)
         await self._flush_queues.flush_thoroughly()
         await self._run_blocking(files.allocate_files.discard)
-        await self._run_blocking(files.abort_file.remove)
+        if is_indexed:
+            await self._run_blocking(files.abort_file.remove)
+
+    async def _finish_index(self) -> bool:
+        """Complete the index and make it durable; False if that is not to be had now."""
+        index, catch_up = self._files.index, self._catch_up
+        if index is None or catch_up is None:
+            return True
+        for _ in range(_LAST_STEPS_MAX):
+            if index.writable_or_why() is not None or not await catch_up.step():
+                break
+            await trio.lowlevel.checkpoint()
+        await self._run_blocking(index.flush)
+        return not self.index_behind

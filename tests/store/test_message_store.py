@@ -1,0 +1,351 @@
+"""The store as the broker has it: opened, used, closed in order, killed, and opened again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.clock import ManualClock
+from rocketpy.errors import StartError, StoreError
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.stored_message import decode_message, decode_messages
+from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.recovery import RecoveryReport
+from rocketpy.store.results import GetMessageStatus, PutMessageStatus
+from rocketpy.store.services.worker_thread import open_worker_thread
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.parts import BORN_HOST, STORE_HOST, Place
+
+T = TypeVar("T")
+
+
+async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
+    """The runner of the simulation: the call happens at once."""
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+def config_for(place: Place, **changes: object) -> MessageStoreConfig:
+    config = MessageStoreConfig(
+        store_path_root_dir=place.root,
+        mapped_file_size_commit_log=1 << 16,
+        mapped_file_size_consume_queue=6000,
+        max_hash_slot_num=100,
+        max_index_num=1000,
+        max_message_size=8192,
+    )
+    return attrs.evolve(config, **changes)  # type: ignore[arg-type]
+
+
+Reports = list[RecoveryReport]
+
+
+@asynccontextmanager
+async def opened(
+    place: Place, *, clock: ManualClock | None = None, reports: Reports | None = None, **changes: object
+) -> AsyncIterator[MessageStore]:
+    async with open_message_store(
+        config_for(place, **changes),
+        disk=place.disk,
+        clock=clock or ManualClock(),
+        run_blocking=run_inline,
+        store_host=STORE_HOST,
+        report=None if reports is None else reports.append,
+        memory_bytes=1 << 40,
+    ) as store:
+        yield store
+
+
+def send(store: MessageStore, body: bytes, topic: str = "T", queue_id: int = 0, key: bytes = b"") -> tuple[int, int]:
+    properties = b"TAGS\x01A" + (b"\x02UNIQ_KEY\x01" + key if key else b"")
+    keys = (key,) if key else ()
+    status, physical_offset, queue_offset = store.put(
+        topic, queue_id, body, properties, tags_code("A"), keys, 0, 0, 1, BORN_HOST, 0
+    )
+    assert status is PutMessageStatus.PUT_OK, store.writable_or_why()
+    return physical_offset, queue_offset
+
+
+def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    while True:
+        result = store.get_message_nowait(topic, queue_id, len(found), 32)
+        assert result is not None
+        if result.status is not GetMessageStatus.FOUND:
+            return found
+        found += [each.body for each in decode_messages(result.body)]
+
+
+class Killed(Exception):
+    """Ends a store the way nothing orderly does."""
+
+
+async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:
+    killed = Killed()
+    with pytest.raises(BaseException) as raised:
+        await scope.__aexit__(Killed, killed, None)
+    assert raised.group_contains(Killed) if isinstance(raised.value, BaseExceptionGroup) else raised.value is killed
+
+
+async def test_what_is_sent_is_read_back_now_and_after_a_restart(place: Place) -> None:
+    sent = [b"%06d" % number * 3 for number in range(2000)]
+    async with opened(place) as store:
+        assert place.disk.exists(f"{place.root}/abort")
+        for number, body in enumerate(sent):
+            send(store, body)
+            if number % 50 == 49:
+                store.end_burst()
+                await trio.lowlevel.checkpoint()
+        assert bodies(store) == sent
+    assert not place.disk.exists(f"{place.root}/abort")
+    reports: Reports = []
+    async with opened(place, reports=reports) as store:
+        assert reports[0].unit_count == 0, "nothing was missing"
+        assert bodies(store) == sent
+        assert store.max_offset_in_queue("T", 0) == 2000
+        assert list(store.queues()) == [("T", 0)]
+
+
+async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    async with opened(place) as store:
+        for number in range(300):
+            send(store, b"x" * 500, queue_id=number % 3, key=b"key%d" % number)
+        store.end_burst()
+        await trio.lowlevel.checkpoint()
+        end = store.max_physical_offset
+    names = disk.list_directory(place.commit_log)
+    assert len(names) == end // (1 << 16) + 1
+    disk.lose_power(lambda count: 0)  # nothing survives that was not synced
+    async with opened(place) as store:
+        assert store.max_physical_offset == end
+        assert [len(bodies(store, queue_id=each)) for each in range(3)] == [100] * 3
+        found = await store.query_message("T", "key250", 32, 0, 1 << 62)
+        assert len(decode_messages(found.body)) == 1
+
+
+async def test_after_a_kill_everything_whose_burst_ended_is_there(place: Place) -> None:
+    scope = opened(place)
+    store = await scope.__aenter__()
+    sent = [b"%06d" % number * 20 for number in range(1500)]
+    for body in sent:
+        send(store, body, key=body[:6])
+    store.end_burst()
+    send(store, b"not acknowledged")
+    await kill(scope)
+    assert place.disk.exists(f"{place.root}/abort")
+    reports: Reports = []
+    async with opened(place, reports=reports) as store:
+        assert reports[0].unit_count == 1500
+        assert bodies(store) == sent
+        assert send(store, b"next")[1] == 1500
+        store.end_burst()
+        with trio.fail_after(10):
+            while store.index_behind:
+                await trio.lowlevel.checkpoint()
+        for number in (0, 700, 1499):
+            found = await store.query_message("T", f"{number:06d}", 32, 0, 1 << 62)
+            assert [each.body for each in decode_messages(found.body)] == [sent[number]]
+    assert not place.disk.exists(f"{place.root}/abort")
+
+
+async def test_messages_sent_while_the_index_catches_up_are_found(place: Place) -> None:
+    scope = opened(place)
+    store = await scope.__aenter__()
+    for number in range(1000):
+        send(store, b"x" * 100, key=b"old%d" % number)
+    store.end_burst()
+    await kill(scope)
+    async with opened(place) as store:
+        for number in range(100):
+            send(store, b"y", key=b"new%d" % number)
+            store.end_burst()
+            await trio.lowlevel.checkpoint()
+        with trio.fail_after(10):
+            while store.index_behind:
+                await trio.lowlevel.checkpoint()
+        for key in ("old0", "old999", "new0", "new99"):
+            found = await store.query_message("T", key, 32, 0, 1 << 62)
+            assert len(decode_messages(found.body)) == 1, key
+
+
+async def test_a_second_process_is_refused(place: Place) -> None:
+    async with opened(place):
+        with pytest.raises(StartError):
+            async with opened(place):
+                raise AssertionError
+    async with opened(place):
+        pass
+
+
+async def test_deleted_queues_stay_deleted(place: Place) -> None:
+    scope = opened(place)
+    store = await scope.__aenter__()
+    for number in range(10):
+        send(store, b"%d" % number)
+        send(store, b"%d" % number, "Other")
+    store.delete_topic_queues("T")
+    assert list(store.queues()) == [("Other", 0)]
+    send(store, b"again")
+    assert bodies(store) == [b"again"]
+    await kill(scope)
+    for _ in range(2):
+        async with opened(place) as store:
+            assert bodies(store) == [b"again"]
+            assert len(bodies(store, "Other")) == 10
+            store.delete_topic_queues("Other")
+            send(store, b"other", "Other")
+            store.delete_topic_queues("Other")
+        async with opened(place) as store:
+            assert list(store.queues()) == [("T", 0)]
+            for number in range(10):
+                send(store, b"%d" % number, "Other")
+
+
+async def test_single_records_and_times(place: Place) -> None:
+    clock = ManualClock()
+    async with opened(place, clock=clock) as store:
+        begin_ms = clock.timestamp_ms()
+        places = []
+        for number in range(20):
+            places.append(send(store, b"%d" % number)[0])
+            store.end_burst()
+            clock.advance_ms(100)
+        record = await store.look_message_by_offset(places[7])
+        assert record is not None
+        assert decode_message(record).body == b"7"
+        assert await store.look_message_by_offset(places[7] + 1) is None
+        assert await store.look_message_by_offset(store.max_physical_offset) is None
+        assert await store.look_message_by_offset(-5) is None
+        assert await store.store_timestamp_of("T", 0, 3) == begin_ms + 300
+        assert await store.store_timestamp_of("T", 0, 20) == -1
+        assert await store.store_timestamp_of("None", 0, 0) == -1
+        assert await store.offset_in_queue_by_time("T", 0, begin_ms + 730) == 7
+        assert await store.offset_in_queue_by_time("T", 0, begin_ms + 770) == 8
+        assert await store.offset_in_queue_by_time("T", 0, 0) == 0
+        assert await store.offset_in_queue_by_time("T", 0, begin_ms * 2) == 19
+        assert await store.offset_in_queue_by_time("None", 0, begin_ms) == 0
+        assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (0, 20)
+        assert (store.min_offset_in_queue("None", 0), store.max_offset_in_queue("None", 0)) == (0, 0)
+        assert not store.check_in_disk_by_consume_offset("T", 0, 0)
+        assert not store.check_in_disk_by_consume_offset("None", 0, 0)
+
+
+async def test_a_cold_read_goes_to_the_worker() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    async with opened(place) as store:
+        for number in range(10):
+            send(store, b"%d" % number)
+        store.end_burst()
+        disk.evict(place.log_file())
+        assert store.get_message_nowait("T", 0, 0, 32) is None
+        result = await store.get_message("T", 0, 0, 32)
+        assert [each.body for each in decode_messages(result.body)] == [b"%d" % number for number in range(10)]
+        assert store.statistics().get_cold_count == 1
+        again = store.get_message_nowait("T", 0, 0, 32)
+        assert again == result
+
+
+async def test_reads_end_the_burst_first(place: Place) -> None:
+    async with opened(place) as store:
+        send(store, b"one")
+        assert store.max_offset_in_queue("T", 0) == 1
+        send(store, b"two")
+        assert bodies(store) == [b"one", b"two"]
+        physical_offset, _ = send(store, b"three")
+        assert await store.look_message_by_offset(physical_offset) is not None
+        send(store, b"four")
+        assert (await store.get_message("T", 0, 3, 1)).status is GetMessageStatus.FOUND
+
+
+@pytest.mark.parametrize("has_own_thread", [False, True])
+async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_thread: bool) -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    flushed = trio.Event()
+    async with open_message_store(
+        config_for(place, flush_disk_type=FlushDiskType.SYNC_FLUSH),
+        disk=disk,
+        clock=ManualClock(),
+        run_blocking=run_inline,
+        store_host=STORE_HOST,
+        flush_replies=flushed.set,
+        open_runner=open_worker_thread if has_own_thread else None,
+    ) as store:
+        assert store.sync_flush
+        answers: list[PutMessageStatus] = []
+        send(store, b"one")
+        send(store, b"two")
+        store.wait_durable(store.wrote_offset, answers.append)
+        assert answers == []
+        with trio.fail_after(5):
+            await flushed.wait()
+        assert answers == [PutMessageStatus.PUT_OK]
+        assert store.statistics().commit_log_flushed_offset == store.wrote_offset
+
+
+@pytest.mark.parametrize("flush_disk_type", FlushDiskType)
+async def test_a_failed_sync_ends_the_store_and_leaves_the_abort_file(flush_disk_type: FlushDiskType) -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    with pytest.raises(ExceptionGroup) as raised:
+        async with opened(place, flush_disk_type=flush_disk_type, flush_interval_commit_log=1) as store:
+            send(store, b"one" * 100)
+            store.end_burst()
+            disk.fail_call("sync")
+            if store.sync_flush:
+                store.wait_durable(store.wrote_offset, lambda status: None)
+            for _ in range(200):
+                send(store, b"x" * 100)
+                store.end_burst()
+                await trio.sleep(0.001)
+            raise AssertionError("the store should have ended")
+    assert raised.group_contains(StoreError)
+    assert disk.exists("/store/abort")
+
+
+async def test_runtime_info_has_the_names_that_tools_ask_for(place: Place) -> None:
+    async with opened(place) as store:
+        send(store, b"one", key=b"k")
+        store.end_burst()
+        info = store.runtime_info()
+        assert info["putMessageTimesTotal"] == "1"
+        assert info["commitLogMaxOffset"] == str(store.max_physical_offset)
+        assert info["dispatchBehindBytes"] == "0"
+        assert int(info["indexBehind"]) == store.index_behind == 1
+
+
+async def test_without_an_index_nothing_is_kept_for_it(place: Place) -> None:
+    async with opened(place, message_index_enable=False) as store:
+        send(store, b"one", key=b"k")
+        store.end_burst()
+        assert store.index_behind == 0
+        assert (await store.query_message("T", "k", 32, 0, 1 << 62)).body == b""
+    assert not place.disk.exists(f"{place.root}/index")
+
+
+async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from rocketpy.store.disk import OsDisk
+
+    place = Place(OsDisk(), str(tmp_path_factory.mktemp("store")))
+    async with open_message_store(
+        config_for(place),
+        disk=place.disk,
+        clock=ManualClock(),
+        run_blocking=trio.to_thread.run_sync,
+        store_host=STORE_HOST,
+    ) as store:
+        for number in range(200):
+            send(store, b"%d" % number, key=b"k%d" % number)
+        result = await store.get_message("T", 0, 150, 32)
+        assert [each.body for each in decode_messages(result.body)] == [b"%d" % number for number in range(150, 182)]
+        found = await store.query_message("T", "k77", 32, 0, 1 << 62)
+        assert [each.body for each in decode_messages(found.body)] == [b"77"]
