@@ -255,7 +255,7 @@ class PullMessageProcessor:
         topic = header.topic
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{_FAQ}")
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
         if not topic_config.perm & _PERM_READ:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic_config.read_queue_nums:

@@ -1,0 +1,502 @@
+"""Pulls over bytes from a real store: checks in order, filters, holding, cold reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.protocol.codes import LanguageCode, ResponseCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.broker_on_bytes import received
+from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+SUSPEND, COMMIT, SUBSCRIPTION, LITE = 2, 1, 4, 16
+LOG_FILE = "/store/commitlog/00000000000000000000"
+
+
+@pytest.fixture(params=["hot", "whole"])
+async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
+    async with open_message_broker() as broker:
+        if request.param == "whole":
+            broker.use_whole_road()
+        yield broker
+
+
+async def send_tags(broker: MessageBroker, *tags: str, topic: str = TOPIC) -> None:
+    """One burst of messages whose bodies are their tags."""
+    frames = [encode_frame(send(tag.encode(), properties=f"TAGS\x01{tag}", topic=topic)) for tag in tags]
+    await broker.ask_frames(b"".join(frames))
+
+
+def subscribe(broker: MessageBroker, *subscriptions: SubscriptionData, model: str = "CLUSTERING") -> None:
+    """Let a member of group G come with these subscriptions."""
+    channel = ClientChannelInfo(broker.connect(), "c1", LanguageCode.JAVA, 409, 0.0)
+    data = ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions))
+    broker.tables.consumers.register_consumer(channel, data)
+
+
+def bodies(answer: RemotingCommand) -> list[str]:
+    return [(message.body or b"").decode() for message in decode_messages(answer.body or b"")]
+
+
+def offsets(answer: RemotingCommand) -> tuple[int, int, int]:
+    """Next, minimum and maximum offset of an answer."""
+    fields = answer.ext_fields or {}
+    assert fields["suggestWhichBrokerId"] == "0"
+    return int(fields["nextBeginOffset"]), int(fields["minOffset"]), int(fields["maxOffset"])
+
+
+async def refused(broker: MessageBroker, request: RemotingCommand) -> tuple[int, str]:
+    answer = await broker.ask(request)
+    assert answer.body is None
+    assert not answer.ext_fields
+    return answer.code, answer.remark or ""
+
+
+# ---- each row of the table ------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_is_not_readable() -> None:
+    async with open_message_broker(broker_permission=2) as broker:
+        remark = "the broker[127.0.0.1] pulling message is forbidden"
+        assert await refused(broker, pull()) == (ResponseCode.NO_PERMISSION, remark)
+
+
+async def test_an_unknown_group() -> None:
+    async with open_message_broker(auto_create_subscription_group=False) as broker:
+        remark = f"subscription group [G] does not exist, {FAQ}"
+        assert await refused(broker, pull()) == (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
+
+async def test_a_group_that_may_not_consume(broker: MessageBroker) -> None:
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", consume_enable=False))
+    assert await refused(broker, pull()) == (ResponseCode.NO_PERMISSION, "subscription group no permission, G")
+
+
+async def test_an_unknown_topic(broker: MessageBroker) -> None:
+    code, remark = await refused(broker, pull(topic="Unknown"))
+    assert code == ResponseCode.TOPIC_NOT_EXIST
+    assert remark == f"topic[Unknown] not exist, apply first please! {FAQ}"
+    assert broker.tables.topics.select_topic_config("Unknown") is None
+
+
+async def test_a_topic_that_is_not_readable(broker: MessageBroker) -> None:
+    broker.add_topic("Secret", perm=2)
+    remark = "the topic[Secret] pulling message is forbidden"
+    assert await refused(broker, pull(topic="Secret")) == (ResponseCode.NO_PERMISSION, remark)
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4, 99, 2**31 - 1, -(2**31)])
+async def test_a_queue_id_out_of_range(broker: MessageBroker, queue_id: int) -> None:
+    broker.add_topic(write_queue_nums=200)
+    remark = (
+        f"queueId[{queue_id}] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4] consumer:[127.0.0.1:50001]"
+    )
+    assert await refused(broker, pull(queue_id=queue_id)) == (ResponseCode.SYSTEM_ERROR, remark)
+
+
+@pytest.mark.parametrize("expression", ["||", "||||"])
+async def test_a_subscription_that_cannot_be_parsed(broker: MessageBroker, expression: str) -> None:
+    code, remark = await refused(broker, pull(subscription=expression))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark.startswith("parse the consumer's subscription failed: ")
+    subscribe(broker, SubscriptionData(TOPIC, expression, 5))
+    assert (await refused(broker, pull(sys_flag=0)))[0] == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+async def test_a_group_that_is_not_connected(broker: MessageBroker) -> None:
+    remark = f"the consumer's group info not exist{FAQ}"
+    assert await refused(broker, pull(sys_flag=0)) == (ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+
+
+async def test_broadcasting_where_it_is_not_allowed(broker: MessageBroker) -> None:
+    subscribe(broker, SubscriptionData(TOPIC), model="BROADCASTING")
+    group = SubscriptionGroupConfig("G", consume_broadcast_enable=False)
+    broker.tables.groups.update_subscription_group_config(group)
+    remark = "the consumer group[G] can not consume by broadcast way"
+    assert await refused(broker, pull(sys_flag=0)) == (ResponseCode.NO_PERMISSION, remark)
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    assert (await broker.ask(pull(sys_flag=0))).code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_topic_that_the_group_does_not_subscribe(broker: MessageBroker) -> None:
+    subscribe(broker, SubscriptionData("Other"))
+    remark = f"the consumer's subscription not exist{FAQ}"
+    assert await refused(broker, pull(sys_flag=0)) == (ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+
+
+async def test_a_subscription_newer_than_the_brokers(broker: MessageBroker) -> None:
+    """The heartbeat with the new subscription is on its way: the consumer asks again."""
+    subscribe(broker, SubscriptionData(TOPIC, sub_version=5))
+    code, remark = await refused(broker, pull(sys_flag=0, sub_version=6))
+    assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert remark.startswith("the consumer's subscription not latest")
+    assert (await broker.ask(pull(sys_flag=0, sub_version=5))).code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_filters_other_than_tags_are_not_served(broker: MessageBroker) -> None:
+    remark = "The broker does not support consumer to filter message by SQL92"
+    assert await refused(broker, pull(expression_type="SQL92", subscription="a > 1")) == (1, remark)
+    subscribe(broker, SubscriptionData(TOPIC, "a > 1", 5, expression_type="SQL92"))
+    assert await refused(broker, pull(sys_flag=0)) == (1, remark)
+
+
+async def test_of_several_faults_the_first_of_the_table_is_named() -> None:
+    async with open_message_broker(broker_permission=2, auto_create_subscription_group=False) as broker:
+        broker.add_topic("Secret", perm=2)
+        everything = pull(topic="Unknown", queue_id=99, subscription="||")
+        assert "the broker[" in (await refused(broker, everything))[1]
+    async with open_message_broker(auto_create_subscription_group=False) as broker:
+        assert (await refused(broker, everything))[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", consume_enable=False))
+        assert (await refused(broker, everything))[0] == ResponseCode.NO_PERMISSION
+        broker.tables.groups.update_subscription_group_config(
+            SubscriptionGroupConfig("G", consume_broadcast_enable=False)
+        )
+        assert (await refused(broker, everything))[0] == ResponseCode.TOPIC_NOT_EXIST
+        broker.add_topic("Unknown", perm=2)
+        assert (await refused(broker, everything))[0] == ResponseCode.NO_PERMISSION
+        broker.add_topic("Unknown")
+        assert "queueId[99]" in (await refused(broker, everything))[1]
+        everything = pull(topic="Unknown", subscription="||", sys_flag=0, sub_version=9)
+        assert "group info" in (await refused(broker, everything))[1]
+        subscribe(broker, SubscriptionData("Other", "a > 1", 5, expression_type="SQL92"), model="BROADCASTING")
+        assert "broadcast" in (await refused(broker, everything))[1]
+        broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+        assert "subscription not exist" in (await refused(broker, everything))[1]
+        subscribe(broker, SubscriptionData("Unknown", "a > 1", 5, expression_type="SQL92"))
+        assert (await refused(broker, everything))[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+        assert (await refused(broker, pull(topic="Unknown", sys_flag=0)))[0] == ResponseCode.SYSTEM_ERROR
+
+
+# ---- what is found --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+async def test_messages_from_an_offset_on(broker: MessageBroker, serialize_type: SerializeType) -> None:
+    await send_tags(broker, "a", "b", "c", "d")
+    answer = await broker.ask(pull(queue_offset=1, max_msg_nums=2, serialize_type=serialize_type))
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "FOUND")
+    assert bodies(answer) == ["b", "c"]
+    assert offsets(answer) == (3, 0, 4)
+
+
+async def test_a_pull_sees_what_was_sent_before_it_in_the_same_burst(broker: MessageBroker) -> None:
+    answers = await broker.ask_frames(encode_frame(send(b"now")) + encode_frame(pull()))
+    assert bodies(answers[1]) == ["now"]
+
+
+@pytest.mark.parametrize("count", [0, -1, 1, 32, 33, 2**31 - 1])
+async def test_the_number_of_messages_is_bounded(broker: MessageBroker, count: int) -> None:
+    """Compatibility: at least one message, at most maxTransferCountOnMessageInMemory."""
+    await send_tags(broker, *"abcdefghij" * 4)
+    answer = await broker.ask(pull(max_msg_nums=count))
+    assert len(bodies(answer)) == max(1, min(count, 32))
+    assert offsets(answer) == (max(1, min(count, 32)), 0, 40)
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "code", "remark", "next_offset"),
+    [
+        (4, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", 4),
+        (5, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", 4),
+        (2**63 - 1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", 4),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
+        (-(2**63), ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
+    ],
+)
+async def test_an_offset_outside_of_the_queue(
+    broker: MessageBroker, queue_offset: int, code: int, remark: str, next_offset: int
+) -> None:
+    await send_tags(broker, "a", "b", "c", "d")
+    answer = await broker.ask(pull(queue_offset=queue_offset))
+    assert (answer.code, answer.remark, offsets(answer)) == (code, remark, (next_offset, 0, 4))
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (7, ResponseCode.PULL_OFFSET_MOVED)]
+)
+async def test_an_empty_queue(broker: MessageBroker, queue_offset: int, code: int) -> None:
+    answer = await broker.ask(pull(queue_offset=queue_offset, queue_id=3))
+    assert (answer.code, answer.remark, offsets(answer)) == (code, "NO_MESSAGE_IN_QUEUE", (0, 0, 0))
+
+
+async def test_oneway_is_never_answered(broker: MessageBroker) -> None:
+    await send_tags(broker, "a")
+    connection = broker.connect()
+    for request in (
+        pull(oneway=True),
+        pull(oneway=True, topic="Unknown"),
+        pull(oneway=True, queue_offset=1, sys_flag=SUBSCRIPTION | SUSPEND),
+    ):
+        assert await broker.ask_all(request, connection) == []
+    await send_tags(broker, "b")
+    assert received(connection) == []
+    assert connection.deferred_count == 0
+
+
+# ---- filters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("*", ["a", "b", "c", "a"]),
+        ("", ["a", "b", "c", "a"]),
+        (None, ["a", "b", "c", "a"]),
+        ("a", ["a", "a"]),
+        ("a || c", ["a", "c", "a"]),
+        (" b ", ["b"]),
+    ],
+)
+async def test_tags_from_the_request_and_from_the_heartbeat(
+    broker: MessageBroker, expression: str | None, found: list[str]
+) -> None:
+    await send_tags(broker, "a", "b", "c", "a")
+    answer = await broker.ask(pull(subscription=expression, expression_type=None))
+    assert (bodies(answer), offsets(answer)) == (found, (4, 0, 4))
+    subscribe(broker, SubscriptionData(TOPIC, expression or "*", 5))
+    answer = await broker.ask(pull(sys_flag=0, sub_version=5, subscription="ignored"))
+    assert (bodies(answer), offsets(answer)) == (found, (4, 0, 4))
+
+
+async def test_where_nothing_matches_the_offset_goes_on(broker: MessageBroker) -> None:
+    await send_tags(broker, "a", "b", "c")
+    answer = await broker.ask(pull(subscription="x", queue_offset=1, sys_flag=SUBSCRIPTION | SUSPEND))
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+    assert offsets(answer) == (3, 0, 3)
+
+
+async def test_a_long_expression_is_served_and_not_remembered(broker: MessageBroker) -> None:
+    await send_tags(broker, "a", "b")
+    expression = "||".join(f"tag{number}" for number in range(2000)) + "||b"
+    assert bodies(await broker.ask(pull(subscription=expression))) == ["b"]
+
+
+async def test_a_lite_pull_is_a_pull(broker: MessageBroker) -> None:
+    await send_tags(broker, "a", "b")
+    assert bodies(await broker.ask(pull(sys_flag=SUBSCRIPTION | LITE, subscription="b"))) == ["b"]
+
+
+# ---- the offset that comes along ------------------------------------------------------------------------------------
+
+
+async def test_an_offset_is_committed_if_the_flag_says_so(broker: MessageBroker) -> None:
+    offset_of = broker.tables.offsets.query_offset
+    await broker.ask(pull(commit_offset=7))
+    assert offset_of("G", TOPIC, 0) == -1
+    await broker.ask(pull(commit_offset=7, sys_flag=SUBSCRIPTION | COMMIT))
+    assert offset_of("G", TOPIC, 0) == 7
+    await broker.ask(pull(commit_offset=9, sys_flag=SUBSCRIPTION | COMMIT, topic="Unknown"))
+    assert offset_of("G", "Unknown", 0) == -1  # what is refused commits nothing
+
+
+async def test_an_offset_is_committed_also_when_the_pull_is_held(broker: MessageBroker) -> None:
+    flags = SUBSCRIPTION | COMMIT | SUSPEND
+    assert await broker.ask_all(pull(commit_offset=3, sys_flag=flags)) == []
+    assert broker.tables.offsets.query_offset("G", TOPIC, 0) == 3
+
+
+# ---- holding --------------------------------------------------------------------------------------------------------
+
+
+async def hold(broker: MessageBroker, **fields: object) -> Connection:
+    """Let a pull be held and return its connection."""
+    connection = broker.connect()
+    request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
+    assert await broker.ask_all(request, connection) == []
+    assert connection.deferred_count == 1
+    assert broker.hold.statistics().held >= 1
+    return connection
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+async def test_an_arrival_wakes_a_held_pull(broker: MessageBroker, serialize_type: SerializeType) -> None:
+    connection = await hold(broker, serialize_type=serialize_type, opaque=77)
+    await broker.ask(send(queue_id=1))  # another queue
+    assert received(connection) == []
+    await send_tags(broker, "a", "b")
+    (answer,) = received(connection)
+    assert (answer.code, answer.opaque, answer.serialize_type) == (ResponseCode.SUCCESS, 77, serialize_type)
+    assert (bodies(answer), offsets(answer)) == (["a", "b"], (2, 0, 2))
+    assert connection.deferred_count == 0
+    assert broker.hold.statistics().held == 0
+
+
+async def test_an_arrival_that_does_not_match_wakes_nobody(broker: MessageBroker) -> None:
+    connection = await hold(broker, subscription="x")
+    await send_tags(broker, "a", "b")
+    assert received(connection) == []
+    await send_tags(broker, "c", "x", "d")
+    (answer,) = received(connection)
+    assert (answer.code, bodies(answer), offsets(answer)) == (ResponseCode.SUCCESS, ["x"], (5, 0, 5))
+
+
+async def test_a_match_behind_more_than_one_read_is_not_waited_for(broker: MessageBroker) -> None:
+    """A read looks at a queue file's rest, or 800 units; what lies behind is asked for again at once."""
+    connection = await hold(broker, subscription="x")
+    await send_tags(broker, *["a"] * 350, "x")  # a queue file has 300 units
+    (answer,) = received(connection)
+    assert (answer.code, offsets(answer)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, (300, 0, 351))
+    answer = await broker.ask(pull(subscription="x", queue_offset=300))
+    assert (bodies(answer), offsets(answer)) == (["x"], (351, 0, 351))
+
+
+async def test_a_pull_behind_the_end_of_the_queue_is_held(broker: MessageBroker) -> None:
+    await send_tags(broker, "a")
+    connection = await hold(broker, queue_offset=1)
+    await send_tags(broker, "b")
+    assert [bodies(answer) for answer in received(connection)] == [["b"]]
+
+
+@pytest.mark.parametrize("fields", [{"sys_flag": SUBSCRIPTION}, {"suspend_timeout_millis": 0}])
+async def test_a_pull_that_may_not_wait_is_answered(broker: MessageBroker, fields: dict[str, object]) -> None:
+    request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
+    answer = await broker.ask(request)
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
+
+
+async def test_above_the_limit_of_a_connection_nobody_waits(broker: MessageBroker) -> None:
+    connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=2))
+    request = pull(sys_flag=SUBSCRIPTION | SUSPEND)
+    answers = [await broker.ask_all(request, connection) for _ in range(3)]
+    assert [[answer.code for answer in each] for each in answers] == [[], [], [ResponseCode.PULL_NOT_FOUND]]
+
+
+async def test_a_closed_connection_is_forgotten(broker: MessageBroker) -> None:
+    connection = await hold(broker)
+    connection.close()
+    assert broker.hold.statistics().held == 0
+    await send_tags(broker, "a")
+    assert connection.dropped_replies == 0
+
+
+async def start_hold_service(nursery: trio.Nursery, broker: MessageBroker) -> None:
+    async def run(*, task_status: trio.TaskStatus[None]) -> None:
+        await broker.hold.run(task_status=task_status)
+
+    await nursery.start(run)
+
+
+@pytest.mark.parametrize("long_polling", [True, False])
+async def test_a_held_pull_ends_when_its_time_is_up(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, long_polling: bool
+) -> None:
+    """Without long polling it waits for shortPollingTimeMills, whatever it asked for."""
+    async with open_message_broker(long_polling_enable=long_polling) as broker:
+        await start_hold_service(nursery, broker)
+        connection = await hold(broker, suspend_timeout_millis=15_000)
+        waits_s = 15.0 if long_polling else 1.0
+        await trio.sleep(waits_s - 0.1)
+        assert received(connection) == []
+        await trio.sleep(0.7)
+        (answer,) = received(connection)
+        assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
+        assert offsets(answer) == (0, 0, 0)
+        assert connection.deferred_count == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_at_the_end_the_consumer_is_told_how_far_the_broker_has_looked(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    async with open_message_broker() as broker:
+        await start_hold_service(nursery, broker)
+        connection = await hold(broker, subscription="x")
+        await send_tags(broker, "a", "b")
+        await trio.sleep(16)
+        (answer,) = received(connection)
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert offsets(answer) == (2, 0, 2)
+        nursery.cancel_scope.cancel()
+
+
+# ---- the disk -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("subscription", ["*", "b"])
+async def test_what_is_cold_is_read_by_a_task(is_hot: bool, subscription: str) -> None:
+    disk = SimDisk()
+    async with open_message_broker(disk=disk) as broker:
+        if not is_hot:
+            broker.use_whole_road()
+        await send_tags(broker, "a", "b")
+        disk.evict(LOG_FILE)
+        connection = broker.connect()
+        broker.serve(encode_frame(pull(subscription=subscription)), connection)
+        assert received(connection) == []
+        assert connection.deferred_count == 1
+        await broker.run_tasks()
+        (answer,) = received(connection)
+        assert bodies(answer) == (["a", "b"] if subscription == "*" else ["b"])
+        assert connection.deferred_count == 0
+        assert broker.store.statistics().get_cold_count == 1
+
+
+@pytest.mark.parametrize("is_hot", [True, False])
+async def test_too_many_cold_reads_are_refused(is_hot: bool) -> None:
+    disk = SimDisk()
+    async with open_message_broker(disk=disk) as broker:
+        if not is_hot:
+            broker.use_whole_road()
+        await send_tags(broker, "a")
+        disk.evict(LOG_FILE)
+        broker.transport.start_task = lambda *arguments: False  # type: ignore[method-assign]
+        connection = broker.connect()
+        (answer,) = await broker.ask_all(pull(), connection)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert (answer.remark or "").startswith("[OVERLOAD]")
+        assert connection.deferred_count == 0
+
+
+async def test_a_oneway_pull_of_cold_messages_is_not_answered() -> None:
+    disk = SimDisk()
+    async with open_message_broker(disk=disk) as broker:
+        await send_tags(broker, "a")
+        disk.evict(LOG_FILE)
+        connection = broker.connect()
+        assert await broker.ask_all(pull(oneway=True), connection) == []
+        assert connection.deferred_count == 0
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+@pytest.mark.parametrize("oneway", [False, True])
+async def test_a_held_pull_that_meets_cold_messages(is_busy: bool, oneway: bool) -> None:
+    """It cannot happen in one burst; it can when a woken pull waits for its slice."""
+    disk = SimDisk()
+    async with open_message_broker(disk=disk) as broker:
+        connection = await hold(broker, oneway=oneway)
+        connection_of_producer = broker.connect()
+        connection_of_producer.receive(encode_frame(send(b"a")))
+        connection_of_producer.serve(1)
+        broker.store.end_burst()
+        disk.evict(LOG_FILE)
+        if is_busy:
+            broker.transport.start_task = lambda *arguments: False  # type: ignore[method-assign]
+        broker.hold.serve_woken()
+        await broker.run_tasks()
+        codes = [answer.code for answer in received(connection)]
+        assert codes == ([] if oneway else [ResponseCode.SYSTEM_BUSY if is_busy else ResponseCode.SUCCESS])
+        assert connection.deferred_count == 0
+
+
+async def test_a_slow_reader_is_sent_to_a_slave_if_slaves_may_serve() -> None:
+    memory = {"access_message_in_memory_max_ratio": 0}
+    for slave_read_enable, broker_id in ((False, "0"), (True, "1")):
+        async with open_message_broker(store=memory, slave_read_enable=slave_read_enable) as broker:
+            await send_tags(broker, "a", "b", "c")
+            answer = await broker.ask(pull(max_msg_nums=1))
+            assert (answer.ext_fields or {})["suggestWhichBrokerId"] == broker_id
