@@ -39,11 +39,14 @@ def encode_batch_body(messages: Iterable[Message]) -> bytes:
     """Return the body of a batch; that the messages share topic and WAIT is for the caller to see to.
 
     Raises :class:`~rocketpy.errors.LocalProtocolError` when properties do not fit their length field, which RocketMQ
-    does not notice.
+    does not notice, or hold half of a surrogate pair.
     """
     parts: list[bytes] = []
     for message in messages:
-        properties = encode_properties(message.properties).encode()
+        try:
+            properties = encode_properties(message.properties).encode()
+        except UnicodeEncodeError as failure:
+            raise LocalProtocolError(f"batch: properties hold text that UTF-8 cannot: {failure.reason}") from failure
         if len(properties) > PROPERTIES_SIZE_MAX:
             raise LocalProtocolError(
                 f"batch: expected at most {PROPERTIES_SIZE_MAX} bytes of properties, found {len(properties)}"

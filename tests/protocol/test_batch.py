@@ -15,7 +15,7 @@ from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import decode_properties, encode_properties
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
-TEXTS = st.text(alphabet=st.characters(exclude_characters="\x01\x02"), min_size=1, max_size=20)
+TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=20)
 MESSAGES = st.builds(
     Message,
     st.just("T"),
@@ -44,6 +44,11 @@ def test_what_is_written_is_read_again(messages: list[Message]) -> None:
     assert items == [
         BatchItem(message.flag, message.body, encode_properties(message.properties).encode()) for message in messages
     ]
+
+
+def test_half_of_a_surrogate_pair_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(LocalProtocolError, match="surrogates not allowed"):
+        encode_batch_body([Message("T", b"", {"name": "\ud800"})])
 
 
 def test_every_cut_but_between_messages_is_refused() -> None:

@@ -150,14 +150,14 @@ def test_deferrals_are_counted_and_bounded() -> None:
 async def test_a_request_is_matched_by_opaque_and_flag() -> None:
     connection, transport = make_connection()
     async with trio.open_nursery() as nursery:
-        responses: list[RemotingCommand] = []
+        remarks: dict[int, str | None] = {}
 
         async def ask(code: int) -> None:
-            responses.append(await connection.request(make_request(code), 1))
+            remarks[code] = (await connection.request(make_request(code), 1)).remark
 
-        nursery.start_soon(ask, 39)
-        nursery.start_soon(ask, 40)
-        await trio.testing.wait_all_tasks_blocked()
+        for code in (39, 40):
+            nursery.start_soon(ask, code)
+            await trio.testing.wait_all_tasks_blocked()
         asked = sorted(sent(connection), key=lambda c: c.opaque)
         assert [c.opaque for c in asked] == [0, 1]
         assert transport.flushed == 2
@@ -165,7 +165,7 @@ async def test_a_request_is_matched_by_opaque_and_flag() -> None:
         connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=99)))  # nobody waits for it
         connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=0, remark="zero")))
         connection.serve(10)
-    assert [r.remark for r in responses] == ["one", "zero"]
+    assert remarks == {39: "zero", 40: "one"}
 
 
 async def test_a_request_times_out(autojump_clock: trio.testing.MockClock) -> None:
