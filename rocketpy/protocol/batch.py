@@ -11,7 +11,8 @@ the broker does. Topic, queue, sysFlag and the rest of a message are in the requ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
+from itertools import starmap
 from struct import Struct
 from typing import NamedTuple
 
@@ -68,7 +69,12 @@ def decode_batch_body(body: bytes) -> list[BatchItem]:
     Raises :class:`~rocketpy.errors.RemoteProtocolError` naming item and position when a length is negative or leads
     beyond the body.
     """
-    items: list[BatchItem] = []
+    return list(starmap(BatchItem, split_batch_body(body)))
+
+
+def split_batch_body(body: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Return flag, body and properties of each message as :func:`decode_batch_body` does, in plain tuples: faster."""
+    items: list[tuple[int, bytes, bytes]] = []
     position, end = 0, len(body)
     while position < end:
         body_start = position + _HEAD.size
@@ -82,9 +88,9 @@ def decode_batch_body(body: bytes) -> list[BatchItem]:
         position = body_end + 2 + properties_size
         if properties_size < 0 or position > end:
             raise _refusal(items, body_end, f"properties of 0 to {end - body_end - 2} bytes", f"{properties_size}")
-        items.append(BatchItem(flag, body[body_start:body_end], body[body_end + 2 : position]))
+        items.append((flag, body[body_start:body_end], body[body_end + 2 : position]))
     return items
 
 
-def _refusal(items: list[BatchItem], position: int, expected: str, found: str) -> RemoteProtocolError:
+def _refusal(items: Sized, position: int, expected: str, found: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"batch: expected {expected}, found {found} in item {len(items)} at byte {position}")

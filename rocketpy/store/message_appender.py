@@ -199,37 +199,36 @@ class MessageAppender:
         head, sys_flag = self._head_for(sys_flag, born_host)
         topic_size = len(topic.encode("utf-8", "replace"))
         fixed_size = head.size + 3 + topic_size
-        body_size, longest, total_size = 0, b"", fixed_size * len(records)
-        for _, body, properties, _, _ in records:
-            body_size += len(body)
-            total_size += len(body) + len(properties)
-            if len(properties) > len(longest):
-                longest = properties
-            if b"\0" in properties:
-                return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        queue = self._accepted(topic, queue_id, body_size, longest, total_size, len(records))
+        all_properties = [record[2] for record in records]
+        body_size = sum([len(record[1]) for record in records])
+        joined_properties = b"".join(all_properties)
+        total_size = fixed_size * len(records) + body_size + len(joined_properties)
+        if b"\0" in joined_properties:
+            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
+        queue = self._accepted(topic, queue_id, body_size, max(all_properties, key=len), total_size, len(records))
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
 
         if not self._parts:
             self._burst_timestamp_ms = self._timestamp_ms()
         timestamp_ms, store_host = self._burst_timestamp_ms, self._store_host
-        pack, physical_offset, queue_offset = head.pack, self.wrote_offset, queue.next_offset
+        pack, physical_offset, queue_offset, tail_of = head.pack, self.wrote_offset, queue.next_offset, queue.tails.get
         parts: list[bytes] = []
         units: list[bytes] = []
         places: list[int] = []
         index_work: list[IndexWork] = []
         try:
             for flag, body, properties, tags_code, keys in records:
-                size = fixed_size + len(body) + len(properties)
+                body_size, properties_size = len(body), len(properties)
+                size = fixed_size + body_size + properties_size
                 units.append(_pack_unit(physical_offset, size, tags_code))
                 parts += (
                     pack(
                         size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
-                        sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0, len(body),
+                        sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0, body_size,
                     ),
                     body,
-                    self._tail(queue, len(properties)),
+                    tail_of(properties_size) or self._tail(queue, properties_size),
                     properties,
                 )  # fmt: skip
                 places.append(physical_offset)

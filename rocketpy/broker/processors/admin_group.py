@@ -84,9 +84,7 @@ class AdminGroupProcessor:
         """Answer the whole table: what a slave copies."""
         return make_response(request, body=encode_body(self._subscription_group_manager.wrapper()))
 
-    def process_get_consumer_connection_list(
-        self, connection: Connection, request: RemotingCommand
-    ) -> RemotingCommand:
+    def process_get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the members of a consumer group and what it subscribes to."""
         group = read_header(request, GetConsumerConnectionListRequestHeader).consumer_group
         info = self._consumer_manager.get_consumer_group_info(group)
@@ -101,9 +99,7 @@ class AdminGroupProcessor:
         )
         return make_response(request, body=encode_body(body))
 
-    def process_get_producer_connection_list(
-        self, connection: Connection, request: RemotingCommand
-    ) -> RemotingCommand:
+    def process_get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the members of a producer group."""
         group = read_header(request, GetProducerConnectionListRequestHeader).producer_group
         members = self._producer_manager.members(group)

@@ -127,6 +127,4 @@ class AdminOffsetProcessor:
         timestamp = 0
         if consumer_offset > 0:
             timestamp = max(0, await self._store.store_timestamp_of(topic, queue_id, consumer_offset - 1))
-        return OffsetWrapper(
-            broker_offset=broker_offset, consumer_offset=consumer_offset, last_timestamp=timestamp
-        )
+        return OffsetWrapper(broker_offset=broker_offset, consumer_offset=consumer_offset, last_timestamp=timestamp)

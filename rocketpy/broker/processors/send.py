@@ -14,7 +14,7 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 
 from rocketpy.broker.config import BrokerConfig
@@ -23,7 +23,7 @@ from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RequestError
-from rocketpy.protocol.batch import BatchItem, decode_batch_body
+from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
@@ -155,13 +155,31 @@ class SendMessageProcessor:
             if not request.flag & _ONEWAY:
                 self._refuse_hot(connection, request.opaque, status, body, stored)
         elif self._sync_flush:
-            receipt = Receipt(
-                request.opaque, SerializeType.JSON, self._answers.msg_id(physical_offset), queue_id, queue_offset
-            )
-            self._answer_when_durable(connection, receipt, oneway=bool(request.flag & _ONEWAY))
+            if not request.flag & _ONEWAY:
+                connection.count_deferred()
+                answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
+                self._store.wait_durable(self._store.wrote_offset, answer)
         elif not request.flag & _ONEWAY:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
+
+    def _answer_hot(
+        self,
+        connection: Connection,
+        opaque: int,
+        physical_offset: int,
+        queue_id: int,
+        queue_offset: int,
+        status: PutMessageStatus,
+    ) -> None:
+        """Answer a plain send whose flush has come, or not in time."""
+        answers = self._answers
+        if status is _PUT_OK:
+            frame = answers.success(opaque, physical_offset, queue_id, queue_offset)
+        else:
+            msg_id = answers.msg_id(physical_offset)
+            frame = answers.stored(Receipt(opaque, SerializeType.JSON, msg_id, queue_id, queue_offset), status)
+        connection.reply_deferred(frame)
 
     def _note_plain_topic(self, topic: str, config: TopicConfig | None) -> bool:
         """Whether the hot road may serve a topic in its present configuration; remembered until that changes."""
@@ -245,7 +263,7 @@ class SendMessageProcessor:
         config: TopicConfig,
     ) -> RemotingCommand | Deferred | None:
         try:
-            items = decode_batch_body(request.body or b"")
+            items = split_batch_body(request.body or b"")
         except RemoteProtocolError as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
         if not items:
@@ -269,7 +287,7 @@ class SendMessageProcessor:
         if status is not _PUT_OK:
             longest = max((stored for _, _, stored, _, _ in records), key=len)
             return self._not_stored(request, status, request.body or b"", longest)
-        msg_id = ",".join(map(self._answers.msg_id, physical_offsets))
+        msg_id = self._answers.batch_msg_id(physical_offsets)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
         return self._answered(connection, receipt, oneway=request.is_oneway, wait=shared.get("WAIT"))
 
@@ -358,24 +376,24 @@ def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] 
 
 
 def _batch_record(
-    item: BatchItem, suffix: bytes, *, suffix_says_nothing: bool
+    item: tuple[int, bytes, bytes], suffix: bytes, *, suffix_says_nothing: bool
 ) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
     """Return (flag, body, stored properties, tags code, index keys) of one message of a batch.
 
     ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
     """
-    stored = item.properties
+    flag, body, stored = item
     match = _match_usual_bytes(stored) if suffix_says_nothing else None
     if match is not None:
         keys_text, unique_key, tags = match.groups()
         keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
-        return item.flag, item.body, b"".join((stored, b"\x02", suffix)), _tags_code_of_bytes(tags), keys
+        return flag, body, b"".join((stored, b"\x02", suffix)), _tags_code_of_bytes(tags), keys
     if stored and not stored.endswith(b"\x02"):
         stored += b"\x02"
     stored += suffix
     properties = decode_properties(stored.decode("utf-8", "replace"))
     keys = _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
-    return item.flag, item.body, stored, tags_code(properties.get("TAGS")), keys
+    return flag, body, stored, tags_code(properties.get("TAGS")), keys
 
 
 def _refuse_unsupported(properties: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8); broker.m
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import attrs
 
@@ -61,6 +62,11 @@ class SendAnswers:
     def msg_id(self, physical_offset: int) -> str:
         """Return the offset message id of a record of this broker."""
         return f"{self._host_hex}{physical_offset:016X}"
+
+    def batch_msg_id(self, physical_offsets: Sequence[int]) -> str:
+        """Return the ids of a batch's records, joined by commas."""
+        host = self._host_hex
+        return ",".join([f"{host}{physical_offset:016X}" for physical_offset in physical_offsets])
 
     def stored(self, receipt: Receipt, status: PutMessageStatus) -> bytes:
         """Return the frame for a stored message, whatever its guarantee."""
