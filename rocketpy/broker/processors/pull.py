@@ -44,6 +44,7 @@ _TAG_TYPES = (None, "", "TAG")
 _EXPRESSION_REMEMBERED_MAX = 1000
 """Longer tag expressions (in characters) are parsed anew each time, so that the cache holds little."""
 
+_SHOWN_MAX = 255
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -245,17 +246,20 @@ class PullMessageProcessor:
         group_config = self._subscription_group_manager.find_subscription_group_config(group)
         if group_config is None:
             raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {_FAQ}"
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{_shown(group)}] does not exist, {_FAQ}",
             )
         if not group_config.consume_enable:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {_shown(group)}")
         return group_config
 
     def _check_topic(self, connection: Connection, header: PullHeader) -> None:
         topic = header.topic
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {_FAQ}")
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{_shown(topic)}] not exist, apply first please! {_FAQ}"
+            )
         if not topic_config.perm & _PERM_READ:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic_config.read_queue_nums:
@@ -277,7 +281,7 @@ class PullMessageProcessor:
         if not group_config.consume_broadcast_enable and group.message_model == "BROADCASTING":
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+                f"the consumer group[{_shown(header.consumer_group)}] can not consume by broadcast way",
             )
         subscription = group.find_subscription_data(header.topic)
         if subscription is None:
@@ -312,11 +316,17 @@ def _checked_filter(expression: str | None) -> TagFilter | None:
         return tag_filter(expression)
     except ValueError as failure:
         raise RequestError(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {failure}"
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {_shown(str(failure))}"
         ) from failure
+
+
+def _shown(text: str) -> str:
+    """Return a consumer's text for a remark: an answer must fit into a frame."""
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
 
 
 def _type_not_supported(expression_type: str | None) -> RequestError:
     return RequestError(
-        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {_shown(str(expression_type))}",
     )

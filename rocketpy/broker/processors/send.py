@@ -61,6 +61,9 @@ _READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
 
 _PLAIN_TOPICS_MAX = 10_000
 
+_BATCH_COUNT_MAX = 250_000
+"""The answer to more, with an id for each, would not fit into a frame."""
+
 _TAGS_REMEMBERED_MAX = 200
 """Longer tags (in characters) are hashed anew each time, so that the caches hold little."""
 
@@ -268,6 +271,9 @@ class SendMessageProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
         if not items:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
+        if len(items) > _BATCH_COUNT_MAX:
+            remark = f"the batch body holds {len(items)} messages, the limit is {_BATCH_COUNT_MAX}"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         shared = decode_properties(header.properties or "")
         _refuse_unsupported(shared)
         shared["CLUSTER"] = self._cluster

@@ -255,6 +255,11 @@ async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> Non
     assert (nul.remark or "").endswith("with a NUL among them")
 
 
+async def test_a_batch_of_more_messages_than_an_answer_can_name_is_refused(broker: MessageBroker) -> None:
+    answer = await refused(broker, send_batch(item(b"", b"") * 250_001))
+    assert (answer.code, answer.remark) == (13, "the batch body holds 250001 messages, the limit is 250000")
+
+
 @pytest.mark.parametrize("properties", ["TRAN_MSG\x01true", "DELAY\x011", "WAIT\x01true\x02DELAY\x01" + "9" * 5000])
 async def test_a_batch_is_neither_delayed_nor_a_transaction(broker: MessageBroker, properties: str) -> None:
     answer = await refused(broker, send_batch(item(b"1", b""), properties))
