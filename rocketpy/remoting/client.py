@@ -120,8 +120,7 @@ class RemotingClient:
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as failure:
-            cause = failure.__cause__ or failure
-            raise RemotingConnectError(f"cannot connect to {address}: {cause}") from failure
+            raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
         connection: Connection = await self._nursery.start(self._serve, stream, (host, port))
         self._connections[address] = connection
         return connection
@@ -152,3 +151,11 @@ def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[st
     except OSError:
         return ("0.0.0.0", asked[1])
     return (name[0], name[1])
+
+
+def _first_cause(failure: OSError) -> BaseException:
+    """Trio tries every address of a host and hides what went wrong in a group: the first one says enough."""
+    cause: BaseException = failure.__cause__ or failure
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause

@@ -335,3 +335,24 @@ class TestIdle:
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert len(running.server.connections) == connections
         assert running.server.statistics().idle_closed_count == 1
+
+
+async def test_fairness_nobody_waits_while_others_keep_the_hub_busy(running: Running) -> None:
+    """Each flooding peer alone fills a slice; every one of them must move on all the same."""
+    peers = [await connect(running) for _ in range(4)]
+    flood = b"".join(encode_frame(ask(ECHO, opaque, body=b"x" * 500)) for opaque in range(4000))
+    finished: list[float] = []
+
+    async def use(peer: Peer) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.stream.send_all, flood)
+            for _ in range(4000):
+                await peer.answer()
+        finished.append(trio.current_time())
+
+    begun = trio.current_time()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(use, peer)
+    assert min(finished) - begun > 0.5 * (max(finished) - begun)
