@@ -206,11 +206,8 @@ class SendMessageProcessor:
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Serve any send, single or batch, in either header form."""
-        if request.code == RequestCode.SEND_MESSAGE:
-            header = read_header(request, SendMessageRequestHeader)
-        else:
-            header = read_header(request, SendMessageRequestHeaderV2).to_v1()
         try:
+            header = _header_of(request)
             if self._sync_flush and not request.is_oneway and not connection.may_defer:
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
             config = self._check.checked_topic_config(connection, header)
@@ -345,6 +342,12 @@ class SendMessageProcessor:
         if version >= _FIRST_VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:
             retries_max = header.max_reconsume_times
         return (header.reconsume_times or 0) >= retries_max
+
+
+def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
+    if request.code == RequestCode.SEND_MESSAGE:
+        return read_header(request, SendMessageRequestHeader)
+    return read_header(request, SendMessageRequestHeaderV2).to_v1()
 
 
 _FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9

@@ -119,7 +119,8 @@ class MessageBroker:
     def serve(self, frames: bytes, connection: Connection) -> None:
         """Serve bytes as one burst; its replies stay with the connection."""
         connection.receive(frames)
-        connection.serve(1000)
+        while connection.serve(1000):
+            pass
         self.end_burst()
 
     def end_burst(self) -> None:
