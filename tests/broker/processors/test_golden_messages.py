@@ -17,7 +17,6 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import decode_properties, encode_properties
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
