@@ -89,9 +89,9 @@ class IndexStatistics:
 class _Keys:
     """Keys that are hashed and not in a file yet: those that a full disk has left over."""
 
-    hashes: list[int]
-    physical_offsets: list[int]
-    timestamps_ms: list[int]
+    hashes: Sequence[int]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
 
 
 class IndexService:
@@ -357,10 +357,10 @@ def index_file_name(timestamp_ms: int) -> str:
 
 def _hashed(work: list[IndexWork]) -> _Keys:
     """Return the keys of messages one after another, hashed."""
-    topics = [each[0] for each in work]
-    keys_of_each = [each[1] for each in work]
-    physical_offsets = [each[2] for each in work]
-    timestamps_ms = [each[3] for each in work]
+    topics: Sequence[str]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
     try:
         keys = [key for (key,) in keys_of_each]
     except ValueError:  # not everywhere one key
@@ -372,5 +372,5 @@ def _hashed(work: list[IndexWork]) -> _Keys:
     return _Keys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
 
 
-def _repeated(values: list[T], counts: list[int]) -> list[T]:
+def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
     return [value for value, count in zip(values, counts, strict=True) for _ in repeat(None, count)]

@@ -30,6 +30,18 @@ def test_keys_of_one_length(length: int, count: int) -> None:
     assert hash_index_keys(["TopicTest"] * count, keys) == plain(["TopicTest"] * count, keys)
 
 
+@pytest.mark.parametrize("length", [33, 56, 100, 129])
+@pytest.mark.parametrize("same", [0, 10, 40])
+def test_keys_that_begin_alike(length: int, same: int) -> None:
+    """The beginning is hashed once only if it is that of all keys."""
+    keys = [(b"7F000001" * 20)[:same] + b"%012d" % number for number in range(300)]
+    keys = [key.rjust(length, b"x") for key in keys]
+    for changed in (b"x" * length, b"y" + keys[7][1:], "ö".encode() + keys[7][2:], keys[7][:-2] + "ö".encode()):
+        some = [*keys[:7], changed, *keys[8:]]
+        assert hash_index_keys(["TopicTest"] * 300, some) == plain(["TopicTest"] * 300, some)
+    assert hash_index_keys(["TopicTest"] * 300, keys) == plain(["TopicTest"] * 300, keys)
+
+
 def test_the_largest_bytes_overflow_no_lane() -> None:
     for length in (16, 32, 64, 128):
         keys = [b"\x7f" * length] * CHUNK
