@@ -59,13 +59,18 @@ class CommitLog:
         self._last: MappedFile | None = None  # the file that is written, held
         self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
         self.wrote_offset = 0
-        self.wrote_timestamp_ms = 0  # storeTimestamp of the last record written
+        self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
 
     @property
     def min_offset(self) -> int:
         """Where the log begins."""
         return self.files.min_offset
+
+    @property
+    def last_file_offset(self) -> int:
+        """Where the file that is written begins; 0 before the first file."""
+        return self._last.base_offset if self._last is not None else 0
 
     @property
     def end_of_file(self) -> int:
@@ -79,7 +84,10 @@ class CommitLog:
         self.files.load()
 
     def open_at(self, end_offset: int, *, timestamp_ms: int, allocator: FileAllocator) -> None:
-        """Begin to append at the end that recovery found, all of it durable."""
+        """Begin to append at the end that recovery found, all of it durable.
+
+        ``timestamp_ms`` is not before any storeTimestamp in the log, nor any in the checkpoint.
+        """
         self._allocator = allocator
         self.wrote_offset = self.flushed_offset = end_offset
         self.wrote_timestamp_ms = timestamp_ms
@@ -109,7 +117,7 @@ class CommitLog:
         assert wrote_offset + len(content) <= last.end_offset, (wrote_offset, len(content), last)
         last.file().write(wrote_offset - last.base_offset, content)
         self.wrote_offset = wrote_offset + len(content)
-        self.wrote_timestamp_ms = timestamp_ms
+        self.wrote_timestamp_ms = max(self.wrote_timestamp_ms, timestamp_ms)
 
     def locate(self, physical_offset: int, size: int) -> tuple[MappedFile, int] | None:
         """Return file and position of written bytes; None if they are not (or no longer) in one file of the log."""

@@ -30,7 +30,6 @@ class ConsumeQueue:
     __slots__ = (
         "_disk",
         "_file_size",
-        "_staging_path",
         "files",
         "flushed_offset",
         "has_new_file",
@@ -51,7 +50,6 @@ class ConsumeQueue:
         *,
         tails: dict[int, bytes],
         path: str,
-        staging_path: str,
         disk: Disk,
         open_files: OpenFiles,
         file_size: int,
@@ -70,7 +68,6 @@ class ConsumeQueue:
         self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
         self._disk = disk
         self._file_size = file_size
-        self._staging_path = staging_path
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}..{self.max_offset})"
@@ -100,7 +97,7 @@ class ConsumeQueue:
         """Let a queue without files begin behind 0: its messages before are no longer in the log."""
         assert not self.files, self
         self._set_end(queue_offset)
-        self.min_offset = queue_offset
+        self.min_offset = self.flushed_offset = queue_offset
 
     # ---- read -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +132,16 @@ class ConsumeQueue:
             end = mapped_file.base_offset + count * UNIT_SIZE
             if end < mapped_file.end_offset:
                 break
+        if not is_clean and self.files:
+            # The last file may be short: a recovery was killed (or its power was) between cutting the tail and extending
+            # it again. One that is alone and not full of units is as long as a store with other file sizes made it.
+            last = self.files[len(self.files) - 1]
+            if len(self.files) > 1:
+                last.size = max(last.size, self.files[len(self.files) - 2].size)
+            elif end == last.end_offset:
+                last.size = max(last.size, self._file_size)
         self._set_end(end // UNIT_SIZE)
+        self.flushed_offset = self.max_offset
 
     def first_at_or_behind(self, physical_offset: int) -> int:
         """Return the first queue offset whose message lies at or behind a place in the log, or ``max_offset``."""
@@ -150,8 +156,12 @@ class ConsumeQueue:
         return low
 
     def rewind(self, queue_offset: int) -> None:
-        """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones."""
+        """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones.
+
+        Nothing behind it counts as durable, whatever is there: after a kill it may be in memory only.
+        """
         self._set_end(queue_offset)
+        self.flushed_offset = queue_offset
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
         """Return what stands in the place of units, written in another life; fewer at the end of a file."""
@@ -202,7 +212,7 @@ class ConsumeQueue:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _set_end(self, queue_offset: int) -> None:
-        self.next_offset = self.max_offset = self.reserved_offset = self.flushed_offset = queue_offset
+        self.next_offset = self.max_offset = self.reserved_offset = queue_offset
         self.min_offset = min(self.min_offset, queue_offset)
 
     def _write(self, begin: int, content: bytes) -> None:
@@ -221,7 +231,8 @@ class ConsumeQueue:
         if not self.files:
             base -= begin % self._file_size
             self._disk.make_directories(self.files.path)
-        file = self._disk.open(self._staging_path, create=True)
+        staging_path = f"{self.files.path}.staged"  # beside the queue's directory, where no number is no queue
+        file = self._disk.open(staging_path, create=True)
         try:
             file.truncate(0)
             file.truncate(self._file_size)
@@ -230,7 +241,7 @@ class ConsumeQueue:
                 file.write(0, layout.PRE_BLANK_UNIT * ((begin - base) // UNIT_SIZE))
         finally:
             file.close()
-        self._disk.rename(self._staging_path, f"{self.files.path}/{layout.file_name(base)}")
+        self._disk.rename(staging_path, f"{self.files.path}/{layout.file_name(base)}")
         self.has_new_file = True
         return self.files.append(base, self._file_size)
 

@@ -69,7 +69,7 @@ class ConsumeQueueTable:
         for topic in self._disk.list_directory(self.path):
             for name in self._disk.list_directory(os.path.join(self.path, topic)):
                 if name.isascii() and name.isdigit():
-                    self.find(topic, int(name)).files.load()
+                    self.find(topic, int(name)).files.load(drop_behind_gap=True)
                 elif name.startswith(_DELETED_PREFIX):
                     self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
@@ -85,7 +85,6 @@ class ConsumeQueueTable:
                 queue_id,
                 tails=self._tails.setdefault(topic, {}),
                 path=f"{self.path}/{topic}/{queue_id}",
-                staging_path=f"{self.path}.staged",
                 disk=self._disk,
                 open_files=self._open_files,
                 file_size=self._file_size,

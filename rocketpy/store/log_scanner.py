@@ -67,7 +67,7 @@ class LogScanner:
         self._queues: dict[tuple[bytes, int], _Queue] = {}
         self.first_file = first_file
         self.end_offset = self._files[first_file].base_offset
-        self.timestamp_ms = 0  # storeTimestamp of the last valid record
+        self.timestamp_ms = 0  # the latest storeTimestamp of a valid record
         self.record_count = 0
         self.why = ""
 
@@ -128,7 +128,8 @@ class LogScanner:
                         born_ms, stored_ms, 0, window[topic_end + 2 : end],
                     )
                 )  # fmt: skip
-            timestamp_ms = stored_ms
+            if stored_ms > timestamp_ms:
+                timestamp_ms = stored_ms
             count += 1
             begin = end
         self._position = window_begin + begin
@@ -156,7 +157,7 @@ class LogScanner:
             needed.append(record)
         self._position = position + record.size
         self.end_offset = mapped_file.base_offset + self._position
-        self.timestamp_ms = record.store_timestamp
+        self.timestamp_ms = max(self.timestamp_ms, record.store_timestamp)
         self.record_count += 1
         return True
 

@@ -47,30 +47,34 @@ class MappedFileQueue:
         """Where the last file ends, written or not; 0 without files."""
         return self._files[-1].end_offset if self._files else 0
 
-    def load(self) -> None:
+    def load(self, *, drop_behind_gap: bool = False) -> None:
         """Find the files of the directory; foreign names are passed over.
 
-        A gap between two files is a :class:`StoreError`: what lies behind it cannot belong to the same log. Files of no
-        length at the end are what a crash leaves of a creation, and are deleted.
+        Files of no length at the end are what a crash leaves of a creation, and are deleted. What lies behind a gap
+        between two files cannot be right: it is deleted too if it can be made again, and otherwise a
+        :class:`StoreError` names the place.
         """
         found = []
         for name in self._disk.list_directory(self.path):
             base_offset = base_offset_of(name)
             if base_offset is not None:
-                found.append((base_offset, self._disk.file_size(f"{self.path}/{name}")))
-        found.sort()
-        while found and found[-1][1] == 0:
-            base_offset, _ = found.pop()
-            self._disk.unlink(self._file(base_offset, 0).path)
-        for (base_offset, size), following in zip(found, [*found[1:], None], strict=False):
-            if following is not None and base_offset + size != following[0]:
-                if base_offset + size < following[0]:
-                    raise StoreError(
-                        f"expected {following[0] - base_offset} bytes up to the next file, found {size}",
-                        path=self._file(base_offset, size).path,
-                    )
-                size = following[0] - base_offset
-            self.append(base_offset, size)
+                found.append(self._file(base_offset, self._disk.file_size(f"{self.path}/{name}")))
+        found.sort(key=lambda mapped_file: mapped_file.base_offset)
+        for mapped_file, following in zip(found, found[1:], strict=False):
+            if mapped_file.end_offset < following.base_offset and not drop_behind_gap:
+                raise StoreError(
+                    f"expected {following.base_offset - mapped_file.base_offset} bytes up to the next file, "
+                    f"found {mapped_file.size}",
+                    path=mapped_file.path,
+                )
+            # A file that is longer than the next one allows is read as far as that.
+            mapped_file.size = min(mapped_file.size, following.base_offset - mapped_file.base_offset)
+        for mapped_file in found:
+            if self._files and mapped_file.base_offset != self.end_offset or not mapped_file.size:
+                mapped_file.remove(self._disk)
+            else:
+                self._files.append(mapped_file)
+                self._base_offsets.append(mapped_file.base_offset)
 
     def append(self, base_offset: int, size: int) -> MappedFile:
         """Add a file that exists, or is about to, behind the last one."""

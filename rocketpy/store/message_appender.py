@@ -8,6 +8,8 @@ that cannot be written has no room for anything.
 Rules: a message gets its queue offset and place here and nowhere else; it is accepted only when its record and its unit
 have reserved space; readers see it after ``end_burst``. It knows no topic's meaning, no delay levels, no sockets.
 
+A wall clock that is set back harms nothing: see :meth:`MessageAppender._stamp_burst`.
+
 Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
 the CRC covers the body only. All messages of a burst have the burst's storeTimestamp.
 """
@@ -209,8 +211,7 @@ class MessageAppender:
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
 
-        if not self._parts:
-            self._burst_timestamp_ms = self._timestamp_ms()
+        self._stamp_burst()
         timestamp_ms, store_host = self._burst_timestamp_ms, self._store_host
         pack, physical_offset, queue_offset, tail_of = head.pack, self.wrote_offset, queue.next_offset, queue.tails.get
         parts: list[bytes] = []
@@ -237,6 +238,7 @@ class MessageAppender:
                 physical_offset += size
                 queue_offset += 1
         except struct.error:
+            self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         self._append(queue, parts, units, physical_offset)
         self._index_work += index_work
@@ -318,8 +320,7 @@ class MessageAppender:
         queue = self._accepted(topic, queue_id, len(body), properties, size, unit_count)
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)
-        if not self._parts:
-            self._burst_timestamp_ms = self._timestamp_ms()
+        self._stamp_burst()
         physical_offset = self.wrote_offset
         queue_offset = queue.next_offset if unit_count else 0
         try:
@@ -330,6 +331,7 @@ class MessageAppender:
                 prepared_transaction_offset, len(body),
             )  # fmt: skip
         except struct.error:
+            self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
         parts = [packed, body, self._tail(queue, len(properties)), properties]
         self._append(queue, parts, units, physical_offset + size)
@@ -392,6 +394,17 @@ class MessageAppender:
         self._no_room = None
         self._set_room_end()
         return True
+
+    def _stamp_burst(self) -> None:
+        """Take the time, if the burst has none yet.
+
+        The first record of a file is never older than any before it, even if the clock was set back: recovery compares
+        it with the checkpoint to tell whether everything before the file was durable.
+        """
+        if not self._parts:
+            self._burst_timestamp_ms = self._timestamp_ms()
+            if self.wrote_offset == self._commit_log.last_file_offset:
+                self._burst_timestamp_ms = max(self._burst_timestamp_ms, self._commit_log.wrote_timestamp_ms)
 
     def _tail(self, queue: ConsumeQueue, properties_size: int) -> bytes:
         """Return what stands between body and properties, remembered for the topic."""

@@ -44,7 +44,7 @@ class RecoveryReport:
     """What recovery found and did."""
 
     end_offset: int
-    timestamp_ms: int  # storeTimestamp of the last record, 0 without any
+    timestamp_ms: int  # the latest storeTimestamp of a record that was looked at, 0 without any
     scanned_from: int
     record_count: int
     unit_count: int  # written because they were missing, or after a crash not trusted

@@ -107,7 +107,9 @@ class StoreFiles:
         """Make the abort file, durable, and let the log be appended to."""
         self.abort_file.create()
         report = self.report
-        self.commit_log.open_at(report.end_offset, timestamp_ms=report.timestamp_ms, allocator=self.allocate_files)
+        checkpoint = self.checkpoint
+        timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
+        self.commit_log.open_at(report.end_offset, timestamp_ms=timestamp_ms, allocator=self.allocate_files)
 
     def close(self) -> None:
         """Give every descriptor back; makes nothing durable."""

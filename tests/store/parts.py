@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -15,9 +16,11 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import IndexWork, MessageAppender
-from rocketpy.store.message_reader import MessageReader, ReadLimits, read_nowait
+from rocketpy.store.message_reader import MessageReader, ReadLimits, Steps
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
+
+T = TypeVar("T")
 
 BORN_HOST = bytes((10, 0, 0, 1)) + (50_000).to_bytes(4, "big")
 BORN_HOST_V6 = bytes(range(16)) + (50_000).to_bytes(4, "big")
@@ -166,7 +169,11 @@ class Parts:
         self.slices = sum(1 for _ in self.recovery.run())
         self.report: RecoveryReport = self.recovery.report
         self.allocator = PlainAllocator(place.disk)
-        self.commit_log.open_at(self.report.end_offset, timestamp_ms=self.report.timestamp_ms, allocator=self.allocator)
+        self.commit_log.open_at(
+            self.report.end_offset,
+            timestamp_ms=max(self.report.timestamp_ms, durable_before_ms + 3000),
+            allocator=self.allocator,
+        )
         self.appender = MessageAppender(
             commit_log=self.commit_log,
             queues=self.queues,
@@ -232,10 +239,8 @@ class Parts:
         max_msg_nums: int = 32,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult:
-        """Read from a queue, nothing being cold."""
-        result = read_nowait(self.reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
-        assert result is not None
-        return result
+        """Read from a queue, cold or not."""
+        return read_now(self.reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
 
     def messages(self, topic: str = "TopicTest", queue_id: int = 0) -> list[MessageExt]:
         """Return everything in a queue, checking that offsets are consecutive."""
@@ -269,6 +274,17 @@ class Parts:
     def kill(self) -> None:
         """End as SIGKILL does: what was not written in an ended burst is gone."""
         self.open_files.close_all()
+
+
+def read_now(steps: Steps[T]) -> T:
+    """Run a read, waiting for whatever is cold."""
+    try:
+        reads = next(steps)
+        while True:
+            reads = steps.send([mapped_file.file().read(position, size) for mapped_file, position, size in reads])
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def _tags_code(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:

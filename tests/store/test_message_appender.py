@@ -124,7 +124,7 @@ def test_append_rolls_to_the_next_file_when_the_tail_is_too_small(place: Place) 
     assert parts.allocator.prepared == [place.log_file(LOG_FILE_SIZE), place.log_file(2 * LOG_FILE_SIZE)]
 
 
-@pytest.mark.parametrize("left", range(0, 14))
+@pytest.mark.parametrize("left", range(14))
 def test_a_record_needs_eight_bytes_behind_it(place: Place, left: int) -> None:
     parts = Parts(place)
     first = LOG_FILE_SIZE // 2
