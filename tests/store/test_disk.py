@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import subprocess
@@ -263,21 +265,90 @@ class TestOsDisk:
         with pytest.raises(StartError, match="not a file"):
             disk.lock(root)
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
-    def test_a_directory_without_permission_is_named(self, disk: Disk, root: str) -> None:
-        os.chmod(root, 0o500)
-        with pytest.raises(StartError, match=f"cannot make directory {root}/d: Permission denied"):
+    @pytest.mark.parametrize(
+        ("number", "error"),
+        [(errno.EACCES, StartError), (errno.EROFS, StartError), (errno.EIO, StoreError), (errno.ENOSPC, DiskFullError)],
+    )
+    def test_a_directory_that_cannot_be_made_is_named(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+    ) -> None:
+        monkeypatch.setattr(os, "mkdir", _failing(number))
+        with pytest.raises(error, match=f"{root}/d"):
             disk.make_directories(f"{root}/d")
+
+    def test_a_directory_that_another_makes_at_the_same_time_is_fine(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mkdir = os.mkdir
+
+        def made_twice(path: str) -> None:
+            mkdir(path)
+            mkdir(path)
+
+        monkeypatch.setattr(os, "mkdir", made_twice)
+        disk.make_directories(f"{root}/d/e")
+        assert disk.list_directory(root) == ["d"]
+
+    def test_directories_are_synced_up_to_the_first_that_was_there(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced: list[str] = []
+        fsync = os.fsync
+
+        def note(descriptor: int) -> None:
+            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            fsync(descriptor)
+
+        disk = OsDisk()
+        disk.make_directories(f"{root}/d/e")
+        monkeypatch.setattr(os, "fsync", note)
+        disk.sync_directory(f"{root}/d/e")
+        disk.sync_directory(f"{root}/d/e")
+        assert synced == [f"{root}/d/e", f"{root}/d", root, f"{root}/d/e"]
+
+    def test_failures_of_the_system_are_named(self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        for name in ("listdir", "pread", "preadv", "ftruncate"):
+            monkeypatch.setattr(os, name, _failing(errno.EIO))
+        for call in (
+            lambda: disk.list_directory(f"{root}/f"),
+            lambda: file.read(7, 3),
+            lambda: file.read_nowait(7, 3),
+            lambda: file.truncate(3),
+        ):
+            with pytest.raises(StoreError, match=f"Input/output error.*{root}/f"):
+                call()
+        with pytest.raises(StoreError, match="cannot map the file"):
+            file.exchange_words([0], [1])
+        file.close()
+        monkeypatch.setattr(os, "open", _failing(errno.EIO))
+        with pytest.raises(StartError, match=f"cannot lock {root}/lock: Input/output error"):
+            disk.lock(f"{root}/lock")
+
+    def test_a_lock_that_the_system_refuses_is_named(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fcntl, "lockf", _failing(errno.ENOLCK))
+        with pytest.raises(StartError, match=f"cannot lock {root}/lock: No locks available"):
+            disk.lock(f"{root}/lock")
+
+    def test_a_file_system_that_cannot_tell_what_is_cold_is_read(
+        self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abc")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", _failing(errno.EOPNOTSUPP))
+            assert file.read_nowait(0, 3) == b"abc"
+        monkeypatch.setattr("rocketpy.store.disk._RWF_NOWAIT", 0)
+        assert file.read_nowait(0, 3) == b"abc"
 
     def test_a_failed_sync_is_final_for_every_opening(
         self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fail(descriptor: int) -> None:
-            raise OSError(5, "Input/output error")
-
         file = disk.open(f"{root}/f", create=True)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fdatasync", fail)
+            patch.setattr(os, "fdatasync", _failing(errno.EIO))
             with pytest.raises(StoreError, match=f"cannot sync: Input/output error.*{root}/f"):
                 file.sync()
         with pytest.raises(StoreError, match="final"):
@@ -312,12 +383,9 @@ class TestOsDisk:
         assert file.read(0, 3) == b"abc"
 
     def test_a_full_disk_says_how_much_is_free(self, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*arguments: object) -> int:
-            raise OSError(28, "No space left on device")
-
         file = disk.open(f"{root}/f", create=True)
-        monkeypatch.setattr(os, "pwrite", fail)
-        monkeypatch.setattr(os, "posix_fallocate", fail)
+        monkeypatch.setattr(os, "pwrite", _failing(errno.ENOSPC))
+        monkeypatch.setattr(os, "posix_fallocate", _failing(errno.ENOSPC))
         for call in (lambda: file.write(0, b"abc"), lambda: file.reserve(0, 3)):
             with pytest.raises(DiskFullError, match=rf"3 bytes wanted, \d+ bytes free \({root}/f\)"):
                 call()
@@ -327,6 +395,13 @@ class TestOsDisk:
         listed = subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, check=True).stdout
         assert f"{root}/f" not in listed
         file.close()
+
+
+def _failing(number: int) -> Callable[..., int]:
+    def fail(*arguments: object, **named: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def _lock_elsewhere(path: str) -> str:
