@@ -31,7 +31,11 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.properties import (
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    decode_properties,
+    encode_properties,
+)
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Deferred, Dispatcher
@@ -271,6 +275,8 @@ class SendMessageProcessor:
         if len(items) > _BATCH_COUNT_MAX:
             remark = f"the batch body holds {len(items)} messages, the limit is {_BATCH_COUNT_MAX}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if _MULTI_QUEUE_OFFSET in (request.body or b"") and any(_MULTI_QUEUE_OFFSET in own for _, _, own in items):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _BROKERS_OWN)
         shared = decode_properties(header.properties or "")
         _refuse_unsupported(shared)
         shared["CLUSTER"] = self._cluster
@@ -353,6 +359,8 @@ def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
 _FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9
 _TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk"
 _NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
+_MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+_BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
@@ -406,7 +414,12 @@ def _batch_record(
 
 
 def _refuse_unsupported(properties: dict[str, str]) -> None:
-    """Refuse what this broker would keep without doing: a delay or a transaction that never ends."""
+    """Refuse what this broker would keep without doing: a delay or a transaction that never ends.
+
+    And what only a broker may write: recovery believes it, and would put the message into queues of any name.
+    """
+    if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _BROKERS_OWN)
     if properties.get("TRAN_MSG", "").lower() == "true":
         raise RequestError(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

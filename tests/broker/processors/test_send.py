@@ -309,6 +309,15 @@ async def test_neither_delay_nor_transaction_is_no_reason_to_refuse(
     assert (await broker.ask(send(code=code, properties=properties))).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_property_that_recovery_believes_is_not_taken_from_clients(broker: MessageBroker, code: int) -> None:
+    """It would put the message into queues of any name, outside of the store's directory too."""
+    properties = "INNER_MULTI_DISPATCH\x01../../evil\x02INNER_MULTI_QUEUE_OFFSET\x010"
+    answer = await refused(broker, send(code=code, properties=properties))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == "the property INNER_MULTI_QUEUE_OFFSET is the broker's own and may not be sent"
+
+
 # ---- retry and dead letter topics -----------------------------------------------------------------------------------
 
 

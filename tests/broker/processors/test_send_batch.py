@@ -266,6 +266,15 @@ async def test_a_batch_is_neither_delayed_nor_a_transaction(broker: MessageBroke
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
+@pytest.mark.parametrize(
+    ("own", "of_batch"), [(b"INNER_MULTI_QUEUE_OFFSET\x010", ""), (b"", "INNER_MULTI_QUEUE_OFFSET\x010")]
+)
+async def test_a_property_that_recovery_believes_is_not_taken(broker: MessageBroker, own: bytes, of_batch: str) -> None:
+    answer = await refused(broker, send_batch(item(b"1", b"") + item(b"2", own), of_batch))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await broker.ask(send_batch(item(b"INNER_MULTI_QUEUE_OFFSET", b"")))).code == ResponseCode.SUCCESS
+
+
 async def test_a_batch_of_prepared_messages_is_refused(broker: MessageBroker) -> None:
     assert (await refused(broker, send_batch(item(b"1", b""), sys_flag=4))).code == ResponseCode.MESSAGE_ILLEGAL
 
