@@ -119,8 +119,8 @@ class ConsumeQueue:
 
     # ---- recovery: blocks, before the store is open ---------------------------------------------------------------
 
-    def recover(self, *, is_clean: bool) -> None:
-        """Find the end: behind the last valid unit.
+    def recover(self, *, is_clean: bool, file_size: int) -> None:
+        """Find the end: behind the last valid unit. ``file_size`` is what files of this store usually have.
 
         After an orderly stop everything before the end is valid, so bisection finds it. After a crash any page may be
         missing: the last three files are walked up to the first unit that is not valid.
@@ -134,12 +134,13 @@ class ConsumeQueue:
                 break
         if not is_clean and self.files:
             # The last file may be short: a recovery was killed (or its power was) between cutting the tail and extending
-            # it again. One that is alone and not full of units is as long as a store with other file sizes made it.
+            # it again.
             last = self.files[len(self.files) - 1]
             if len(self.files) > 1:
-                last.size = max(last.size, self.files[len(self.files) - 2].size)
+                file_size = self.files[len(self.files) - 2].size
             elif end == last.end_offset:
-                last.size = max(last.size, self._file_size)
+                file_size = self._file_size
+            last.size = max(last.size, file_size)
         self._set_end(end // UNIT_SIZE)
         self.flushed_offset = self.max_offset
 

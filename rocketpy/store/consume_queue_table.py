@@ -75,6 +75,12 @@ class ConsumeQueueTable:
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
             yield
 
+    @property
+    def usual_file_size(self) -> int:
+        """The length that files have: the configured one, unless the store was made with another and has none such."""
+        sizes = {mapped_file.size for queue in self for mapped_file in queue.files}
+        return self._file_size if self._file_size in sizes else max(sizes, default=self._file_size)
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, making it in memory if it is new."""
         queues = self.topics.setdefault(topic, {})

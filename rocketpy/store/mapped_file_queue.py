@@ -96,15 +96,19 @@ class MappedFileQueue:
         """Return the place of a file in the order."""
         return bisect_right(self._base_offsets, mapped_file.base_offset) - 1
 
-    def remove_behind(self, offset: int) -> int:
-        """Delete the files that begin behind an offset, last one first; return how many. Syncs no directory."""
-        count = 0
-        while self._files and self._base_offsets[-1] > offset:
-            self._files[-1].remove(self._disk)
-            self._files.pop()
-            self._base_offsets.pop()
-            count += 1
-        return count
+    def remove_last_behind(self, offset: int) -> bool:
+        """Delete the last file if it begins behind an offset; False if it does not. Syncs no directory."""
+        if not self._files or self._base_offsets[-1] <= offset:
+            return False
+        self._files[-1].remove(self._disk)
+        self._files.pop()
+        self._base_offsets.pop()
+        return True
+
+    def remove_behind(self, offset: int) -> None:
+        """Delete the files that begin behind an offset, last one first. Syncs no directory."""
+        while self.remove_last_behind(offset):
+            pass
 
     def remove_all(self) -> None:
         """Delete every file."""

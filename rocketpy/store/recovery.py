@@ -88,15 +88,21 @@ class StoreRecovery:
                 if queue.files:
                     queue.remove_files()
             return
+        file_size = self._queues.usual_file_size
         for count, queue in enumerate(self._queues):
-            queue.recover(is_clean=self._is_clean)
+            queue.recover(is_clean=self._is_clean, file_size=file_size)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
         first_file = max(0, len(files) - _FILES_AFTER_ORDERLY_STOP) if self._is_clean else self._first_durable_file()
         scanner = yield from self._walk(first_file)
         scanned_from = files[scanner.first_file].base_offset
         yield from self._cut_queues(scanner.end_offset)
-        removed = files.remove_behind(scanner.end_offset)
+        removed = 0
+        while files.remove_last_behind(scanner.end_offset):
+            # One after the other, and before the tail is cut: no crash may leave a gap, which would be damage.
+            self._disk.sync_directory(files.path)
+            removed += 1
+            yield
         self._clear_tail(scanner.end_offset)
         yield from self._make_durable(scanner.first_file, scanner.end_offset)
         self.report = RecoveryReport(
