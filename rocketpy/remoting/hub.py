@@ -80,7 +80,7 @@ class Hub:
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[Connection, _Peer] = {}
         self._backlog: deque[_Peer] = deque()
-        self._passed_over: set[int] = set()  # descriptors that were ready when a turn had no time left
+        self._passed_over: dict[int, int] = {}  # who was ready when a turn had no time left: descriptor to place
         self._incoming_size = 0  # bytes of unfinished frames, over all connections, as of their last read
         self._incoming_of: dict[Connection, int] = {}
         self._now = trio.current_time()  # of the present turn: close enough for idle connections
@@ -192,8 +192,8 @@ class Hub:
         if ready:
             self._now = trio.current_time()
             if self._passed_over:
-                passed_over = self._passed_over
-                ready.sort(key=lambda event: event[0] not in passed_over)
+                place = self._passed_over.get
+                ready.sort(key=lambda event: place(event[0], EVENTS_MAX))
         peers = self._peers
         served = 0
         for fd, events in ready:
@@ -209,8 +209,8 @@ class Hub:
                 self.end(known.connection)
             if budget <= 0 or monotonic() > deadline:
                 break
-        # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn.
-        self._passed_over = {fd for fd, _ in ready[served:]}
+        # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn, in its order.
+        self._passed_over = {fd: place for place, (fd, _) in enumerate(ready[served:])}
         self._burst.end()
         return bool(ready)
 
