@@ -40,7 +40,7 @@ class PortSettings:
     listen_port: int = setting(8888, unit="port", validator=Between(0, 65535), important=True)
     use_tls: bool = setting(False)
     ratio: float = setting(0.5)
-    flush_disk_type: Flush = setting(Flush.ASYNC_FLUSH)  # noqa: RUF009
+    flush_disk_type: Flush = setting(Flush.ASYNC_FLUSH)
     name: str | None = setting(None)
     worker_threads: int = setting(8, ignored="one event loop does the work", key="serverWorkerThreads")
 

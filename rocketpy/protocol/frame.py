@@ -41,9 +41,9 @@ Frame = tuple[int, bytes, "bytes | None"]
 class FrameReader:
     """Cuts received bytes into frames.
 
-    Call :meth:`receive` with what the socket gave, then :meth:`next_frames` (or :meth:`next_frame`) until nothing comes.
-    Kept between calls: at most one unfinished frame and what was received last. After an error the stream is lost, and every
-    further :meth:`next_frame` raises the same.
+    Call :meth:`receive` with what the socket gave, then :meth:`next_frames` (or :meth:`next_frame`) until nothing
+    comes. Kept between calls: at most one unfinished frame and what was received last. After an error the stream is
+    lost, and every further :meth:`next_frame` raises the same.
     """
 
     __slots__ = ("_buffer", "_position")

@@ -209,7 +209,7 @@ class Hub:
                 self.end(known.connection)
             if budget <= 0 or monotonic() > deadline:
                 break
-        # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn, in its order.
+        # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn.
         self._passed_over = {fd: place for place, (fd, _) in enumerate(ready[served:])}
         self._burst.end()
         return bool(ready)
