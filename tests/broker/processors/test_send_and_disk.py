@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
@@ -26,13 +25,6 @@ from tests.broker.processors.message_broker import (
 
 EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 V1, V2 = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
 
 
 async def refused(broker: MessageBroker, request: RemotingCommand) -> RemotingCommand:
