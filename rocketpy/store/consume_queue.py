@@ -133,8 +133,7 @@ class ConsumeQueue:
             if end < mapped_file.end_offset:
                 break
         if not is_clean and self.files:
-            # The last file may be short: a recovery was killed (or its power was) between cutting the tail and extending
-            # it again.
+            # The last file may be short: a recovery died between cutting the tail and extending it again.
             last = self.files[len(self.files) - 1]
             if len(self.files) > 1:
                 file_size = self.files[len(self.files) - 2].size

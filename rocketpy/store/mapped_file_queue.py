@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import Disk
@@ -60,7 +61,7 @@ class MappedFileQueue:
             if base_offset is not None:
                 found.append(self._file(base_offset, self._disk.file_size(f"{self.path}/{name}")))
         found.sort(key=lambda mapped_file: mapped_file.base_offset)
-        for mapped_file, following in zip(found, found[1:], strict=False):
+        for mapped_file, following in pairwise(found):
             if mapped_file.end_offset < following.base_offset and not drop_behind_gap:
                 raise StoreError(
                     f"expected {following.base_offset - mapped_file.base_offset} bytes up to the next file, "
@@ -70,7 +71,7 @@ class MappedFileQueue:
             # A file that is longer than the next one allows is read as far as that.
             mapped_file.size = min(mapped_file.size, following.base_offset - mapped_file.base_offset)
         for mapped_file in found:
-            if self._files and mapped_file.base_offset != self.end_offset or not mapped_file.size:
+            if (self._files and mapped_file.base_offset != self.end_offset) or not mapped_file.size:
                 mapped_file.remove(self._disk)
             else:
                 self._files.append(mapped_file)

@@ -44,7 +44,10 @@ _UNITS_MAX = 800
 _GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
 
-_SIZE = struct.Struct(">i")
+_EXT_ADDRESS_MAX = -(1 << 31) - 1
+"""A tags code up to here is an address in a ConsumeQueueExt file (RocketMQ's enableConsumeQueueExt). It is not resolved:
+the message may be wanted, and who filters by tag compares the text anyway."""
+
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _PLACE = struct.Struct(">28xq")
 _SYS_FLAG = struct.Struct(">36xi")
@@ -385,7 +388,11 @@ class _Scan:
                     self.is_full = True
                     break
             next_offset += 1
-            if message_filter is not None and not message_filter.is_matched_by_consume_queue(tags_code):
+            if (
+                message_filter is not None
+                and tags_code > _EXT_ADDRESS_MAX
+                and not message_filter.is_matched_by_consume_queue(tags_code)
+            ):
                 if not count:
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
             elif physical_offset < log_min or physical_offset + size > log_end:

@@ -1,0 +1,243 @@
+"""Reads: statuses and limits of RocketMQ, spans instead of single reads, cold bytes, searches by time."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.message_reader import read_nowait
+from rocketpy.store.results import GetMessageResult, GetMessageStatus
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place, read_now
+
+
+@attrs.frozen
+class Filter:
+    """Wants one tags code, and if it says so only bodies that contain a text."""
+
+    tags_code: int | None = None
+    text: bytes | None = None
+
+    @property
+    def needs_record(self) -> bool:
+        return self.text is not None
+
+    def is_matched_by_consume_queue(self, tags_code: int) -> bool:
+        return self.tags_code is None or tags_code == self.tags_code
+
+    def is_matched_by_commit_log(self, record: bytes) -> bool:
+        assert self.text is not None
+        return self.text in record
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"<%d>" % number for number in range(first, first + count)]
+
+
+def bodies(result: GetMessageResult) -> list[bytes]:
+    found = [message.body for message in decode_messages(result.body)]
+    assert len(found) == result.message_count
+    return found
+
+
+def test_statuses_and_where_to_go_on(place: Place) -> None:
+    parts = Parts(place)
+    expected = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+    assert parts.get(5) == GetMessageResult(expected, 0, 0, 0)
+    parts.put_all(numbered(10))
+    assert parts.get(10) == GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 10, 0, 10)
+    assert parts.get(11) == GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, 10, 0, 10)
+    assert parts.get(-1) == GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, 0, 0, 10)
+    result = parts.get(4)
+    assert (result.status, result.next_begin_offset, result.max_offset) == (GetMessageStatus.FOUND, 10, 10)
+    assert bodies(result) == numbered(6, 4)
+
+
+def test_a_slave_does_not_correct_offsets(place: Place) -> None:
+    parts = Parts(place, corrects_offsets=False)
+    parts.put_all(numbered(3))
+    assert parts.get(7).next_begin_offset == 7
+    assert parts.get(-3).next_begin_offset == -3
+    assert parts.get(7, "Unknown").next_begin_offset == 7
+
+
+@pytest.mark.parametrize("asked", [1, 2, 32, 100])
+def test_no_more_messages_than_asked_for_or_allowed(place: Place, asked: int) -> None:
+    parts = Parts(place, log_file_size=1 << 16, queue_file_size=8000)
+    parts.put_all(numbered(100))
+    result = parts.get(3, max_msg_nums=asked)
+    assert bodies(result) == numbered(min(asked, 32), 3)
+    assert result.next_begin_offset == 3 + min(asked, 32)
+
+
+def test_the_first_message_is_returned_whatever_its_size(place: Place) -> None:
+    limits = attrs.evolve(LIMITS, bytes_in_memory=300)
+    parts = Parts(place, limits=limits)
+    parts.put_all([b"x" * 1000, b"y" * 50, b"z" * 50])
+    assert bodies(parts.get(0)) == [b"x" * 1000]
+    assert bodies(parts.get(0, max_msg_nums=0)) == [b"x" * 1000]
+    assert bodies(parts.get(1)) == [b"y" * 50]
+
+
+def test_messages_far_behind_have_smaller_limits_and_suggest_the_slave(place: Place) -> None:
+    limits = attrs.evolve(LIMITS, memory_bytes=3000)
+    parts = Parts(place, limits=limits, log_file_size=1 << 16, queue_file_size=8000)
+    parts.put_all(numbered(100))
+    result = parts.get(0)
+    assert (result.message_count, result.suggest_pulling_from_slave) == (8, True)
+    result = parts.get(80)
+    assert (result.message_count, result.suggest_pulling_from_slave) == (20, False)
+
+
+def test_one_read_ends_with_its_queue_file(place: Place) -> None:
+    parts = Parts(place, queue_file_size=200)
+    parts.put_all(numbered(15))
+    assert bodies(parts.get(8)) == numbered(2, 8)
+    assert bodies(parts.get(10)) == numbered(5, 10)
+
+
+def test_a_filter_by_tags_skips_without_reading(place: Place) -> None:
+    parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
+    for number in range(1000):
+        parts.put(b"<%d>" % number, tags="rare" if number % 100 == 99 else "often")
+    parts.appender.end_burst()
+    result = parts.get(0, message_filter=Filter(tags_code("rare")))
+    assert bodies(result) == [b"<%d>" % number for number in range(99, 800, 100)]
+    assert result.next_begin_offset == 800, "so many units are looked at"
+    assert bodies(parts.get(800, message_filter=Filter(tags_code("rare")))) == [b"<899>", b"<999>"]
+    nothing = parts.get(0, message_filter=Filter(tags_code("never")))
+    assert (nothing.status, nothing.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 800)
+    many = parts.get(0, message_filter=Filter(tags_code("often")), max_msg_nums=5)
+    assert (bodies(many), many.next_begin_offset) == (numbered(5), 5)
+
+
+def test_a_filter_by_record_goes_on_until_the_answer_is_full(place: Place) -> None:
+    parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
+    parts.put_all(numbered(600))
+    result = parts.get(0, message_filter=Filter(text=b"7>"), max_msg_nums=32)
+    assert bodies(result) == [body for body in numbered(600) if body.endswith(b"7>")][:32]
+    assert result.next_begin_offset == 318
+    nothing = parts.get(0, message_filter=Filter(text=b"never"))
+    assert (nothing.status, nothing.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 600)
+
+
+def test_the_address_of_an_extension_is_no_tags_code(place: Place) -> None:
+    """RocketMQ with enableConsumeQueueExt: what the unit does not say the client decides."""
+    parts = Parts(place)
+    parts.appender.put("TopicTest", 0, b"ext", b"", -(1 << 63) + 44, (), 0, 0, 1, bytes(8), 0)
+    parts.appender.put("TopicTest", 0, b"min", b"", -(1 << 31), (), 0, 0, 1, bytes(8), 0)
+    parts.appender.end_burst()
+    assert bodies(parts.get(0, message_filter=Filter(tags_code=1))) == [b"ext"]
+
+
+def test_records_far_apart_take_a_read_each_and_neighbours_one() -> None:
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"), log_file_size=1 << 20, message_size_max=1 << 20)
+    for number in range(8):
+        parts.put(b"near%d" % number)
+        parts.put(b"between", "Other")
+    parts.put(b"x" * 20_000, "Other")
+    parts.put(b"far")
+    parts.appender.end_burst()
+    parts.get(0)
+    before = disk.calls["read"]
+    assert bodies(parts.get(0)) == [*(b"near%d" % number for number in range(8)), b"far"]
+    assert disk.calls["read"] == before + 3, "units, the near ones, the far one"
+
+
+def test_records_in_two_log_files_come_in_one_answer(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all([b"a" * 3000, b"b" * 3000, b"c" * 3000, b"d" * 10])
+    assert [body[:1] for body in bodies(parts.get(0))] == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("is_interleaved", [False, True])
+def test_a_plain_pull_says_the_same_in_straight_line_code(place: Place, is_interleaved: bool) -> None:
+    parts = Parts(place, log_file_size=4096, queue_file_size=1000)
+    for number in range(120):
+        parts.put(b"%d " % number * (number % 7))
+        if is_interleaved:
+            parts.put(b"other", "Other", number % 3)
+    parts.appender.end_burst()
+    answered = 0
+    for offset in range(-1, 122):
+        for asked in (0, 1, 5, 32, 64):
+            plain = parts.reader.get_plain_nowait("TopicTest", 0, offset, asked)
+            if plain is not None:
+                assert plain == parts.get(offset, max_msg_nums=asked)
+                answered += 1
+    assert answered > 250
+    assert parts.reader.get_plain_nowait("Unknown", 0, 0, 32) is None
+
+
+def test_messages_whose_bytes_are_gone_are_passed_over(place: Place) -> None:
+    """Between the deletion of a log file and that of its units."""
+    parts = Parts(place, queue_file_size=8000)
+    parts.put_all([b"%04d" % number * 100 for number in range(40)])
+    kept = [message for message in parts.messages() if message.physical_offset >= LOG_FILE_SIZE]
+    parts.close()
+    place.disk.unlink(place.log_file())
+    again = Parts(place, queue_file_size=8000)
+    again.queues.find("TopicTest", 0).min_offset = 0
+    result = again.get(0)
+    assert bodies(result) == [message.body for message in kept][: result.message_count]
+    assert result.message_count >= 1
+    only_gone = again.get(0, max_msg_nums=1)
+    assert bodies(only_gone) == [kept[0].body]
+    again.queues.find("TopicTest", 0).max_offset = 3
+    assert again.get(0).status is GetMessageStatus.MESSAGE_WAS_REMOVING
+
+
+@pytest.mark.parametrize("what", ["log", "queue"])
+def test_cold_bytes_are_not_waited_for(what: str) -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    parts.put_all(numbered(5))
+    disk.evict(place.log_file() if what == "log" else place.queue_file("TopicTest", 0))
+    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is None
+    assert parts.reader.get_plain_nowait("TopicTest", 0, 0, 32) is None
+    assert bodies(parts.get(0)) == numbered(5)
+    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is not None
+
+
+def test_a_single_record_is_found_only_where_one_begins(place: Place) -> None:
+    parts = Parts(place)
+    places = parts.put_all(numbered(3))
+    for at in range(-2, parts.commit_log.wrote_offset + 2):
+        record = read_now(parts.reader.look_message(at))
+        assert (record is not None) is (at in places)
+
+
+def test_search_by_time_finds_the_nearest_of_two_neighbours(place: Place) -> None:
+    parts = Parts(place, queue_file_size=100)
+    begin_ms = parts.clock.timestamp_ms()
+    for number in range(23):
+        parts.put_all([b"%d" % number])
+        parts.clock.advance_ms(100)
+
+    def found(milliseconds: int) -> int:
+        return read_now(parts.reader.offset_by_time("TopicTest", 0, begin_ms + milliseconds))
+
+    for number in range(23):
+        assert found(100 * number) == number
+    assert (found(740), found(750), found(760)) == (7, 7, 8), "a tie goes to the earlier one"
+    assert (found(-5), found(99_999)) == (0, 22)
+    assert found(440) == 5, "as in RocketMQ the file is chosen first, and then only its messages count"
+
+
+def test_search_by_time_skips_what_is_no_longer_in_the_log(place: Place) -> None:
+    parts = Parts(place)
+    begin_ms = parts.clock.timestamp_ms()
+    for _ in range(30):
+        parts.put_all([b"x" * 500])
+        parts.clock.advance_ms(100)
+    first = next(each.queue_offset for each in parts.messages() if each.physical_offset >= LOG_FILE_SIZE)
+    parts.close()
+    place.disk.unlink(place.log_file())
+    again = Parts(place)
+    assert read_now(again.reader.offset_by_time("TopicTest", 0, begin_ms)) == first
+    assert read_now(again.reader.store_timestamp("TopicTest", 0, first)) == begin_ms + 100 * first
+    assert read_now(again.reader.store_timestamp("TopicTest", 0, first - 1)) == -1
