@@ -103,6 +103,8 @@ class SendMessageProcessor:
         self._check = check
         self._answers = answers
         self._randomness = randomness
+        self._unwaited_end = 0  # of the last message that nobody waits for; only under SYNC_FLUSH
+        self._is_flush_asked = False  # for such messages
         self._cluster = config.broker_cluster_name
         self._cluster_suffix = f"\x02CLUSTER\x01{self._cluster}".encode()
 
@@ -166,6 +168,8 @@ class SendMessageProcessor:
                 connection.count_deferred()
                 answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
                 self._store.wait_durable(self._store.wrote_offset, answer)
+            else:
+                self._flush_soon()
         elif not request.flag & _ONEWAY:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
@@ -310,22 +314,33 @@ class SendMessageProcessor:
     def _answered(
         self, connection: Connection, receipt: Receipt, *, oneway: bool, wait: str | None
     ) -> RemotingCommand | Deferred | None:
-        if self._sync_flush and wait != "false":
-            self._answer_when_durable(connection, receipt, oneway=oneway)
-        elif not oneway:
+        if self._sync_flush and wait != "false" and not oneway:
+            connection.count_deferred()
+            self._store.wait_durable(self._store.wrote_offset, partial(self._answer_stored, connection, receipt))
+            return None
+        if self._sync_flush:
+            self._flush_soon()
+        if not oneway:
             connection.reply_frame(self._answers.stored(receipt, _PUT_OK))
         return None
 
-    def _answer_when_durable(self, connection: Connection, receipt: Receipt, *, oneway: bool) -> None:
-        """Answer after the flush that covers everything appended so far; nobody waits for a oneway."""
-        if oneway:
-            return
-        connection.count_deferred()
+    def _answer_stored(self, connection: Connection, receipt: Receipt, status: PutMessageStatus) -> None:
+        connection.reply_deferred(self._answers.stored(receipt, status))
 
-        def answer(status: PutMessageStatus) -> None:
-            connection.reply_deferred(self._answers.stored(receipt, status))
+    def _flush_soon(self) -> None:
+        """See to it that a message for which nobody waits does not stay in memory under SYNC_FLUSH.
 
-        self._store.wait_durable(self._store.wrote_offset, answer)
+        One request at a time is enough: what came meanwhile is asked for when it is answered.
+        """
+        self._unwaited_end = self._store.wrote_offset
+        if not self._is_flush_asked:
+            self._is_flush_asked = True
+            self._store.wait_durable(self._unwaited_end, partial(self._flushed_unwaited, self._unwaited_end))
+
+    def _flushed_unwaited(self, physical_end: int, status: PutMessageStatus) -> None:
+        self._is_flush_asked = False
+        if self._unwaited_end > physical_end:
+            self._flush_soon()
 
     def _chosen_queue(self, queue_id: int, config: TopicConfig) -> int:
         if queue_id >= 0:

@@ -140,14 +140,33 @@ async def test_sync_flush_with_the_stores_own_services(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [V1, V2])
-async def test_nobody_waits_who_does_not_want_to(code: int) -> None:
+@pytest.mark.parametrize("oneway", [False, True])
+async def test_nobody_waits_who_does_not_want_to_and_it_is_flushed_all_the_same(code: int, oneway: bool) -> None:
+    """However many there are, the store is asked once at a time."""
     async with open_message_broker(store=SYNC) as broker:
         waiting = Waiting(broker)
-        answer = await broker.ask(send(code=code, properties="WAIT\x01false"))
-        assert answer.code == ResponseCode.SUCCESS
-        assert await broker.ask_all(send(code=code, oneway=True)) == []
+        connection = broker.connect()
+        request = send(code=code, oneway=oneway, properties="WAIT\x01true" if oneway else "WAIT\x01false")
+        for _ in range(3):
+            broker.serve(encode_frame(request), connection)
+        assert len(received(connection)) == (0 if oneway else 3)
+        assert connection.deferred_count == 0
+        size = broker.store.wrote_offset // 3
+        assert [end for end, _ in waiting.waiting] == [size]
+        waiting.flushed()
+        assert [end for end, _ in waiting.waiting] == [3 * size]  # what came meanwhile
+        waiting.flushed(PutMessageStatus.FLUSH_DISK_TIMEOUT)
         assert waiting.waiting == []
-        assert len(await broker.messages()) == 2
+        assert received(connection) == []
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_an_unwaited_message_is_durable_soon(code: int) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        assert await broker.ask_all(send(code=code, oneway=True)) == []
+        await broker.settle()
+        statistics = broker.store.statistics()
+        assert statistics.commit_log_flushed_offset == statistics.commit_log_max_offset == broker.stored_bytes
 
 
 @pytest.mark.parametrize("code", [V1, V2])
