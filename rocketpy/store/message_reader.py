@@ -45,7 +45,7 @@ _GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
 
 _EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""A tags code up to here is an address in a ConsumeQueueExt file (RocketMQ's enableConsumeQueueExt). It is not resolved:
+"""A tags code up to here is an address in a ConsumeQueueExt file (RocketMQ's enableConsumeQueueExt). It is not read:
 the message may be wanted, and who filters by tag compares the text anyway."""
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")

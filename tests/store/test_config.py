@@ -1,0 +1,61 @@
+"""Settings of a store: RocketMQ's keys and defaults, its misspellings included."""
+
+from __future__ import annotations
+
+import os.path
+
+import attrs
+import pytest
+
+from rocketpy.errors import SettingsError
+from rocketpy.settings import setting_rows, settings_from_text
+from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+
+
+def loaded(text: str) -> MessageStoreConfig:
+    return settings_from_text(text, "broker.conf", MessageStoreConfig).of(MessageStoreConfig)
+
+
+def test_rocketmq_s_keys_are_known() -> None:
+    keys = {row.key for row in setting_rows(MessageStoreConfig)}
+    assert {
+        "storePathRootDir", "storePathCommitLog", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue",
+        "flushDiskType", "brokerRole", "checkCRCOnRecover", "maxHashSlotNum", "maxIndexNum", "deleteWhen",
+        "fileReservedTime", "enableDLegerCommitLog", "dLegerGroup", "storePathDLedgerCommitLog",
+        "putMsgIndexHightWater", "destroyMapedFileIntervalForcibly", "osPageCacheBusyTimeOutMills",
+        "scheduleAsyncDeliverMaxResendNum2Blocked", "haListenPort", "messageDelayLevel", "syncFlushTimeout", "transientStorePoolEnable",
+    } <= keys  # fmt: skip
+
+
+def test_defaults_are_rocketmq_s() -> None:
+    config = MessageStoreConfig()
+    assert config.mapped_file_size_commit_log == 1 << 30
+    assert config.consume_queue_file_size == 6_000_000
+    assert (config.max_hash_slot_num, config.max_index_num) == (5_000_000, 20_000_000)
+    assert not config.is_sync_flush
+    assert config.root == os.path.expanduser("~/store")
+    assert config.commit_log_path == os.path.expanduser("~/store/commitlog")
+    assert (config.consume_queue_path, config.index_path) == (config.root + "/consumequeue", config.root + "/index")
+
+
+def test_values_are_read() -> None:
+    config = loaded("storePathRootDir=/data\nstorePathCommitLog=/fast/log\nflushDiskType=SYNC_FLUSH\nbrokerRole=SLAVE")
+    assert config.is_sync_flush
+    assert config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert config.broker_role is BrokerRole.SLAVE
+    assert (config.commit_log_path, config.consume_queue_path) == ("/fast/log", "/data/consumequeue")
+
+
+def test_queue_files_hold_whole_units() -> None:
+    assert attrs.evolve(MessageStoreConfig(), mapped_file_size_consume_queue=6001).consume_queue_file_size == 6020
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["flushDiskType=SOMETIMES", "mappedFileSizeCommitLog=100", "maxMessageSize=0", "brokerRole=BOSS", "maxIndexNum=1"],
+)
+def test_a_wrong_value_names_file_and_key(text: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        loaded(text)
+    assert "broker.conf line 1" in str(raised.value)
+    assert text.split("=")[0] in str(raised.value)

@@ -1,0 +1,30 @@
+"""Names and boxes of the store's files."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.store import layout
+
+
+@pytest.mark.parametrize("base_offset", [0, 1, 1 << 30, 10**19])
+def test_file_names_say_their_offset(base_offset: int) -> None:
+    name = layout.file_name(base_offset)
+    assert len(name) == 20
+    assert layout.base_offset_of(name) == base_offset
+
+
+@pytest.mark.parametrize(
+    "name", ["", "0", ".DS_Store", "0" * 19, "0" * 21, "0" * 19 + "x", "0" * 19 + "²", "-" + "0" * 19]
+)
+def test_other_names_are_no_files_of_ours(name: str) -> None:
+    assert layout.base_offset_of(name) is None
+
+
+def test_a_store_timestamp_is_behind_the_born_host() -> None:
+    assert layout.store_timestamp_position(0x20) == 56
+    assert layout.store_timestamp_position(layout.SYS_FLAG_BORN_V6) == 68
+
+
+def test_prepared_and_rolled_back_share_the_bit_of_no_queue() -> None:
+    assert [bool(flag & layout.SYS_FLAG_NO_QUEUE) for flag in (0x0, 0x4, 0x8, 0xC)] == [False, True, False, True]
