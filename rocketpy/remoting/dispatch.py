@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from rocketpy.errors import RequestError, StoreError
+from rocketpy.errors import LocalProtocolError, RequestError, StoreError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_command
@@ -119,7 +119,7 @@ class Dispatcher:
             connection.count_deferred()
         elif response is not None and not command.is_oneway:
             assert isinstance(response, RemotingCommand)
-            connection.reply(response)
+            _reply(connection, command, response)
 
     def _dispatch_task(self, connection: Connection, command: RemotingCommand) -> None:
         slow = self._task_processors.get(command.code)
@@ -148,7 +148,7 @@ class Dispatcher:
         if self.end_burst is not None:
             self.end_burst()
         if response is not None and not command.is_oneway:
-            connection.reply(response)
+            _reply(connection, command, response)
             connection.flush()
         if self.after_replies is not None:
             self.after_replies()
@@ -164,6 +164,14 @@ def _system_error(command: RemotingCommand, failure: Exception) -> RemotingComma
     """The one place where an unforeseen failure of a processor becomes an answer; the traceback stays here."""
     _log.error("processing request code %d failed", command.code, exc_info=failure)
     return make_response(command, ResponseCode.SYSTEM_ERROR, f"{type(failure).__name__}: {failure}")
+
+
+def _reply(connection: Connection, command: RemotingCommand, response: RemotingCommand) -> None:
+    """Reply, or say that the reply is more than a frame can hold."""
+    try:
+        connection.reply(response)
+    except LocalProtocolError as failure:
+        connection.reply(make_response(command, ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}"))
 
 
 def _reply_unless_oneway(connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:

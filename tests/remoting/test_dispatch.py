@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.dispatch import DEFERRED, Dispatcher
 from tests.remoting.test_connection import make_connection, sent
 
@@ -68,3 +68,14 @@ def test_a_deferral_is_counted() -> None:
     dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=10))[8:], None)
     assert connection.deferred_count == 1
     assert repr(DEFERRED) == "DEFERRED"
+
+
+def test_an_answer_that_no_frame_can_hold_is_an_error_answer() -> None:
+    connection, _ = make_connection()
+    dispatcher = Dispatcher()
+    dispatcher.register(10, lambda c, r: make_response(r, body=bytes(FRAME_LENGTH_MAX)))
+    dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=10, opaque=7))[8:], None)
+    (answer,) = sent(connection)
+    assert (answer.opaque, answer.code) == (7, ResponseCode.SYSTEM_ERROR)
+    assert answer.remark is not None
+    assert "expected at most 16777216 bytes" in answer.remark
