@@ -23,7 +23,8 @@ def test_rocketmq_s_keys_are_known() -> None:
         "flushDiskType", "brokerRole", "checkCRCOnRecover", "maxHashSlotNum", "maxIndexNum", "deleteWhen",
         "fileReservedTime", "enableDLegerCommitLog", "dLegerGroup", "storePathDLedgerCommitLog",
         "putMsgIndexHightWater", "destroyMapedFileIntervalForcibly", "osPageCacheBusyTimeOutMills",
-        "scheduleAsyncDeliverMaxResendNum2Blocked", "haListenPort", "messageDelayLevel", "syncFlushTimeout", "transientStorePoolEnable",
+        "scheduleAsyncDeliverMaxResendNum2Blocked",
+        "haListenPort", "messageDelayLevel", "syncFlushTimeout", "transientStorePoolEnable",
     } <= keys  # fmt: skip
 
 
