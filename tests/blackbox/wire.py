@@ -60,13 +60,13 @@ class Record:
     body: bytes
 
 
-def encode_request(code: int, opaque: int, fields: dict[str, object], body: bytes = b"") -> bytes:
+def encode_request(code: int, opaque: int, fields: dict[str, object], body: bytes = b"", *, flag: int = 0) -> bytes:
     """Return a frame: total length, header length (JSON is type 0 in its first byte), header, body."""
     header = json.dumps(
         {
             "code": code,
             "extFields": {name: str(value) for name, value in fields.items()},
-            "flag": 0,
+            "flag": flag,
             "language": "PYTHON",
             "opaque": opaque,
             "serializeTypeCurrentRPC": "JSON",

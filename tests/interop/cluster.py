@@ -55,9 +55,12 @@ class Cluster:
 
     def stop(self) -> list[int]:
         """End every process, brokers first, and return the exit statuses of those that are our children."""
-        statuses = [child.terminate() for child in reversed(self.children)]
-        _end(self.pids)
-        return statuses
+        try:
+            return [child.terminate() for child in reversed(self.children)]
+        finally:
+            for child in self.children:  # those after one that would not end
+                child.kill()
+            _end(self.pids)
 
     def stop_brokers(self) -> None:
         """End the brokers, in order; the nameserver stays."""

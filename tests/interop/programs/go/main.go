@@ -172,6 +172,9 @@ func produce() {
 			check(client.SendOneWay(ctx, each))
 			printSent(i, nil)
 		}
+		// The library does not mark these requests as oneway, so that each is answered, and an answer that finds the socket
+		// closed resets the connection with all that is still on its way.
+		time.Sleep(time.Second)
 	case "async":
 		produceAsync(ctx, client, messages)
 	default:
