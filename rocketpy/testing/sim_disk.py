@@ -27,7 +27,8 @@ import attrs
 
 from rocketpy.clock import Clock, ManualClock
 from rocketpy.errors import DiskFullError, StartError, StoreError
-from rocketpy.store.disk import LOCK_TEXT, WORD_SIZE, DiskFile, DiskLock
+from rocketpy.store.disk import DiskFile, DiskLock
+from rocketpy.store.os_file import LOCK_TEXT, WORD_SIZE
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
 

@@ -1,4 +1,4 @@
-"""What any disk must do: the same tests run on the operating system's files and on the simulated ones."""
+"""What any disk must do: the same tests run on the operating system's files (disk, os_file) and on simulated ones."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ class TestOsDisk:
         with monkeypatch.context() as patch:
             patch.setattr(os, "preadv", _failing(errno.EOPNOTSUPP))
             assert file.read_nowait(0, 3) == b"abc"
-        monkeypatch.setattr("rocketpy.store.disk._RWF_NOWAIT", 0)
+        monkeypatch.setattr("rocketpy.store.os_file._RWF_NOWAIT", 0)
         assert file.read_nowait(0, 3) == b"abc"
 
     def test_a_failed_sync_is_final_for_every_opening(
