@@ -1,7 +1,7 @@
 """The files of one store as one thing: opened, recovered, and begun anew in the order that crashes dictate.
 
-Order: checkpoint and abort file are looked at, the index drops what nobody vouches for, the log finds its end and the
-queues follow it, everything behind the end is cleared and durable; only then comes the abort file, and only then may
+Order: checkpoint and abort file are looked at, the log finds its end and the queues follow it, everything behind the
+end is cleared and durable, the index drops what nobody vouches for; only then comes the abort file, and only then may
 something be appended. Nothing here awaits or runs in the background.
 """
 
@@ -18,7 +18,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
-from rocketpy.store.index_file import IndexLayout
+from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
 from rocketpy.store.log_dispatcher import TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
@@ -89,8 +89,6 @@ class StoreFiles:
     def recover(self, tags_code: TagsCodeOf) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
         self._was_clean = not self.abort_file.exists()
-        if self.index is not None:
-            self.index.load(is_clean=self._was_clean)
         self._recovery = StoreRecovery(
             disk=self._disk,
             commit_log=self.commit_log,
@@ -101,7 +99,30 @@ class StoreFiles:
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush,
         )
-        return self._recovery.run()
+        yield from self._recovery.run()
+        if self.index is not None:
+            self._remove_untrue_index_files(self.report.end_offset)
+            self.index.load(is_clean=self._was_clean)
+
+    def _remove_untrue_index_files(self, end_offset: int) -> None:
+        """Delete index files that name messages behind the end of the log; after a crash also those that are not full.
+
+        Other messages will stand in the places that the log lost, and a file is vouched for only when it is full: by
+        its times alone one could pass that was begun in the same millisecond, or after the clock was set back.
+        """
+        index_layout = IndexLayout(self._config.max_hash_slot_num, self._config.max_index_num)
+        for name in self._disk.list_directory(self._config.index_path):
+            path = os.path.join(self._config.index_path, name)
+            if not name.isdigit() or self._disk.file_size(path) != index_layout.file_size:
+                continue
+            file = self._disk.open(path, read_only=True)
+            try:
+                header = read_index_header(file)
+            finally:
+                file.close()
+            is_full = header.index_count >= index_layout.entry_count
+            if header.end_physical_offset >= end_offset or not (self._was_clean or is_full):
+                self._disk.unlink(path)
 
     def begin(self) -> None:
         """Make the abort file, durable, and let the log be appended to."""
