@@ -15,7 +15,7 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, c
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.message_appender import Index, MessageAppender
-from rocketpy.store.message_reader import RunBlocking
+from rocketpy.store.services.flush_once import RunBlocking
 
 _WINDOW_SIZE = 64 << 10
 _HEAD = struct.Struct(">ii")  # totalSize and magic

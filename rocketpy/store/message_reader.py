@@ -1,9 +1,4 @@
-"""Reads of the store: messages of a queue, single records, times.
-
-Each read is a generator that asks for bytes, ``(file, position, size)`` at a time, and is given them: what is read and
-how limits work stands once, and two drivers bring the bytes. :func:`read_nowait` takes them from memory on the event
-loop and gives up when something is cold; :func:`read_blocking` has a worker thread wait for the disk. The files are
-held while a thread reads them. Bytes of neighbouring records are read together.
+"""Reads of the store: messages of a queue, single records, times; as steps for one of the two drivers.
 
 Compatibility: ``DefaultMessageStore.getMessage`` and ``ConsumeQueue.getOffsetInQueueByTime`` (4.9.8); a search by time
 chooses the queue file by the times of its records, not by the file's modification time.
@@ -12,119 +7,29 @@ chooses the queue file by the times of its records, not by the file's modificati
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable, Generator
 from functools import cache
 from itertools import repeat
 from operator import sub
-from typing import Protocol, TypeAlias, TypeVar
-
-import attrs
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
-from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
-from rocketpy.store.disk import DiskFile
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.queue_scan import GAP_MAX, QueueScan, ReadLimits
+from rocketpy.store.read_steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter
-
-T = TypeVar("T")
-
-Reads: TypeAlias = list[tuple[MappedFile, int, int]]
-"""What to read: file, position, size. The answer is the bytes of each, in order."""
-
-Steps: TypeAlias = Generator[Reads, list[bytes], T]
 
 _UNITS_MAX = 800
 """One read looks at so many units at most, or at as many as messages were asked for (RocketMQ: 16000 bytes)."""
-
-_GAP_MAX = 8192
-"""Copying this many unwanted bytes costs about as much as another system call."""
-
-_EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""A tags code up to here is an address in a ConsumeQueueExt file (RocketMQ's enableConsumeQueueExt). It is not read:
-the message may be wanted, and who filters by tag compares the text anyway."""
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _PLACE = struct.Struct(">28xq")
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
-
-_FOUND = GetMessageStatus.FOUND
-
-
-class RunBlocking(Protocol):
-    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
-
-    def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
-        """Wait for ``function(*arguments)``."""
-        ...
-
-
-def read_nowait(steps: Steps[T]) -> T | None:
-    """Run a read on what is in memory; None when some of it is not."""
-    try:
-        reads = next(steps)
-        while True:
-            contents = []
-            for mapped_file, position, size in reads:
-                content = mapped_file.file().read_nowait(position, size)
-                if content is None:
-                    steps.close()
-                    return None
-                contents.append(content)
-            reads = steps.send(contents)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-
-
-async def read_blocking(steps: Steps[T], run_blocking: RunBlocking) -> T:
-    """Run a read whose bytes a worker thread waits for; files removed meanwhile stay readable for it."""
-    try:
-        reads = next(steps)
-        while True:
-            held = [(mapped_file.hold(), position, size) for mapped_file, position, size in reads]
-            try:
-                contents = await run_blocking(_read_all, held)
-            finally:
-                for mapped_file, _, _ in reads:
-                    mapped_file.release()
-            reads = steps.send(contents)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-
-
-def _read_all(reads: list[tuple[DiskFile, int, int]]) -> list[bytes]:
-    return [file.read(position, size) for file, position, size in reads]
-
-
-@attrs.frozen(kw_only=True)
-class ReadLimits:
-    """How much one answer may hold, depending on whether the messages are likely to be in memory."""
-
-    bytes_in_memory: int
-    count_in_memory: int
-    bytes_in_disk: int
-    count_in_disk: int
-    memory_bytes: int
-    """Messages further than this behind the end of the log count as being on disk."""
-
-    @classmethod
-    def of(cls, config: MessageStoreConfig, *, memory_bytes: int) -> ReadLimits:
-        """Return the limits that are configured, on a machine with so much memory."""
-        return cls(
-            bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
-            count_in_memory=config.max_transfer_count_on_message_in_memory,
-            bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
-            count_in_disk=config.max_transfer_count_on_message_in_disk,
-            memory_bytes=memory_bytes * config.access_message_in_memory_max_ratio // 100,
-        )
 
 
 class MessageReader:
@@ -166,7 +71,7 @@ class MessageReader:
         begin, body_size, log_end = offsets[0], sum(sizes), commit_log.wrote_offset
         span = offsets[-1] + sizes[-1] - begin
         if (
-            not body_size <= span <= body_size + count * _GAP_MAX
+            not body_size <= span <= body_size + count * GAP_MAX
             or body_size > limits.bytes_in_memory
             or begin < log_end - limits.memory_bytes
         ):
@@ -182,7 +87,7 @@ class MessageReader:
             body = b"".join([body[at : at + size] for at, size in places])
         if len(body) != body_size:  # units that are not in the order of the log
             return None
-        return GetMessageResult(_FOUND, queue_offset + count, queue.min_offset, max_offset, body, count)
+        return GetMessageResult(GetMessageStatus.FOUND, queue_offset + count, queue.min_offset, max_offset, body, count)
 
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None
@@ -197,7 +102,7 @@ class MessageReader:
         # As in RocketMQ one read ends with its queue file, and looks at a bounded number of units.
         units_max = max(_UNITS_MAX, max_msg_nums)
         end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
-        scan = _Scan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
+        scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
         while scan.next_offset < end_offset and not scan.is_full:
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
             reads = scan.choose(units, commit_log)
@@ -327,151 +232,6 @@ class MessageReader:
         return content if len(content) == size else None
 
 
-class _Scan:
-    """One walk over units: what it has chosen so far, and when the answer is full."""
-
-    __slots__ = (
-        "_body_size", "_count_max", "_limits", "_log_end", "_message_filter", "_skip_before", "_spans", "bodies",
-        "end_offset", "is_full", "last_physical_offset", "message_count", "next_offset", "status",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        limits: ReadLimits,
-        log_end: int,
-        message_filter: MessageFilter | None,
-        next_offset: int,
-        end_offset: int,
-        count_max: int,
-    ) -> None:
-        self._limits = limits
-        self._log_end = log_end
-        self._message_filter = message_filter
-        self._count_max = count_max
-        self._skip_before = 0  # units that point before this are known to have lost their bytes
-        self._body_size = 0
-        self._spans: list[_Span] = []  # of the reads under way
-        self.bodies: list[bytes] = []
-        self.message_count = 0
-        self.is_full = False
-        self.status = GetMessageStatus.NO_MATCHED_MESSAGE
-        self.next_offset = next_offset
-        self.end_offset = end_offset
-        self.last_physical_offset = 0
-
-    def count_to_look_at(self) -> int:
-        """Return how many units to read now: with a filter nobody knows how many it takes."""
-        left = self.end_offset - self.next_offset
-        if self._message_filter is not None:
-            return left
-        return min(left, max(1, min(self._count_max, self._limits.count_in_memory) - self.message_count))
-
-    def choose(self, units: bytes, commit_log: CommitLog) -> Reads:
-        """Go through units until the answer is full, as if all of them were wanted; return what to read."""
-        limits, message_filter = self._limits, self._message_filter
-        log_min, log_end, count_max = commit_log.min_offset, self._log_end, self._count_max
-        memory_begin = log_end - limits.memory_bytes  # records before this count as being on disk
-        count, body_size, next_offset = self.message_count, self._body_size, self.next_offset
-        physical_offset = self.last_physical_offset
-        wanted = []
-        for physical_offset, size, tags_code in UNIT.iter_unpack(units):
-            if physical_offset < self._skip_before:
-                next_offset += 1
-                continue
-            if count:
-                in_disk = physical_offset < memory_begin
-                if (
-                    count >= count_max
-                    or count >= (limits.count_in_disk if in_disk else limits.count_in_memory)
-                    or body_size + size > (limits.bytes_in_disk if in_disk else limits.bytes_in_memory)
-                ):
-                    self.is_full = True
-                    break
-            next_offset += 1
-            if (
-                message_filter is not None
-                and tags_code > _EXT_ADDRESS_MAX
-                and not message_filter.is_matched_by_consume_queue(tags_code)
-            ):
-                if not count:
-                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
-            elif physical_offset < log_min or physical_offset + size > log_end:
-                if not count:
-                    self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                self._skip_before = commit_log.next_file_offset(physical_offset)
-            else:
-                wanted.append((physical_offset, size))
-                count += 1
-                body_size += size
-        self.last_physical_offset = physical_offset
-        self.next_offset = next_offset
-        self._spans = spans = _spans_of(wanted, commit_log)
-        return [(span.mapped_file, span.begin - span.mapped_file.base_offset, span.end - span.begin) for span in spans]
-
-    def take(self, contents: list[bytes]) -> None:
-        """Add the records that were read, those that the filter wants."""
-        message_filter = self._message_filter
-        bodies = self.bodies
-        for span, content in zip(self._spans, contents, strict=True):
-            if message_filter is not None and message_filter.needs_record:
-                for begin, end in span.records:
-                    record = content[begin:end]
-                    if message_filter.is_matched_by_commit_log(record):
-                        bodies.append(record)
-                        self.message_count += 1
-                        self._body_size += len(record)
-            else:
-                if span.is_solid:
-                    bodies.append(content)
-                else:
-                    bodies += [content[begin:end] for begin, end in span.records]
-                self.message_count += len(span.records)
-                self._body_size += span.record_bytes
-        if self.message_count:
-            self.status = _FOUND
-        # It was full only if all of them were wanted: then it goes on with what is left of the limits.
-        if message_filter is None or not message_filter.needs_record:
-            self.is_full |= self.message_count >= self._limits.count_in_memory
-        else:
-            self.is_full = False
-        self.is_full |= self.message_count >= self._count_max
-
-
 @cache
 def _columns(count: int) -> struct.Struct:
     return struct.Struct(">" + "qiq" * count)
-
-
-class _Span:
-    """Neighbouring records that are read in one go; ``records`` are their places within it."""
-
-    __slots__ = ("begin", "end", "is_solid", "mapped_file", "record_bytes", "records")
-
-    def __init__(self, mapped_file: MappedFile, begin: int, size: int) -> None:
-        self.mapped_file = mapped_file
-        self.begin = begin
-        self.end = begin + size
-        self.records = [(0, size)]
-        self.record_bytes = size
-        self.is_solid = True  # nothing unwanted between the records
-
-
-def _spans_of(wanted: list[tuple[int, int]], commit_log: CommitLog) -> list[_Span]:
-    spans: list[_Span] = []
-    begin = end = file_end = 0
-    span: _Span | None = None
-    for physical_offset, size in wanted:
-        if span is not None and 0 <= physical_offset - end <= _GAP_MAX and physical_offset + size <= file_end:
-            if physical_offset != end:
-                span.is_solid = False
-            position = physical_offset - begin
-            span.records.append((position, position + size))
-            span.record_bytes += size
-            span.end = end = physical_offset + size
-        else:
-            mapped_file = commit_log.files.find(physical_offset)
-            assert mapped_file is not None, physical_offset
-            span = _Span(mapped_file, physical_offset, size)
-            spans.append(span)
-            begin, end, file_end = physical_offset, physical_offset + size, mapped_file.end_offset
-    return spans

@@ -31,9 +31,12 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
-from rocketpy.store.message_reader import MessageReader, ReadLimits, RunBlocking, read_blocking, read_nowait
+from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.queue_scan import ReadLimits
+from rocketpy.store.read_steps import read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, StoreStatistics
+from rocketpy.store.services.flush_once import RunBlocking
 from rocketpy.store.services.group_commit import DurableCallback
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices

@@ -22,9 +22,9 @@ from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
 from rocketpy.store.log_dispatcher import TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
-from rocketpy.store.message_reader import RunBlocking
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+from rocketpy.store.services.flush_once import RunBlocking
 
 
 class StoreFiles:

@@ -16,7 +16,9 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import IndexWork, MessageAppender
-from rocketpy.store.message_reader import MessageReader, ReadLimits, Steps
+from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.queue_scan import ReadLimits
+from rocketpy.store.read_steps import Steps
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
 

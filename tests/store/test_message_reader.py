@@ -7,7 +7,7 @@ import pytest
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.message_reader import read_nowait
+from rocketpy.store.read_steps import read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place, read_now
