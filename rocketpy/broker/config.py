@@ -50,9 +50,7 @@ class BrokerConfig:
     broker_ip1: str = setting(
         "", key="brokerIP1", expected="an address that clients can reach; empty: this machine's", important=True
     )
-    broker_ip2: str = setting(
-        "", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's"
-    )
+    broker_ip2: str = setting("", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's")
     broker_name: str = setting("", expected="a name; empty: this machine's", important=True)
     broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True)
     broker_id: int = setting(0, validator=Between(0), important=True)

@@ -105,9 +105,7 @@ class ConsumerManager:
         """Return the groups online that subscribe to a topic."""
         return [group for group, info in self._groups.items() if topic in info.subscription_table]
 
-    def register_consumer(
-        self, client: ClientChannelInfo, consumer: ConsumerData
-    ) -> GroupChange | None:
+    def register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> GroupChange | None:
         """Take one group of a heartbeat; return whom to tell when a member or a topic is new or gone."""
         group = consumer.group_name
         info = self._groups.get(group)

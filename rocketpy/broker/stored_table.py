@@ -34,9 +34,7 @@ class RunBlocking(Protocol):
 class StoredTable:
     """One file. ``snapshot`` returns what to write as plain values that nobody changes afterwards."""
 
-    def __init__(
-        self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]
-    ) -> None:
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]) -> None:
         self.path = path
         self.change_count = 0
         """How many changes there were; for :meth:`wait_changed`."""

@@ -35,9 +35,7 @@ _log = logging.getLogger("rocketpy.broker")
 class SubscriptionGroupManager:
     """The groups of one broker."""
 
-    def __init__(
-        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock
-    ) -> None:
+    def __init__(self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> None:
         self._config = config
         self._clock = clock
         self.subscription_group_table = {

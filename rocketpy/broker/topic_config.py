@@ -42,9 +42,7 @@ _log = logging.getLogger("rocketpy.broker")
 class TopicConfigManager:
     """The topics of one broker."""
 
-    def __init__(
-        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock
-    ) -> None:
+    def __init__(self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> None:
         self._config = config
         self._clock = clock
         self.topic_config_table: dict[str, TopicConfig] = {}

@@ -10,6 +10,7 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
     <root>/index/20260131235959123                  hash index, the name is the local time of creation
     <root>/checkpoint                               three times in 4096 bytes
     <root>/abort                                    there while a broker runs, and after one was killed
+    <root>/orderly-end                              ours: where the log and its queues ended, after an orderly stop
     <root>/lock                                     a record lock on byte 0 keeps a second broker out
     <root>/config/*.json                            the broker's tables
 """
@@ -24,6 +25,7 @@ INDEX_DIRECTORY = "index"
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
+ORDERLY_END_FILE = "orderly-end"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #

@@ -54,10 +54,14 @@ class LogScanner:
         commit_log: CommitLog,
         *,
         first_file: int,
+        begin_offset: int | None = None,
         check_crc: bool,
         built_end: Callable[[str, int], int],
     ) -> None:
-        """Prepare a walk; records of a queue up to ``built_end(topic, queue_id)`` are judged and not yielded."""
+        """Prepare a walk from the beginning of a file, or from a record in it.
+
+        Records of a queue up to ``built_end(topic, queue_id)`` are judged and not yielded.
+        """
         self._files = commit_log.files
         self._check_crc = check_crc
         self._built_end = built_end
@@ -66,7 +70,7 @@ class LogScanner:
         self._position = 0  # in the file, of the next record
         self._queues: dict[tuple[bytes, int], _Queue] = {}
         self.first_file = first_file
-        self.end_offset = self._files[first_file].base_offset
+        self.end_offset = self._files[first_file].base_offset if begin_offset is None else begin_offset
         self.timestamp_ms = 0  # the latest storeTimestamp of a valid record
         self.record_count = 0
         self.why = ""
@@ -75,9 +79,10 @@ class LogScanner:
         """Yield the valid records that need units, in order: a list, often empty, for each slice of work."""
         for index in range(self.first_file, len(self._files)):
             mapped_file = self._files[index]
-            if mapped_file.base_offset != self.end_offset:
+            begin = self.end_offset - mapped_file.base_offset
+            if begin and index != self.first_file:
                 return  # the file before it ends without a BLANK
-            self._window, self._window_begin, self._position = b"", 0, 0
+            self._window, self._window_begin, self._position = b"", begin, begin
             is_going = True
             while is_going:
                 needed: list[CheckedMessage] = []

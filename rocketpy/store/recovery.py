@@ -2,7 +2,8 @@
 
 Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
 
-- After an orderly stop the queues are trusted, and the last three log files are walked to find the end.
+- After an orderly stop the queues are trusted. If they end as that stop has noted, the walk begins at the end of the
+  log that it noted too, and finds nothing; else the last three log files are walked to find the end.
 - After a crash the walk begins with the last file that was durable, with its queues, when the checkpoint was written.
   Units of everything behind are made anew.
 
@@ -31,6 +32,7 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
 from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues
 
 _FILES_AFTER_ORDERLY_STOP = 3
 _QUEUES_PER_SLICE = 50
@@ -67,6 +69,7 @@ class StoreRecovery:
         durable_before_ms: int,
         check_crc: bool,
         rewrite: bool,
+        orderly_end: OrderlyEnd | None = None,
     ) -> None:
         self._disk = disk
         self._commit_log = commit_log
@@ -76,6 +79,7 @@ class StoreRecovery:
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
+        self._orderly_end = orderly_end if is_clean else None
         self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
@@ -93,9 +97,15 @@ class StoreRecovery:
             queue.recover(is_clean=self._is_clean, file_size=file_size)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
-        first_file = max(0, len(files) - _FILES_AFTER_ORDERLY_STOP) if self._is_clean else self._first_durable_file()
-        scanner = yield from self._walk(first_file)
-        scanned_from = files[scanner.first_file].base_offset
+        noted_end = self._noted_end()
+        if noted_end is not None:
+            first_file = len(files) - 1
+        elif self._is_clean:
+            first_file = max(0, len(files) - _FILES_AFTER_ORDERLY_STOP)
+        else:
+            first_file = self._first_durable_file()
+        scanner = yield from self._walk(first_file, noted_end)
+        scanned_from = files[scanner.first_file].base_offset if scanner.end_offset != noted_end else noted_end
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
         while files.remove_last_behind(scanner.end_offset):
@@ -103,11 +113,12 @@ class StoreRecovery:
             self._disk.sync_directory(files.path)
             removed += 1
             yield
-        self._clear_tail(scanner.end_offset)
-        yield from self._make_durable(scanner.first_file, scanner.end_offset)
+        if scanner.end_offset != noted_end:  # else the stop that noted it left it clear and durable
+            self._clear_tail(scanner.end_offset)
+            yield from self._make_durable(scanner.first_file, scanner.end_offset)
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
-            timestamp_ms=scanner.timestamp_ms,
+            timestamp_ms=max(scanner.timestamp_ms, self._orderly_end.timestamp_ms if self._orderly_end else 0),
             scanned_from=scanned_from,
             record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
@@ -126,20 +137,28 @@ class StoreRecovery:
                 return index
         return 0
 
-    def _walk(self, first_file: int) -> Generator[None, None, LogScanner]:
+    def _noted_end(self) -> int | None:
+        """Return the end of the log that the orderly stop has noted, if the queues still end as it says."""
+        noted = self._orderly_end
+        if noted is None or self._commit_log.files.find(noted.end_offset) is not self._commit_log.files[-1]:
+            return None
+        return noted.end_offset if digest_of_queues(self._queues) == noted.queues_digest else None
+
+    def _walk(self, first_file: int, begin_offset: int | None) -> Generator[None, None, LogScanner]:
         """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
         try:
-            return (yield from self._walk_from(first_file))
+            return (yield from self._walk_from(first_file, begin_offset))
         except QueueGap as gap:
             if gap.queue.files:
                 gap.queue.remove_files()
             return (yield from self._walk_from(0))
 
-    def _walk_from(self, first_file: int) -> Generator[None, None, LogScanner]:
+    def _walk_from(self, first_file: int, begin_offset: int | None = None) -> Generator[None, None, LogScanner]:
         yield from self._prepare_queues(self._commit_log.files[first_file].base_offset)
         scanner = LogScanner(
             self._commit_log,
             first_file=first_file,
+            begin_offset=begin_offset,
             check_crc=self._check_crc,
             built_end=self._dispatcher.built_end,
         )

@@ -22,6 +22,7 @@ from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
 from rocketpy.store.log_dispatcher import TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
+from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 from rocketpy.store.services.flush_once import RunBlocking
@@ -34,6 +35,7 @@ class StoreFiles:
         self._config = config
         self._disk = disk
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
+        self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         self.open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
         self.commit_log = CommitLog(
@@ -98,6 +100,7 @@ class StoreFiles:
             durable_before_ms=self.checkpoint.min_timestamp_ms,
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush,
+            orderly_end=load_orderly_end(self._disk, self._orderly_end_path),
         )
         yield from self._recovery.run()
         if self.index is not None:
@@ -131,6 +134,12 @@ class StoreFiles:
         checkpoint = self.checkpoint
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
         self.commit_log.open_at(report.end_offset, timestamp_ms=timestamp_ms, allocator=self.allocate_files)
+
+    def persist_orderly_end(self) -> None:
+        """Note where everything ends, for the next start: when all of it is durable, before the abort file goes."""
+        commit_log = self.commit_log
+        noted = OrderlyEnd(commit_log.wrote_offset, commit_log.wrote_timestamp_ms, digest_of_queues(self.queues))
+        persist_orderly_end(self._disk, self._orderly_end_path, noted)
 
     def close(self) -> None:
         """Give every descriptor back; makes nothing durable."""

@@ -121,6 +121,7 @@ class StoreServices:
         await self._flush_queues.flush_thoroughly()
         await self._run_blocking(files.allocate_files.discard)
         if is_indexed:
+            await self._run_blocking(files.persist_orderly_end)
             await self._run_blocking(files.abort_file.remove)
 
     async def _finish_index(self) -> bool:

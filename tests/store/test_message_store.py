@@ -126,7 +126,12 @@ async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable()
     disk.lose_power(lambda count: 0)  # nothing survives that was not synced
     async with opened(place) as store:
         assert store.max_physical_offset == end
-        assert [len(bodies(store, queue_id=each)) for each in range(3)] == [100] * 3
+        for queue_id in range(3):  # nothing has read the log since: it is cold
+            count = 0
+            while count < 100:
+                result = await store.get_message("T", queue_id, count, 32)
+                assert result.status is GetMessageStatus.FOUND
+                count += result.message_count
         found = await store.query_message("T", "key250", 32, 0, 1 << 62)
         assert len(decode_messages(found.body)) == 1
 

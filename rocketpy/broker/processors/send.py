@@ -114,6 +114,7 @@ class SendMessageProcessor:
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         dispatcher.register(codes, self.process)
         dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_hot)
+        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_hot_batch)
 
     # ---- the hot road ---------------------------------------------------------------------------------------------
 
@@ -173,6 +174,53 @@ class SendMessageProcessor:
                 self._flush_soon()
         elif not request.flag & _ONEWAY:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
+        return True
+
+    def process_hot_batch(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
+        try:
+            request = decode_hot_send(header)
+            items = split_batch_body(body or b"")
+        except (*HOT_HEADER_ERRORS, RemoteProtocolError):
+            return False
+        fields = request.ext_fields
+        topic, queue_id = fields.topic, fields.queue_id
+        config = self._topics.get(topic)
+        if config is None or (
+            config is not self._plain_topics.get(topic) and not self._note_plain_topic(topic, config)
+        ):
+            return False
+        if not 0 <= queue_id < config.write_queue_nums or not fields.batch or not 0 < len(items) <= _BATCH_COUNT_MAX:
+            return False
+        if _MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
+            return False
+        shared = decode_properties(fields.properties)
+        if not _NOT_PLAIN.isdisjoint(shared) or not _READ_BY_DISPATCH.isdisjoint(shared):
+            return False
+        shared["CLUSTER"] = self._cluster
+        records = _batch_records(items, encode_properties(shared).encode(), suffix_says_nothing=True)
+        status, physical_offsets, queue_offset = self._store.put_batch(
+            topic,
+            queue_id,
+            records,
+            fields.sys_flag,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        is_oneway = bool(request.flag & _ONEWAY)
+        if status is not _PUT_OK:
+            if not is_oneway:
+                refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
+                longest = max((stored for _, _, stored, _, _ in records), key=len)
+                connection.reply(self._not_stored(refused, status, body or b"", longest))
+            return True
+        msg_id = self._answers.batch_msg_id(physical_offsets)
+        if self._sync_flush:
+            receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
+            self._answered(connection, receipt, oneway=is_oneway, wait=shared.get("WAIT"))
+        elif not is_oneway:
+            connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
         return True
 
     def _answer_hot(

@@ -22,6 +22,7 @@ from rocketpy.store.results import PutMessageStatus
 
 NUL = b"\0"
 _LENGTHS = struct.Struct(">II")
+_OFFSET = struct.Struct(">q")
 
 _STORED_CODES = {
     PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -49,9 +50,11 @@ class SendAnswers:
     def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
         self._ext_fields = {"MSG_REGION": region_id, "TRACE_ON": "true" if trace_on else "false"}
         self._message_size_max = message_size_max
+        self._store_host = store_host
         self._host_hex = store_host.hex().upper()
         fixed = RemotingCommand(code=0, ext_fields=dict(self._ext_fields), flag=RESPONSE_FLAG, opaque=0)
-        self._success = _success_template(encode_frame(fixed), self._host_hex)
+        self._success = _success_template(encode_frame(fixed), self._host_hex.encode() + b"%016X")
+        self._batch_success = _success_template(encode_frame(fixed), b"%b")
 
     def success(self, opaque: int, physical_offset: int, queue_id: int, queue_offset: int) -> bytes:
         """Return the JSON frame that says SEND_OK: byte for byte what the generic encoder would write."""
@@ -65,8 +68,15 @@ class SendAnswers:
 
     def batch_msg_id(self, physical_offsets: Sequence[int]) -> str:
         """Return the ids of a batch's records, joined by commas."""
-        host = self._host_hex
-        return ",".join([f"{host}{physical_offset:016X}" for physical_offset in physical_offsets])
+        host, pack = self._store_host, _OFFSET.pack
+        ids = b"".join([host + pack(physical_offset) for physical_offset in physical_offsets])
+        return ids.hex(",", len(host) + _OFFSET.size).upper()
+
+    def batch_success(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
+        """Return the JSON frame that says SEND_OK for a batch, as :meth:`success` does for a message."""
+        header = self._batch_success % (msg_id.encode(), queue_id, queue_offset, opaque)
+        size = len(header)
+        return _LENGTHS.pack(size + 4, size) + header
 
     def stored(self, receipt: Receipt, status: PutMessageStatus) -> bytes:
         """Return the frame for a stored message, whatever its guarantee."""
@@ -119,11 +129,11 @@ class SendAnswers:
         return ResponseCode.SYSTEM_ERROR, status.name
 
 
-def _success_template(frame: bytes, host_hex: str) -> bytes:
+def _success_template(frame: bytes, msg_id: bytes) -> bytes:
     """Make a %-template of an encoded answer that has no message yet, so that both encoders agree by construction."""
     header = frame[8:].replace(b"%", b"%%")
     fields_end = header.index(b'},"flag":')
-    fields = b',"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d"' % host_hex.encode()
+    fields = b',"msgId":"' + msg_id + b'","queueId":"%d","queueOffset":"%d"'
     header = header[:fields_end] + fields + header[fields_end:]
     before, opaque, after = header.partition(b'"opaque":0')
     assert opaque, header

@@ -110,9 +110,7 @@ class RegistrationService:
 
     def statistics(self) -> RegistrationStatistics:
         """Return the counters."""
-        return RegistrationStatistics(
-            self._registered_count, self._failed_count, tuple(sorted(self._unreachable))
-        )
+        return RegistrationStatistics(self._registered_count, self._failed_count, tuple(sorted(self._unreachable)))
 
     # ---- private --------------------------------------------------------------------------------------------------
 
