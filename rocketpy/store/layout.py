@@ -87,6 +87,16 @@ def base_offset_of(name: str) -> int | None:
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
 
 
+def names_a_directory(topic: str) -> bool:
+    """Whether a topic can name the directory of its queues: short enough, and nothing that leads elsewhere.
+
+    >>> names_a_directory("%RETRY%group"), names_a_directory("../config")
+    (True, False)
+    """
+    size = len(topic.encode("utf-8", "replace"))
+    return 0 < size <= TOPIC_SIZE_MAX and "/" not in topic and "\0" not in topic and topic not in (".", "..")
+
+
 def store_timestamp_position(sys_flag: int) -> int:
     """Return where in a record its storeTimestamp is: behind a born host of 8 or 20 bytes."""
     return 68 if sys_flag & SYS_FLAG_BORN_V6 else 56

@@ -21,6 +21,7 @@ TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 _STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
 _LMQ_PREFIX = "%LMQ%"
 _NAME_SEPARATOR = ","
+_OFFSET_DIGITS_MAX = 19
 
 
 class QueueGap(Exception):
@@ -106,15 +107,22 @@ class LogDispatcher:
             raise QueueGap(queue)
 
     def _places(self, record: CheckedMessage) -> list[tuple[ConsumeQueue, int]]:
-        """Return the queues that a record belongs to, with its offset in each."""
-        if record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
+        """Return the queues that a record belongs to, with its offset in each.
+
+        A record's CRC does not cover what is read here, and other brokers let clients write it: a name must be one of a
+        directory of ours, and a queue cannot have more messages than records fit in front of this one.
+        """
+        if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
             return []
         places = [(self._queues.find(record.topic, record.queue_id), record.queue_offset)]
         if PROPERTY_INNER_MULTI_DISPATCH.encode() in record.properties_text:
             names = record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(_NAME_SEPARATOR)
             offsets = record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(_NAME_SEPARATOR)
+            offset_max = record.physical_offset // layout.RECORD_HEAD.size
             for name, offset in zip(names, offsets, strict=False):
-                if name and offset.isdecimal():
+                if not layout.names_a_directory(name) or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
+                    continue
+                if int(offset) <= offset_max:
                     queue_id = 0 if name.startswith(_LMQ_PREFIX) else record.queue_id
                     places.append((self._queues.find(name, queue_id), int(offset)))
         return places

@@ -350,8 +350,7 @@ class MessageAppender:
         """Return the queue with room for everything, or why there is none; RocketMQ's checks in its order."""
         if self._refusal is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        topic_size = len(topic.encode("utf-8", "replace"))
-        if not 0 < topic_size <= layout.TOPIC_SIZE_MAX or "\0" in topic or "/" in topic or topic in (".", ".."):
+        if not layout.names_a_directory(topic):
             return PutMessageStatus.MESSAGE_ILLEGAL
         if len(properties) > layout.PROPERTIES_SIZE_MAX:
             if len(properties.decode("utf-8", "replace")) > layout.PROPERTIES_SIZE_MAX:

@@ -28,3 +28,12 @@ def test_a_store_timestamp_is_behind_the_born_host() -> None:
 
 def test_prepared_and_rolled_back_share_the_bit_of_no_queue() -> None:
     assert [bool(flag & layout.SYS_FLAG_NO_QUEUE) for flag in (0x0, 0x4, 0x8, 0xC)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_one"),
+    [("T", True), ("%RETRY%g", True), ("a" * 127, True), ("a" * 128, False), ("订" * 43, False)]
+    + [(topic, False) for topic in ("", ".", "..", "a/b", "/a", "../a", "a\0")],
+)
+def test_what_names_a_directory(topic: str, is_one: bool) -> None:
+    assert layout.names_a_directory(topic) == is_one

@@ -305,6 +305,34 @@ def test_extra_queues_of_a_record_are_made_again(place: Place) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "offsets"),
+    [
+        (b"../../outside", b"0"),
+        (b"..", b"0"),
+        (b"/outside", b"0"),
+        (b"x" * 200, b"0"),
+        (b"%LMQ%a", b"9" * 5000),
+        (b"%LMQ%a", b"1000000"),
+        (b"%LMQ%a", b"-1"),
+        (b",,", b"0,0,0"),
+    ],
+)
+def test_extra_queues_lead_nowhere_else_and_begin_at_no_place_that_cannot_be(
+    place: Place, names: bytes, offsets: bytes
+) -> None:
+    """A Java broker lets its clients write these properties; recovery must neither leave the store nor fail."""
+    parts = Parts(place)
+    properties = b"INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + offsets
+    parts.put(b"one")
+    parts.put(b"two", properties=properties)
+    parts.appender.end_burst()
+    parts.kill()
+    again = Parts(place, is_clean=False)
+    assert again.bodies() == [b"one", b"two"]
+    assert [(queue.topic, queue.queue_id) for queue in again.queues if queue.files] == [("TopicTest", 0)]
+
+
 def test_rewriting_changes_nothing_but_the_disk_s_mind(place: Place) -> None:
     parts = Parts(place)
     two_queues(parts, 150)
