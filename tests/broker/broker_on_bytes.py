@@ -176,9 +176,7 @@ class BrokerOnBytes:
         assert len(answers) == 1, answers
         return answers[0]
 
-    async def ask_all(
-        self, request: RemotingCommand, connection: Connection | None = None
-    ) -> list[RemotingCommand]:
+    async def ask_all(self, request: RemotingCommand, connection: Connection | None = None) -> list[RemotingCommand]:
         """Send a request and return everything that came back over the connection."""
         return await self.ask_frame(encode_frame(request), connection)
 

@@ -69,9 +69,7 @@ def make_tables(directory: Path, **settings: object) -> Tables:
             run_blocking=run_inline,
             clock=clock,
         ),
-        offsets=ConsumerOffsetManager(
-            path=str(directory / "consumerOffset.json"), disk=disk, run_blocking=run_inline
-        ),
+        offsets=ConsumerOffsetManager(path=str(directory / "consumerOffset.json"), disk=disk, run_blocking=run_inline),
         consumers=ConsumerManager(current_time=time),
         producers=ProducerManager(current_time=time),
         locks=RebalanceLockManager(current_time=time),

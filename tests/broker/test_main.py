@@ -96,9 +96,7 @@ def test_a_wrong_value_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "b.conf").write_text("# mine\nflushDiskType=NEVER\n")
     ended = run(tmp_path, "-c", "b.conf")
     assert ended.returncode == 2
-    assert ended.stderr == (
-        "b.conf line 2: flushDiskType = 'NEVER': expected one of ASYNC_FLUSH, SYNC_FLUSH\n"
-    )
+    assert ended.stderr == ("b.conf line 2: flushDiskType = 'NEVER': expected one of ASYNC_FLUSH, SYNC_FLUSH\n")
     assert [path.name for path in tmp_path.iterdir()] == ["b.conf"]
 
 

@@ -35,9 +35,7 @@ class Runner:
 
 
 def table_at(path: Path, values: dict[str, object], runner: Runner | None = None) -> StoredTable:
-    return StoredTable(
-        path=str(path), disk=OsDisk(), run_blocking=runner or Runner(), snapshot=lambda: dict(values)
-    )
+    return StoredTable(path=str(path), disk=OsDisk(), run_blocking=runner or Runner(), snapshot=lambda: dict(values))
 
 
 def plain(content: object) -> object:

@@ -74,6 +74,7 @@ class MessageBroker:
     puts: list[tuple[object, ...]]
     """The arguments of every ``store.put``."""
     send_path: FastPathNote
+    batch_path: FastPathNote
     pull_path: FastPathNote
     _connections: int = 0
 
@@ -192,6 +193,7 @@ async def open_message_broker(
             transport=Transport(hold.drop_connection),
             puts=puts,
             send_path=_note_fast_path(dispatcher, b'{"code":310,'),
+            batch_path=_note_fast_path(dispatcher, b'{"code":320,'),
             pull_path=_note_fast_path(dispatcher, b'{"code":11,"'),
         )
         broker.add_topic()

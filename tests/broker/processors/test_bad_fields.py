@@ -151,15 +151,24 @@ async def test_a_bad_oneway_is_not_answered(broker: BrokerOnBytes, code: int) ->
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda children: st.lists(children, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            ["clientID", "clientId", "consumerGroup", "groupName", "mqSet", "topic", "queueId", "brokerName"]
-            + ["consumerDataSet", "producerDataSet", "subscriptionDataSet", "consumeType", "group", "subscriptionData"]
-            + ["retryQueueNums", "consumeEnable", "subVersion", "tagsSet", "codeSet"]
-        ),
-        children,
-        max_size=6,
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["clientID", "clientId", "consumerGroup", "groupName", "mqSet", "topic", "queueId", "brokerName"]
+                + [
+                    "consumerDataSet",
+                    "producerDataSet",
+                    "subscriptionDataSet",
+                    "consumeType",
+                    "group",
+                    "subscriptionData",
+                ]
+                + ["retryQueueNums", "consumeEnable", "subVersion", "tagsSet", "codeSet"]
+            ),
+            children,
+            max_size=6,
+        )
     ),
     max_leaves=12,
 )

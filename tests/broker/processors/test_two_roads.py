@@ -6,6 +6,7 @@ the index gets must be equal. Hypothesis makes the headers; what it finds once i
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import msgspec
@@ -61,7 +62,7 @@ async def assert_agreement(
         async with open_message_broker(put_status=put_status, **settings) as broker:  # type: ignore[arg-type]
             if is_hot:
                 taken = broker.send_path.taken
-                broker.pull_path.taken = taken
+                broker.pull_path.taken = broker.batch_path.taken = taken
             else:
                 broker.use_whole_road()
             prepare_consumers(broker)
@@ -203,6 +204,46 @@ async def test_sends_to_a_broker_that_is_not_open() -> None:
     frames = [encode_frame(send())]
     assert await assert_agreement(frames, broker_permission=4) == [False]
     assert await assert_agreement(frames, start_accept_send_request_time_stamp=1_800_000_000_000) == [False]
+
+
+# ---- batches --------------------------------------------------------------------------------------------------------
+
+BATCH_PROPERTIES = st.one_of(WHOLE, st.just("UNIQ_KEY\x010A\x02WAIT\x01true"), st.just(JAVA))
+
+
+def batch_body(properties: Sequence[str], cut: int = 0) -> bytes:
+    """The body of a batch with a message for each text of properties, cut short at its end."""
+    items = []
+    for index, text in enumerate(properties):
+        body, stored = b"message %d" % index, text.encode("utf-8", "replace")
+        head = struct.pack(">iiiii", 22 + len(body) + len(stored), 0, 0, index, len(body))
+        items.append(head + body + struct.pack(">h", len(stored)) + stored)
+    joined = b"".join(items)
+    return joined[: len(joined) - cut]
+
+
+@given(
+    own=st.lists(BATCH_PROPERTIES, max_size=4),
+    shared=st.one_of(WHOLE, st.sampled_from(["", "WAIT\x01true", "TAGS\x01all", "DELAY\x011"])),
+    fields=HEADER_FIELDS,
+    cut=st.sampled_from([0, 0, 0, 1, 30]),
+    flag=st.sampled_from([0, 0, 2]),
+)
+@example(own=["UNIQ_KEY\x010A\x02WAIT\x01true"] * 3, shared="WAIT\x01true", fields={}, cut=0, flag=0)
+@example(own=[JAVA, "a\x01b", ""], shared="", fields={}, cut=0, flag=0)
+@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+async def test_batches_of_any_kind(own: list[str], shared: str, fields: dict[str, object], cut: int, flag: int) -> None:
+    sent = send_fields(i=shared, m="true") | fields
+    taken = await assert_agreement([frame_of(320, sent, batch_body(own, cut), flag), frame_of(310, send_fields())])
+    if not fields and shared == "WAIT\x01true" and own and not cut:
+        assert taken[0]
+
+
+async def test_batches_under_sync_flush() -> None:
+    sent = send_fields(i="WAIT\x01true", m="true")
+    frames = [frame_of(320, sent, batch_body(["UNIQ_KEY\x010A\x02WAIT\x01true"] * 5), flag) for flag in (0, 2)]
+    taken = await assert_agreement(frames, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    assert taken == [True, True]
 
 
 # ---- pulls ----------------------------------------------------------------------------------------------------------
