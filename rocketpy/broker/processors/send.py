@@ -13,14 +13,26 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from functools import lru_cache, partial
+from functools import partial
 from random import Random
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_properties import (
+    BROKERS_OWN,
+    MULTI_QUEUE_OFFSET,
+    NOT_PLAIN,
+    READ_BY_DISPATCH,
+    WAIT_TRUE,
+    WAIT_TRUE_BACK,
+    batch_records,
+    index_keys,
+    match_usual,
+    plain_properties,
+    refuse_unsupported,
+    remembered_tags_code,
+)
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -33,7 +45,6 @@ from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessage
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import (
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     decode_properties,
     encode_properties,
 )
@@ -49,35 +60,10 @@ MULTI_TAG_FLAG = 0x2
 _ONEWAY = 2
 _PUT_OK = PutMessageStatus.PUT_OK
 
-_NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
-"""Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
-
-_WAIT_TRUE = "\x02WAIT\x01true"
-_WAIT_TRUE_BACK = -len(_WAIT_TRUE)
-_USUAL = (
-    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
-)
-"""The properties of a Java producer's ordinary message, in the order of its hash map. Tags are bounded: see below."""
-_match_usual = re.compile(_USUAL).fullmatch
-_match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
-
-_READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
-"""Properties that queues and index are made of."""
-
 _PLAIN_TOPICS_MAX = 10_000
 
 _BATCH_COUNT_MAX = 250_000
 """The answer to more, with an id for each, would not fit into a frame."""
-
-_TAGS_REMEMBERED_MAX = 200
-"""Longer tags (in characters) are hashed anew each time, so that the caches hold little."""
-
-_tags_code = lru_cache(maxsize=4096)(tags_code)
-
-
-@lru_cache(maxsize=4096)
-def _tags_code_of_bytes(tags: bytes | None) -> int:
-    return 0 if tags is None else tags_code(tags.decode("utf-8", "replace"))
 
 
 class SendMessageProcessor:
@@ -138,13 +124,13 @@ class SendMessageProcessor:
             return False
 
         text = fields.properties
-        match = _match_usual(text)
+        match = match_usual(text)
         if match is not None:
             keys_text, unique_key, tags = match.groups()
-            stored = text[:_WAIT_TRUE_BACK] if tags is None else text.replace(_WAIT_TRUE, "", 1)
-            keys = (unique_key.encode(),) if keys_text is None else _index_keys(unique_key, keys_text)
+            stored = text[:WAIT_TRUE_BACK] if tags is None else text.replace(WAIT_TRUE, "", 1)
+            keys = (unique_key.encode(),) if keys_text is None else index_keys(unique_key, keys_text)
         else:
-            unusual = _unusual_properties(text)
+            unusual = plain_properties(text)
             if unusual is None:
                 return False
             stored, keys, tags = unusual
@@ -154,7 +140,7 @@ class SendMessageProcessor:
             queue_id,
             body or b"",
             stored.encode() + self._cluster_suffix,
-            0 if tags is None else _tags_code(tags),
+            0 if tags is None else remembered_tags_code(tags),
             keys,
             fields.flag,
             fields.sys_flag,
@@ -192,13 +178,13 @@ class SendMessageProcessor:
             return False
         if not 0 <= queue_id < config.write_queue_nums or not fields.batch or not 0 < len(items) <= _BATCH_COUNT_MAX:
             return False
-        if _MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
+        if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False
         shared = decode_properties(fields.properties)
-        if not _NOT_PLAIN.isdisjoint(shared) or not _READ_BY_DISPATCH.isdisjoint(shared):
+        if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
             return False
         shared["CLUSTER"] = self._cluster
-        records = _batch_records(items, encode_properties(shared).encode(), suffix_says_nothing=True)
+        records = batch_records(items, encode_properties(shared).encode(), suffix_says_nothing=True)
         status, physical_offsets, queue_offset = self._store.put_batch(
             topic,
             queue_id,
@@ -282,7 +268,7 @@ class SendMessageProcessor:
         config: TopicConfig,
     ) -> RemotingCommand | Deferred | None:
         properties = decode_properties(header.properties or "")
-        _refuse_unsupported(properties)
+        refuse_unsupported(properties)
         topic, queue_id = header.topic, self._chosen_queue(header.queue_id, config)
         target_queue_id = queue_id
         if topic.startswith(RETRY_PREFIX) and self._is_over_retry_limit(header, request.version):
@@ -298,7 +284,7 @@ class SendMessageProcessor:
             body,
             stored,
             tags_code(properties.get("TAGS")),
-            _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
+            index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
             header.flag,
             header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             header.born_timestamp,
@@ -328,15 +314,15 @@ class SendMessageProcessor:
         if len(items) > _BATCH_COUNT_MAX:
             remark = f"the batch body holds {len(items)} messages, the limit is {_BATCH_COUNT_MAX}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if _MULTI_QUEUE_OFFSET in (request.body or b"") and any(_MULTI_QUEUE_OFFSET in own for _, _, own in items):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _BROKERS_OWN)
+        if MULTI_QUEUE_OFFSET in (request.body or b"") and any(MULTI_QUEUE_OFFSET in own for _, _, own in items):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
         shared = decode_properties(header.properties or "")
-        _refuse_unsupported(shared)
+        refuse_unsupported(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
         queue_id = self._chosen_queue(header.queue_id, config)
-        says_nothing = _READ_BY_DISPATCH.isdisjoint(shared)
-        records = _batch_records(items, suffix, suffix_says_nothing=says_nothing)
+        says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
+        records = batch_records(items, suffix, suffix_says_nothing=says_nothing)
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
@@ -422,90 +408,4 @@ def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
 
 _FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9
 _TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk"
-_NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
-_MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
-_BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-
-
-def _index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
-    """Return what IndexService indexes: the unique key first, then each part of KEYS."""
-    parts = [unique_key.encode()] if unique_key else []
-    if keys:
-        parts += [part.encode() for part in keys.split(" ") if part]
-    return tuple(parts)
-
-
-def _unusual_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | None:
-    """Return (stored text without WAIT, index keys, tags) of plain properties in any order; None when not plain."""
-    entries = (text[:-1] if text[-1:] == "\x02" else text).split("\x02")  # older clients end the last entry too
-    properties: dict[str, str] = {}
-    for entry in entries:
-        name, _, value = entry.partition("\x01")
-        properties[name] = value
-    if len(properties) != len(entries) or "" in properties or "" in properties.values():
-        return None
-    if properties.get("WAIT", "true") != "true" or not _NOT_PLAIN.isdisjoint(properties):
-        return None
-    tags = properties.get("TAGS")
-    if tags is not None and len(tags) > _TAGS_REMEMBERED_MAX:
-        return None
-    stored = "\x02".join([entry for entry in entries if entry != "WAIT\x01true"])
-    if not stored:
-        return None
-    return stored, _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), tags
-
-
-_BatchRecord = tuple[int, bytes, bytes, int, tuple[bytes, ...]]
-
-
-def _batch_records(
-    items: Iterable[tuple[int, bytes, bytes]], suffix: bytes, *, suffix_says_nothing: bool
-) -> list[_BatchRecord]:
-    """Return (flag, body, stored properties, tags code, index keys) of the messages of a batch.
-
-    ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
-    """
-    if not suffix_says_nothing:
-        return [_unusual_batch_record(flag, body, stored, suffix) for flag, body, stored in items]
-    usual_suffix = b"\x02" + suffix
-    records: list[_BatchRecord] = []
-    for flag, body, stored in items:
-        match = _match_usual_bytes(stored)
-        if match is None:
-            records.append(_unusual_batch_record(flag, body, stored, suffix))
-            continue
-        keys_text, unique_key, tags = match.groups()
-        keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
-        code = 0 if tags is None else _tags_code_of_bytes(tags)
-        records.append((flag, body, stored + usual_suffix, code, keys))
-    return records
-
-
-def _unusual_batch_record(flag: int, body: bytes, stored: bytes, suffix: bytes) -> _BatchRecord:
-    if stored and not stored.endswith(b"\x02"):
-        stored += b"\x02"
-    stored += suffix
-    properties = decode_properties(stored.decode("utf-8", "replace"))
-    keys = _index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
-    return flag, body, stored, tags_code(properties.get("TAGS")), keys
-
-
-def _refuse_unsupported(properties: dict[str, str]) -> None:
-    """Refuse what this broker would keep without doing: a delay or a transaction that never ends.
-
-    And what only a broker may write: recovery believes it, and would put the message into queues of any name.
-    """
-    if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _BROKERS_OWN)
-    if properties.get("TRAN_MSG", "").lower() == "true":
-        raise RequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            "transactional messages (property TRAN_MSG=true) are not supported by this version of the broker",
-        )
-    delay = properties.get("DELAY", "0")
-    if _NO_DELAY.fullmatch(delay) is None:
-        raise RequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            f"delayed messages (property DELAY={delay[:20]}) are not supported by this version of the broker",
-        )

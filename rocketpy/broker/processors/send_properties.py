@@ -1,0 +1,131 @@
+"""What the properties of a send mean to the broker: what is stored of them, indexed, hashed, refused.
+
+Text is ``NAME 1 VALUE 2 NAME 1 VALUE``. A Java producer's ordinary message is recognised in one step by a pattern;
+plain properties in any other order or number are taken apart; whatever changes what a send means is for the whole road
+of :mod:`.send`. Pure functions, shared by single sends and batches. The rules are those of RocketMQ 4.9.8
+(``MessageDecoder``, ``SendMessageProcessor``): the broker adds CLUSTER, and leaves WAIT out of a single send.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rocketpy.errors import RequestError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET, decode_properties
+
+NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
+"""Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
+
+WAIT_TRUE = "\x02WAIT\x01true"
+WAIT_TRUE_BACK = -len(WAIT_TRUE)
+_USUAL = (
+    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
+)
+"""The properties of a Java producer's ordinary message, in the order of its hash map. Tags are bounded: see below."""
+match_usual = re.compile(_USUAL).fullmatch
+_match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
+
+READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
+"""Properties that queues and index are made of."""
+
+_TAGS_REMEMBERED_MAX = 200
+"""Longer tags (in characters) are hashed anew each time, so that the caches hold little."""
+
+remembered_tags_code = lru_cache(maxsize=4096)(tags_code)
+
+
+@lru_cache(maxsize=4096)
+def _tags_code_of_bytes(tags: bytes | None) -> int:
+    return 0 if tags is None else tags_code(tags.decode("utf-8", "replace"))
+
+
+_NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
+MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
+
+
+def index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
+    """Return what IndexService indexes: the unique key first, then each part of KEYS."""
+    parts = [unique_key.encode()] if unique_key else []
+    if keys:
+        parts += [part.encode() for part in keys.split(" ") if part]
+    return tuple(parts)
+
+
+def plain_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | None:
+    """Return (stored text without WAIT, index keys, tags) of plain properties in any order; None when not plain."""
+    entries = (text[:-1] if text[-1:] == "\x02" else text).split("\x02")  # older clients end the last entry too
+    properties: dict[str, str] = {}
+    for entry in entries:
+        name, _, value = entry.partition("\x01")
+        properties[name] = value
+    if len(properties) != len(entries) or "" in properties or "" in properties.values():
+        return None
+    if properties.get("WAIT", "true") != "true" or not NOT_PLAIN.isdisjoint(properties):
+        return None
+    tags = properties.get("TAGS")
+    if tags is not None and len(tags) > _TAGS_REMEMBERED_MAX:
+        return None
+    stored = "\x02".join([entry for entry in entries if entry != "WAIT\x01true"])
+    if not stored:
+        return None
+    return stored, index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), tags
+
+
+BatchRecord = tuple[int, bytes, bytes, int, tuple[bytes, ...]]
+
+
+def batch_records(
+    items: Iterable[tuple[int, bytes, bytes]], suffix: bytes, *, suffix_says_nothing: bool
+) -> list[BatchRecord]:
+    """Return (flag, body, stored properties, tags code, index keys) of the messages of a batch.
+
+    ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
+    """
+    if not suffix_says_nothing:
+        return [_unusual_batch_record(flag, body, stored, suffix) for flag, body, stored in items]
+    usual_suffix = b"\x02" + suffix
+    records: list[BatchRecord] = []
+    for flag, body, stored in items:
+        match = _match_usual_bytes(stored)
+        if match is None:
+            records.append(_unusual_batch_record(flag, body, stored, suffix))
+            continue
+        keys_text, unique_key, tags = match.groups()
+        keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
+        code = 0 if tags is None else _tags_code_of_bytes(tags)
+        records.append((flag, body, stored + usual_suffix, code, keys))
+    return records
+
+
+def _unusual_batch_record(flag: int, body: bytes, stored: bytes, suffix: bytes) -> BatchRecord:
+    if stored and not stored.endswith(b"\x02"):
+        stored += b"\x02"
+    stored += suffix
+    properties = decode_properties(stored.decode("utf-8", "replace"))
+    keys = index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
+    return flag, body, stored, tags_code(properties.get("TAGS")), keys
+
+
+def refuse_unsupported(properties: dict[str, str]) -> None:
+    """Refuse what this broker would keep without doing: a delay or a transaction that never ends.
+
+    And what only a broker may write: recovery believes it, and would put the message into queues of any name.
+    """
+    if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+    if properties.get("TRAN_MSG", "").lower() == "true":
+        raise RequestError(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            "transactional messages (property TRAN_MSG=true) are not supported by this version of the broker",
+        )
+    delay = properties.get("DELAY", "0")
+    if _NO_DELAY.fullmatch(delay) is None:
+        raise RequestError(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f"delayed messages (property DELAY={delay[:20]}) are not supported by this version of the broker",
+        )
