@@ -27,11 +27,11 @@ import trio
 from rocketpy.broker.parts import BrokerParts, Tables
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
-from rocketpy.broker.stored_table import RunBlocking
 from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import OpenRunner, open_message_store
 from rocketpy.store.recovery import RecoveryReport

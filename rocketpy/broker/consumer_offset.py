@@ -9,8 +9,9 @@ Compatibility: ``ConsumerOffsetManager`` (4.9.8) and its file, with integer keys
 
 from __future__ import annotations
 
-from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.broker.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
 _SEPARATOR = "@"

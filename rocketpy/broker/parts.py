@@ -37,7 +37,6 @@ from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import BrokerSettings
-from rocketpy.broker.stored_table import RunBlocking
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import Clock
@@ -46,6 +45,7 @@ from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
 

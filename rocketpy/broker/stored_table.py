@@ -12,23 +12,16 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
 from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.protocol import fastjson
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, persist_text, read_text
 
 T = TypeVar("T")
-
-
-class RunBlocking(Protocol):
-    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
-
-    async def __call__(self, function: Callable[..., T], /, *arguments: object) -> T:
-        """Wait for ``function(*arguments)``."""
-        ...
 
 
 class StoredTable:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
 PREDEFINED_GROUPS = (

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from rocketpy.broker.config import PERM_INHERIT, PERM_READ_WRITE, BrokerConfig
-from rocketpy.broker.stored_table import RunBlocking, StoredTable
+from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     SYSTEM_TOPIC_PREFIX,
@@ -30,6 +30,7 @@ from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
 SCHEDULE_TOPIC_QUEUE_NUMS = 18

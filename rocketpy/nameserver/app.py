@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, RunBlocking
+from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager
 from rocketpy.nameserver.processor import DefaultRequestProcessor
@@ -20,6 +20,7 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
 _log = logging.getLogger("rocketpy.nameserver")

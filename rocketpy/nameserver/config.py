@@ -7,14 +7,14 @@ refused whole, and an accepted one is in the file before it is answered. It know
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
 
 import attrs
 import trio
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.runner import RunBlocking
 from rocketpy.settings import (
     decode_properties_text,
     format_properties,
@@ -30,16 +30,6 @@ from rocketpy.store.disk import Disk, persist_text
 NAMESRV_PORT = 9876
 
 BLACK_LIST_ALWAYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-
-T = TypeVar("T")
-
-
-class RunBlocking(Protocol):
-    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
-
-    async def __call__(self, function: Callable[..., T], /, *arguments: object) -> T:
-        """Wait for ``function(*arguments)``."""
-        ...
 
 
 @attrs.frozen(kw_only=True)

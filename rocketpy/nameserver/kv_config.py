@@ -11,8 +11,9 @@ import attrs
 import trio
 
 from rocketpy.errors import RemoteProtocolError, StartError, StoreError
-from rocketpy.nameserver.config import RunBlocking, persist_small_file
+from rocketpy.nameserver.config import persist_small_file
 from rocketpy.protocol import fastjson
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, read_text
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from rocketpy.protocol.properties import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
+from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.message_appender import Index, MessageAppender
-from rocketpy.store.services.flush_once import RunBlocking
 
 _WINDOW_SIZE = 64 << 10
 _HEAD = struct.Struct(">ii")  # totalSize and magic

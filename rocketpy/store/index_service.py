@@ -35,6 +35,7 @@ import trio
 
 from rocketpy.clock import Clock
 from rocketpy.errors import DiskFullError
+from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_file import (
@@ -46,7 +47,6 @@ from rocketpy.store.index_file import (
     select_physical_offsets,
 )
 from rocketpy.store.index_hash import hash_index_key, hash_index_keys
-from rocketpy.store.services.flush_once import RunBlocking
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
+from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
@@ -36,7 +37,6 @@ from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, StoreStatistics
-from rocketpy.store.services.flush_once import RunBlocking
 from rocketpy.store.services.group_commit import DurableCallback
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices

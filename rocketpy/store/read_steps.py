@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.mapped_file import MappedFile
-from rocketpy.store.services.flush_once import RunBlocking
 
 T = TypeVar("T")
 

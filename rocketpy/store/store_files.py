@@ -11,6 +11,7 @@ import os.path
 from collections.abc import Iterator
 
 from rocketpy.clock import Clock
+from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.abort_file import AbortFile
 from rocketpy.store.checkpoint import load_checkpoint
@@ -25,7 +26,6 @@ from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.store.services.flush_once import RunBlocking
 
 
 class StoreFiles:

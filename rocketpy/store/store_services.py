@@ -11,11 +11,12 @@ from typing import cast
 
 import trio
 
+from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.index_catch_up import IndexCatchUp
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
-from rocketpy.store.services.flush_once import FlushSource, RunBlocking, flush_once
+from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.flush_real_time import FlushRealTimeService
 from rocketpy.store.services.group_commit import GroupCommitService, LogFlushRange
 from rocketpy.store.services.reput_message import ReputMessageService

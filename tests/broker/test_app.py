@@ -15,7 +15,6 @@ import trio
 from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
-from rocketpy.broker.stored_table import RunBlocking
 from rocketpy.clock import SystemClock
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -25,6 +24,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from tests.blackbox.processes import free_ports, port_in_use

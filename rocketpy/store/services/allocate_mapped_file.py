@@ -22,8 +22,8 @@ import attrs
 import trio
 
 from rocketpy.errors import DiskFullError
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
-from rocketpy.store.services.flush_once import RunBlocking
 
 _ZEROS_SIZE = 1 << 20
 

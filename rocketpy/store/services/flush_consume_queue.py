@@ -18,8 +18,9 @@ from typing import Protocol
 
 import trio
 
+from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint
-from rocketpy.store.services.flush_once import FlushSource, RunBlocking, Syncable, flush_once
+from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 
 class QueueFlush(Syncable, Protocol):

@@ -5,18 +5,9 @@ What is flushed is decided when the flush begins; what is appended while the dis
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-T = TypeVar("T")
-
-
-class RunBlocking(Protocol):
-    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
-
-    def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
-        """Wait for ``function(*arguments)``. A cancellation waits for it too."""
-        ...
+from rocketpy.runner import RunBlocking
 
 
 class Syncable(Protocol):

@@ -20,9 +20,10 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.store.services.flush_once import FlushSource, RunBlocking, Syncable, flush_once
+from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 _TIMER_MIN_SECONDS = 0.01
 

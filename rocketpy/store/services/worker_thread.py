@@ -16,7 +16,7 @@ from typing import TypeVar
 import outcome
 import trio
 
-from rocketpy.store.services.flush_once import RunBlocking
+from rocketpy.runner import RunBlocking
 
 T = TypeVar("T")
 

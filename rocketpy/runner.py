@@ -1,0 +1,20 @@
+"""The blocking-call runner, always passed in: how a program waits for the disk without stopping its event loop.
+
+In production ``trio.to_thread.run_sync`` or a worker thread of one service; in simulation a function that calls at
+once, because a clock that jumps would otherwise pass over a thread that is still at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
+
+    def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
+        """Wait for ``function(*arguments)``. A cancellation waits for it too."""
+        ...
