@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 
 TOPIC_LENGTH_MAX = 127
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+"""What RocketMQ adds to remarks about topics and groups that do not exist."""
 
 NOT_ALLOWED_SEND_TOPICS = frozenset(
     (

@@ -24,11 +24,11 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.selector.tag import parse_tag_expression
+from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
+from rocketpy.protocol.topic_name import RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
-RETRY_PREFIX = "%RETRY%"
-TOPIC_SYS_FLAG_UNIT_SUB = 2
 _TAG_TYPES = (None, "", "TAG")
 
 
@@ -110,7 +110,7 @@ class ClientManageProcessor:
                 RETRY_PREFIX + group,
                 group_config.retry_queue_nums,
                 PERM_READ_WRITE,
-                TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
+                TOPIC_UNIT_SUB_FLAG if consumer.unit_mode else 0,
             )
         change = self._consumer_manager.register_consumer(client, consumer)
         if change is not None and self._may_notify(group):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import trio
 
-from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.config import PERM_READ, BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.pull_answer import encode_pull_answer, pull_response_code
@@ -24,29 +24,25 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
-from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
+from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull
 from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
+from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
+from rocketpy.protocol.topic_name import FAQ
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, MessageFilter
 
-COMMIT_OFFSET_FLAG = 1
-SUSPEND_FLAG = 2
-SUBSCRIPTION_FLAG = 4
-_ONEWAY = 2
-_PERM_READ = 4
 _TAG_TYPES = (None, "", "TAG")
 _EXPRESSION_REMEMBERED_MAX = 1000
 """Longer tag expressions (in characters) are parsed anew each time, so that the cache holds little."""
 
 _SHOWN_MAX = 255
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
-_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class PullHeader(Protocol):
@@ -119,7 +115,7 @@ class PullMessageProcessor:
             request = decode_hot_pull(header)
         except HOT_HEADER_ERRORS:
             return False
-        is_oneway = bool(request.flag & _ONEWAY)
+        is_oneway = bool(request.flag & ONEWAY_FLAG)
         try:
             held = self._pull(connection, request.ext_fields, request.opaque, SerializeType.JSON, is_oneway)
         except RequestError as refusal:
@@ -149,11 +145,11 @@ class PullMessageProcessor:
         group_config = self._checked_group(header.consumer_group)
         self._check_topic(connection, header)
         message_filter = self._message_filter(header, group_config)
-        if header.sys_flag & COMMIT_OFFSET_FLAG:
+        if header.sys_flag & PULL_COMMIT_OFFSET_FLAG:
             self._consumer_offset_manager.commit_offset(
                 connection.peer, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        may_suspend = header.sys_flag & SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
+        may_suspend = header.sys_flag & PULL_SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
         suspend_ms = header.suspend_timeout_millis
         if not self._config.long_polling_enable:
             suspend_ms = self._config.short_polling_time_mills
@@ -239,7 +235,7 @@ class PullMessageProcessor:
 
     def _checked_group(self, group: str) -> SubscriptionGroupConfig:
         config = self._config
-        if not config.broker_permission & _PERM_READ:
+        if not config.broker_permission & PERM_READ:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
             )
@@ -247,7 +243,7 @@ class PullMessageProcessor:
         if group_config is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{_shown(group)}] does not exist, {_FAQ}",
+                f"subscription group [{_shown(group)}] does not exist, {FAQ}",
             )
         if not group_config.consume_enable:
             raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {_shown(group)}")
@@ -258,9 +254,9 @@ class PullMessageProcessor:
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
             raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{_shown(topic)}] not exist, apply first please! {_FAQ}"
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{_shown(topic)}] not exist, apply first please! {FAQ}"
             )
-        if not topic_config.perm & _PERM_READ:
+        if not topic_config.perm & PERM_READ:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic_config.read_queue_nums:
             raise RequestError(
@@ -271,13 +267,13 @@ class PullMessageProcessor:
 
     def _message_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
         """Return what selects messages, None for all; RequestError when the subscription is unknown or outdated."""
-        if header.sys_flag & SUBSCRIPTION_FLAG:
+        if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
             if header.expression_type not in _TAG_TYPES:
                 raise _type_not_supported(header.expression_type)
             return _checked_filter(header.subscription)
         group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
         if group is None:
-            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{_FAQ}")
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
         if not group_config.consume_broadcast_enable and group.message_model == "BROADCASTING":
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
@@ -285,7 +281,7 @@ class PullMessageProcessor:
             )
         subscription = group.find_subscription_data(header.topic)
         if subscription is None:
-            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{_FAQ}")
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
         if subscription.sub_version < header.sub_version:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,

@@ -39,7 +39,7 @@ from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
-from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
@@ -48,16 +48,13 @@ from rocketpy.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
+from rocketpy.protocol.topic_name import DLQ_PREFIX, FAQ, RETRY_PREFIX, topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Deferred, Dispatcher
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
-MULTI_TAG_FLAG = 0x2
-_ONEWAY = 2
 _PUT_OK = PutMessageStatus.PUT_OK
 
 _PLAIN_TOPICS_MAX = 10_000
@@ -149,16 +146,16 @@ class SendMessageProcessor:
             fields.reconsume_times,
         )
         if status is not _PUT_OK:
-            if not request.flag & _ONEWAY:
+            if not request.flag & ONEWAY_FLAG:
                 self._refuse_hot(connection, request.opaque, status, body, stored)
         elif self._sync_flush:
-            if not request.flag & _ONEWAY:
+            if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
                 answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
                 self._store.wait_durable(self._store.wrote_offset, answer)
             else:
                 self._flush_soon()
-        elif not request.flag & _ONEWAY:
+        elif not request.flag & ONEWAY_FLAG:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
 
@@ -194,7 +191,7 @@ class SendMessageProcessor:
             connection.born_host,
             fields.reconsume_times,
         )
-        is_oneway = bool(request.flag & _ONEWAY)
+        is_oneway = bool(request.flag & ONEWAY_FLAG)
         if status is not _PUT_OK:
             if not is_oneway:
                 refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
@@ -286,7 +283,7 @@ class SendMessageProcessor:
             tags_code(properties.get("TAGS")),
             index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
             header.flag,
-            header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             header.born_timestamp,
             connection.born_host,
             header.reconsume_times or 0,
@@ -327,7 +324,7 @@ class SendMessageProcessor:
             header.topic,
             queue_id,
             records,
-            header.sys_flag | (MULTI_TAG_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             header.born_timestamp,
             connection.born_host,
             header.reconsume_times or 0,
@@ -392,7 +389,7 @@ class SendMessageProcessor:
         config = self._subscription_group_manager.find_subscription_group_config(group)
         if config is None:
             raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {_FAQ}"
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {FAQ}"
             )
         retries_max = config.retry_max_times
         if version >= _FIRST_VERSION_WITH_RETRY_LIMIT and header.max_reconsume_times is not None:
@@ -408,4 +405,3 @@ def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
 
 _FIRST_VERSION_WITH_RETRY_LIMIT = 121  # V3_4_9
 _TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk"
-_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."

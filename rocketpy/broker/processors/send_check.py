@@ -6,7 +6,7 @@ of an illegal queue id names the limit, the one of a topic name its length or it
 
 from __future__ import annotations
 
-from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.config import PERM_READ_WRITE, PERM_WRITE, BrokerConfig
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
 from rocketpy.clock import Clock
@@ -14,15 +14,9 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.headers.send import SendMessageRequestHeader
-from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS
+from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
+from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
-
-PERM_READ_WRITE = 6
-PERM_WRITE = 2
-TOPIC_SYS_FLAG_UNIT = 1
-TOPIC_SYS_FLAG_UNIT_SUB = 2
-_RETRY_PREFIX = "%RETRY%"
-_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class SendCheck:
@@ -66,10 +60,10 @@ class SendCheck:
 
     def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         topic = header.topic
-        is_retry = topic.startswith(_RETRY_PREFIX)
+        is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0
         if header.unit_mode:
-            sys_flag = TOPIC_SYS_FLAG_UNIT_SUB if is_retry else TOPIC_SYS_FLAG_UNIT
+            sys_flag = TOPIC_UNIT_SUB_FLAG if is_retry else TOPIC_UNIT_FLAG
         config = self._topic_config_manager.create_topic_in_send_message_method(
             topic, header.default_topic, connection.peer, header.default_topic_queue_nums, sys_flag
         )
@@ -78,7 +72,7 @@ class SendCheck:
                 topic, 1, PERM_READ_WRITE, sys_flag
             )
         if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{_FAQ}")
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
         return config
 
     def _check_broker(self, topic: str) -> None:
