@@ -53,6 +53,16 @@ class DiskFullError(StoreError):
         self.free_bytes = free_bytes
 
 
+class DamagedStoreError(StoreError):
+    """A store is damaged in a way that no crash leaves: opening it would silently lose what is behind the place.
+
+    The message says what was expected there and what was found; ``rocketpy store`` shows, explains and mends it.
+    """
+
+    def __init__(self, message: str, *, path: str, position: int | None = None, root: str) -> None:
+        super().__init__(f"{message}; `rocketpy store verify {root}` says more", path=path, position=position)
+
+
 class SettingsError(RocketpyError):
     """A configuration file or option is wrong; says file, line, key, value and what was expected. Exit status 2."""
 
