@@ -188,6 +188,24 @@ class ConsumeQueue:
         if self.max_offset > self.min_offset:
             self.min_offset = self.first_at_or_behind(log_min_offset)
 
+    def delete_expired_files(self, log_min_offset: int) -> int:
+        """Delete leading files all of whose messages lay in front of a place in the log; return how many.
+
+        Never the last file, and none with units that are not written yet. Each is gone for good before the next one
+        goes, because power that is lost in between must not leave a gap: blocks for a sync of the directory, once for
+        each 300,000 messages.
+        """
+        count = 0
+        while len(self.files) > 1 and self.files[0].end_offset <= self.max_offset * UNIT_SIZE:
+            physical_offset, _, _ = self.unit_at(self.files[0].end_offset // UNIT_SIZE - 1)
+            if physical_offset >= log_min_offset:
+                break
+            self.files.remove_first()
+            self._disk.sync_directory(self.files.path)
+            count += 1
+        self.correct_min_offset(log_min_offset)
+        return count
+
     def remove_files(self) -> None:
         """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
         self.files.remove_all()

@@ -97,6 +97,13 @@ class MappedFileQueue:
         """Return the place of a file in the order."""
         return bisect_right(self._base_offsets, mapped_file.base_offset) - 1
 
+    def remove_first(self) -> MappedFile:
+        """Delete the first file, and return it: who holds it can still read. Syncs no directory."""
+        mapped_file = self._files.pop(0)
+        self._base_offsets.pop(0)
+        mapped_file.remove(self._disk)
+        return mapped_file
+
     def remove_last_behind(self, offset: int) -> bool:
         """Delete the last file if it begins behind an offset; False if it does not. Syncs no directory."""
         if not self._files or self._base_offsets[-1] <= offset:
