@@ -1,0 +1,209 @@
+"""What a store promises, as a model of a page: a list of messages and four counters; no disk, no files, no time.
+
+The log is a list of messages in the order in which they were accepted; a queue is the part of it that has one topic and
+queue id. A message is promised more the further it has come, and always together with all before it:
+
+========== ============================================================= ====================================
+sent       put returned PUT_OK                                           nothing yet
+written    its burst ended: what SEND_OK means under ASYNC_FLUSH         it survives the death of the process
+synced     a flush said so: what SEND_OK means under SYNC_FLUSH          it survives the loss of power
+recovered  a recovery has found it, acknowledged or not                  every later recovery finds it
+stopped    it was there at an orderly stop                               the next start finds it
+========== ============================================================= ====================================
+
+A recovery may find more than was promised, but only a beginning of the list. The rest is cut, and never comes back.
+
+Whoever drives a store tells the model what happened, and shows it what every recovery found. The model then raises
+:class:`InvariantBroken`, which names the sentence that is not true, and the messages.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+_SHOWN_MAX = 5
+_BODY_SHOWN_MAX = 24
+
+
+class Invariant(enum.Enum):
+    """What holds whatever dies, and whenever."""
+
+    ACKNOWLEDGED_IS_THERE = "what was acknowledged as durable is there, once, in order, byte-identical"
+    NO_HOLE = "queue offsets have no hole"
+    NOTHING_INVENTED = "nothing was invented"
+    TWICE_IS_ONCE = "recovering twice equals once"
+    CLEAN_STOP_LOSES_NOTHING = "a clean stop loses nothing"
+    ABORT_FILE = "the abort file is absent only before the first open and after a clean stop"
+    CUT_STAYS_CUT = "what recovery cut never comes back"
+
+
+@attrs.frozen
+class Sent:
+    """One message and the place that it was given. Equal means: byte-identical, at the same place."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    body: bytes = attrs.field(repr=lambda body: f"{len(body)} bytes {body[:_BODY_SHOWN_MAX]!r}")
+    properties: bytes = b""
+    flag: int = 0
+    tags_code: int = 0
+
+
+@attrs.frozen
+class Found:
+    """What a recovery found: every queue read through its units, and the log walked from its beginning."""
+
+    queues: Mapping[tuple[str, int], Sequence[Sent]]
+    log: Sequence[Sent]
+    abort_file_was_there: bool  # before the store was opened
+
+
+class InvariantBroken(AssertionError):
+    """One of the sentences is not true."""
+
+    def __init__(self, invariant: Invariant, what: str, messages: Sequence[Sent] = ()) -> None:
+        shown = [f"\n    {message}" for message in messages[:_SHOWN_MAX]]
+        if len(messages) > _SHOWN_MAX:
+            shown.append(f"\n    and {len(messages) - _SHOWN_MAX} more")
+        super().__init__(f"{invariant.name}: {invariant.value}\n  {what}{''.join(shown)}")
+        self.invariant = invariant
+        self.messages = tuple(messages)
+
+
+class StoreModel:
+    """One store through all its lives."""
+
+    def __init__(self) -> None:
+        self.log: list[Sent] = []  # what may be there, in order
+        self.cut: set[Sent] = set()  # what may not
+        # So many messages, from the beginning of the log, have come so far:
+        self.written_count = self.synced_count = self.recovered_count = self.stopped_count = 0
+        self.needs_abort_file = False
+        self.is_whole = True  # nothing has expired
+
+    # ---- what happens to the store --------------------------------------------------------------------------------
+
+    def sent(self, messages: Sequence[Sent]) -> None:
+        """The store has accepted messages, in a burst that goes on."""
+        self.log += messages
+        self.cut.difference_update(messages)
+
+    def written(self) -> None:
+        """The burst has ended."""
+        self.written_count = len(self.log)
+
+    def synced(self, physical_end: int) -> None:
+        """The store has said that the log is durable up to a place."""
+        count = sum(message.physical_offset < physical_end for message in self.log)
+        self.synced_count = max(self.synced_count, count)
+
+    def stopped(self) -> None:
+        """The store has ended in order."""
+        self.written_count = self.synced_count = self.stopped_count = len(self.log)
+        self.needs_abort_file = False
+
+    def died(self, *, power_lost: bool) -> None:
+        """Process or machine died; the store may have been open, closed, or in the middle of a recovery."""
+        if power_lost:
+            self.written_count = self.synced_count
+
+    def abort_file_removed(self) -> None:
+        """Somebody has removed the abort file by hand."""
+        self.needs_abort_file = False
+
+    def expired(self, log_min_offset: int) -> None:
+        """Retention has removed the log before a place."""
+        gone = sum(message.physical_offset < log_min_offset for message in self.log)
+        del self.log[:gone]
+        self.written_count = max(0, self.written_count - gone)
+        self.synced_count = max(0, self.synced_count - gone)
+        self.recovered_count = max(0, self.recovered_count - gone)
+        self.stopped_count = max(0, self.stopped_count - gone)
+        self.is_whole = self.is_whole and not gone
+
+    # ---- what recovery may find -----------------------------------------------------------------------------------
+
+    @property
+    def promised_count(self) -> int:
+        """So many messages, from the beginning of the log, must be found."""
+        return max(self.written_count, self.recovered_count, self.stopped_count)
+
+    def recovered(self, found: Found) -> None:
+        """The store is open again. From now on there is what was found; raises InvariantBroken if that is not right."""
+        count = len(found.log)
+        is_right = (
+            count >= self.promised_count
+            and list(found.log) == self.log[:count]
+            and _without_empty(found.queues) == _queues_of(found.log)
+            and not self._behind_holes(found.log)
+            and (found.abort_file_was_there or not self.needs_abort_file)
+        )
+        if not is_right:
+            raise self._broken(found)
+        self.cut.update(self.log[count:])
+        del self.log[count:]
+        self.recovered_count = count
+        self.stopped_count = 0
+        self.needs_abort_file = True
+
+    # ---- which sentence is not true: the reasons above, one by one ------------------------------------------------
+
+    def _broken(self, found: Found) -> InvariantBroken:
+        if self.needs_abort_file and not found.abort_file_was_there:
+            return InvariantBroken(Invariant.ABORT_FILE, "it is missing, although the store was open and did not stop")
+        in_queues = [message for queue in found.queues.values() for message in queue]
+        everything = [*found.log, *in_queues]
+        there = set(found.log).intersection(in_queues)
+        count = len(found.log)
+        stopped, written = self.log[: self.stopped_count], self.log[: self.written_count]
+        recovered, known = self.log[: self.recovered_count], set(self.log)
+        for invariant, what, messages in (
+            (Invariant.CUT_STAYS_CUT, "these had been cut", [each for each in everything if each in self.cut]),
+            (Invariant.CLEAN_STOP_LOSES_NOTHING, "not there", [each for each in stopped if each not in there]),
+            (Invariant.ACKNOWLEDGED_IS_THERE, "not there", [each for each in written if each not in there]),
+            (Invariant.TWICE_IS_ONCE, "found before", [each for each in recovered if each not in there]),
+            (Invariant.NOTHING_INVENTED, "nobody sent these", [each for each in everything if each not in known]),
+            (Invariant.ACKNOWLEDGED_IS_THERE, "twice in the log", _repeated(found.log)),
+            (Invariant.ACKNOWLEDGED_IS_THERE, "twice in the queues", _repeated(in_queues)),
+            (Invariant.NO_HOLE, "not in its queue", [each for each in found.log if each not in there]),
+            (Invariant.NOTHING_INVENTED, "in a queue only", [each for each in in_queues if each not in there]),
+            (
+                Invariant.NO_HOLE,
+                "the log goes on behind them",
+                [each for each in self.log[:count] if each not in there],
+            ),
+            (Invariant.NO_HOLE, "behind a hole", self._behind_holes(found.log)),
+        ):
+            if messages:
+                return InvariantBroken(invariant, what, messages)
+        return InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, "not in this order", everything)
+
+    def _behind_holes(self, log: Iterable[Sent]) -> list[Sent]:
+        """Return the messages whose queue offset does not follow that of their predecessor in the queue."""
+        behind: list[Sent] = []
+        for messages in _queues_of(log).values():
+            expected = 0 if self.is_whole else messages[0].queue_offset
+            behind += [message for at, message in enumerate(messages, expected) if message.queue_offset != at]
+        return behind
+
+
+def _queues_of(log: Iterable[Sent]) -> dict[tuple[str, int], list[Sent]]:
+    """Return the parts of a log that are its queues."""
+    queues: dict[tuple[str, int], list[Sent]] = {}
+    for message in log:
+        queues.setdefault((message.topic, message.queue_id), []).append(message)
+    return queues
+
+
+def _without_empty(queues: Mapping[tuple[str, int], Sequence[Sent]]) -> dict[tuple[str, int], list[Sent]]:
+    return {key: list(messages) for key, messages in queues.items() if messages}
+
+
+def _repeated(messages: Iterable[Sent]) -> list[Sent]:
+    return [message for message, count in Counter(messages).items() if count > 1]
