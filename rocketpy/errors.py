@@ -59,8 +59,8 @@ class DamagedStoreError(StoreError):
     The message says what was expected there and what was found; ``rocketpy store`` shows, explains and mends it.
     """
 
-    def __init__(self, message: str, *, path: str, position: int | None = None, root: str) -> None:
-        super().__init__(f"{message}; `rocketpy store verify {root}` says more", path=path, position=position)
+    def __init__(self, message: str, *, path: str, position: int | None = None) -> None:
+        super().__init__(f"{message}; `rocketpy store verify` shows what is left", path=path, position=position)
 
 
 class SettingsError(RocketpyError):

@@ -1,7 +1,8 @@
-"""How far log, queues and index are known to be durable, as three storeTimestamps.
+"""How far log, queues and index are known to be durable: RocketMQ's three storeTimestamps, and our offsets.
 
-What was stored up to a time is durable, so the times must be captured *before* the flush that makes them true begins.
-After a crash recovery starts with the last file that begins before the smallest of them.
+What was stored up to a time, or lies before an offset, is durable; so both must be captured *before* the flush that
+makes them true begins. After a crash recovery starts where log and queues are known to be durable; in a store without
+our offsets with the last file that begins before the smallest of the times.
 
 ::
 
@@ -12,14 +13,28 @@ After a crash recovery starts with the last file that begins before the smallest
     16 +--------------------------+
        | indexMsgTimestamp i64    |  the index: end of the last full index file
     24 +--------------------------+
+       | logFlushedOffset i64     |  ours: the log is durable up to here
+    32 +--------------------------+
+       | durableOffset i64        |  ours: the log, and the units of all records before here; where a record begins
+    40 +--------------------------+
+       | queueCount i64           |  ours: how many queues have a unit of a record before durableOffset
+    48 +--------------------------+
+       | check i64                |  ours: xor of the six numbers above and a constant
+    56 +--------------------------+
        | zeros up to 4096         |
 
-All 24 bytes lie in one sector, so a torn page leaves the old times or the new ones.
+All of it lies in one sector, so a torn page leaves the old numbers or the new ones.
+
+Compatibility: ``StoreCheckpoint`` (4.9.8) reads and writes the first 24 bytes only. If a Java broker has written other
+times since, the check does not match and our offsets count for nothing.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from functools import reduce
+from operator import xor
 
 import attrs
 
@@ -28,19 +43,38 @@ from rocketpy.store.disk import Disk
 
 CHECKPOINT_SIZE = 4096
 _TIMES = struct.Struct(">qqq")
+_NUMBERS = struct.Struct(">qqqqqqq")
+_CHECK = 0x526F_636B_6574_5079  # the bytes "RocketPy"
 _TOLERANCE_MS = 3000
 assert _TIMES.size == 24
+assert _NUMBERS.size == 56
+
+
+@attrs.frozen
+class DurableEnds:
+    """What is known to be durable by its place, which no clock can make untrue."""
+
+    log_flushed_offset: int
+    """The log is durable up to here: a record before it that is not valid is damage, and no crash's doing."""
+
+    durable_offset: int
+    """Records before it are durable, and so are their units. A record begins here, or the log ends."""
+
+    queue_count: int
+    """How many queues have a unit of a record before ``durable_offset``."""
 
 
 @attrs.define(eq=False)
 class StoreCheckpoint:
-    """The three times, and the file that keeps them. Change them on the event loop; they only ever grow."""
+    """The times and ends, and the file that keeps them. Change them on the event loop; they only ever grow."""
 
     _disk: Disk
     _path: str
     physic_msg_timestamp_ms: int = 0
     logics_msg_timestamp_ms: int = 0
     index_msg_timestamp_ms: int = 0
+    ends: DurableEnds | None = None
+    """None while nothing is known: a store without checkpoint, or a Java broker's."""
 
     @property
     def min_timestamp_ms(self) -> int:
@@ -53,11 +87,11 @@ class StoreCheckpoint:
         return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
 
     def flush(self) -> None:
-        """Write the times, durable on return. Blocks: for a worker thread. StoreError is final.
+        """Write times and ends, durable on return. Blocks: for a worker thread. StoreError is final.
 
         On a full disk that has no checkpoint yet nothing is written: recovery then walks more, and finds the same.
         """
-        content = _TIMES.pack(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms)
+        content = self._content()
         file = self._disk.open(self._path, create=True)
         try:
             if file.size() < CHECKPOINT_SIZE:
@@ -69,6 +103,14 @@ class StoreCheckpoint:
         finally:
             file.close()
 
+    def _content(self) -> bytes:
+        times = self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms
+        ends = self.ends  # one look: the event loop may replace it while a worker thread is here
+        if ends is None:
+            return _TIMES.pack(*times).ljust(_NUMBERS.size, b"\0")
+        numbers = (*times, ends.log_flushed_offset, ends.durable_offset, ends.queue_count)
+        return _NUMBERS.pack(*numbers, _check_of(numbers))
+
 
 def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
     """Return the checkpoint of a store. A missing or short file counts as zeros: nothing is known to be durable."""
@@ -76,8 +118,14 @@ def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
     if disk.exists(path):
         file = disk.open(path, read_only=True)
         try:
-            content = file.read(0, _TIMES.size)
+            content = file.read(0, _NUMBERS.size)
         finally:
             file.close()
-    times = _TIMES.unpack(content.ljust(_TIMES.size, b"\0"))
-    return StoreCheckpoint(disk, path, *times)
+    *numbers, check = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
+    physic_ms, logics_ms, index_ms, *ends = numbers
+    is_ours = check == _check_of(numbers)
+    return StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, DurableEnds(*ends) if is_ours else None)
+
+
+def _check_of(numbers: Iterable[int]) -> int:
+    return reduce(xor, numbers, _CHECK)

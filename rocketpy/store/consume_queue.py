@@ -9,17 +9,16 @@ queue that never had a message has no directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 
 from rocketpy.store import layout
+from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
 from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
-
-_STEP_MIN = 4096
-_STEP_MAX = 65_536
-"""A step of reservation is as long as what the file holds already, within these bounds, and ends on a page."""
+from rocketpy.store.sparse_file import add_sparse_file, reserve_step
 
 _CHUNK_SIZE = 800 * UNIT_SIZE * 16
 
@@ -29,7 +28,10 @@ class ConsumeQueue:
 
     __slots__ = (
         "_disk",
+        "_ext_place",
         "_file_size",
+        "_open_files",
+        "ext",
         "files",
         "flushed_offset",
         "has_new_file",
@@ -53,6 +55,7 @@ class ConsumeQueue:
         disk: Disk,
         open_files: OpenFiles,
         file_size: int,
+        ext_place: ExtPlace | None = None,
     ) -> None:
         self.next_offset = 0  # of the next message; units of those before it are written or in ``units``
         self.reserved_offset = 0  # units before it have their space
@@ -66,8 +69,11 @@ class ConsumeQueue:
         self.flushed_offset = 0
         self.has_new_file = False  # whose directory entry is not synced yet
         self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
+        self.ext: ConsumeQueueExt | None = None  # what more it knows of its messages, once it has or gets any of it
         self._disk = disk
+        self._open_files = open_files
         self._file_size = file_size
+        self._ext_place = ext_place
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}..{self.max_offset})"
@@ -79,14 +85,31 @@ class ConsumeQueue:
         while self.reserved_offset < self.next_offset + count:
             begin = self.reserved_offset * UNIT_SIZE
             mapped_file = self.files.find(begin) or self._add_file(begin)
-            position = begin - mapped_file.base_offset
-            end = position + min(max(position, _STEP_MIN), _STEP_MAX)
-            end = min(-(-end // _STEP_MIN) * _STEP_MIN, mapped_file.size)
-            mapped_file.file().reserve(position, end - position)
+            end = reserve_step(mapped_file, begin - mapped_file.base_offset)
             self.reserved_offset = (mapped_file.base_offset + end) // UNIT_SIZE
+
+    @property
+    def writes_ext(self) -> bool:
+        """Whether new units get an extension."""
+        return self._ext_place is not None and self._ext_place.is_written
+
+    def extended_tags_code(self, tags_code: int, store_timestamp_ms: int, bit_map: bytes | None) -> int:
+        """Return what goes into the tagsCode field of the next unit: an address if the queue has an extension.
+
+        What is behind the address is written with the units. When there is no space for it, the plain tags code counts.
+        """
+        if not self.writes_ext:
+            return tags_code
+        ext = self.ext if self.ext is not None else self._make_ext()
+        if not ext.has_begun:
+            ext.begin(self._last_tags_code())
+        address = ext.put(CqExtUnit(tags_code, store_timestamp_ms, bit_map or b""))
+        return tags_code if address is None else address
 
     def write_units(self) -> None:
         """Write the collected units: then readers see them. StoreError is final."""
+        if self.ext is not None:
+            self.ext.write_units()
         units = self.units
         content = b"".join(units)
         units.clear()
@@ -116,6 +139,10 @@ class ConsumeQueue:
         """Return (physical offset, size, tags code) of a written unit. Blocks if it is cold."""
         mapped_file, position, _ = self.locate(queue_offset, 1)
         return UNIT.unpack(mapped_file.file().read(position, UNIT_SIZE))
+
+    def ext_unit(self, tags_code: int) -> CqExtUnit | None:
+        """Return what is behind a unit's tagsCode field, None if it is a plain one or leads nowhere. Blocks."""
+        return self.ext.get(tags_code) if self.ext is not None and is_ext_address(tags_code) else None
 
     # ---- recovery: blocks, before the store is open ---------------------------------------------------------------
 
@@ -162,6 +189,14 @@ class ConsumeQueue:
         """
         self._set_end(queue_offset)
         self.flushed_offset = queue_offset
+        if self.ext is not None:
+            self.ext.distrust(self._last_tags_code())
+
+    def believes(self, tags_code: int, store_timestamp_ms: int) -> bool:
+        """Whether the tagsCode field of a unit found after a crash surely says what it said of its record."""
+        if not is_ext_address(tags_code):
+            return True
+        return self.ext is not None and self.ext.holds(tags_code, store_timestamp_ms)
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
         """Return what stands in the place of units, written in another life; fewer at the end of a file."""
@@ -170,6 +205,22 @@ class ConsumeQueue:
             return b""
         position = queue_offset * UNIT_SIZE - mapped_file.base_offset
         return mapped_file.file().read(position, min(count * UNIT_SIZE, mapped_file.size - position))
+
+    def adopt_units(self, physical_offsets: Sequence[int], sizes: Sequence[int]) -> int:
+        """Take the units at the end, as they stand in the files, for those of these records; return for how many they
+        are. They do not count as durable.
+        """
+        adopted = 0
+        while adopted < len(sizes):
+            fields = _columns(self.stale_units(self.next_offset, len(sizes) - adopted))
+            count = len(fields) // 3
+            expected = slice(adopted, adopted + count)
+            places_match = fields[::3] == tuple(physical_offsets[expected])
+            if not count or not places_match or fields[1::3] != tuple(sizes[expected]):
+                break
+            adopted += count
+            self._set_end(self.next_offset + count)
+        return adopted
 
     def truncate(self, queue_offset: int) -> None:
         """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""
@@ -182,6 +233,10 @@ class ConsumeQueue:
         self.has_new_file = True
         self._set_end(queue_offset)
         self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
+        if self.ext is not None:
+            self.ext.forget_end()
+            if self.ext.files:
+                self.ext.begin(self._last_tags_code())
 
     def correct_min_offset(self, log_min_offset: int) -> None:
         """Move ``min_offset`` to the first unit whose message is still in the log."""
@@ -204,6 +259,10 @@ class ConsumeQueue:
             self._disk.sync_directory(self.files.path)
             count += 1
         self.correct_min_offset(log_min_offset)
+        if self.ext is not None and self.min_offset < self.max_offset:
+            tags_code = self.unit_at(self.min_offset)[2]
+            if is_ext_address(tags_code):
+                self.ext.delete_expired_files(tags_code)
         return count
 
     def remove_files(self) -> None:
@@ -211,9 +270,15 @@ class ConsumeQueue:
         self.files.remove_all()
         if self._disk.is_directory(self.files.path) and not self._disk.list_directory(self.files.path):
             self._disk.remove_directory(self.files.path)
+        if self.ext is not None:
+            self.ext.remove_files()
         self.units.clear()
         self._set_end(0)
         self.min_offset = self.flushed_offset = 0
+
+    def load_ext(self) -> None:
+        """Find the files of the extension."""
+        self._make_ext().load()
 
     # ---- flush ----------------------------------------------------------------------------------------------------
 
@@ -244,24 +309,36 @@ class ConsumeQueue:
             written += size
 
     def _add_file(self, begin: int) -> MappedFile:
-        """Make the file for the unit at ``begin``: sparse, staged under another name so that it appears whole."""
+        """Make the file for the unit at ``begin``."""
         base = begin
         if not self.files:
             base -= begin % self._file_size
             self._disk.make_directories(self.files.path)
-        staging_path = f"{self.files.path}.staged"  # beside the queue's directory, where no number is no queue
-        file = self._disk.open(staging_path, create=True)
-        try:
-            file.truncate(0)
-            file.truncate(self._file_size)
-            if base < begin:
-                file.reserve(0, begin - base)
-                file.write(0, layout.PRE_BLANK_UNIT * ((begin - base) // UNIT_SIZE))
-        finally:
-            file.close()
-        self._disk.rename(staging_path, f"{self.files.path}/{layout.file_name(base)}")
+        blank = layout.PRE_BLANK_UNIT * ((begin - base) // UNIT_SIZE)
+        mapped_file = add_sparse_file(self.files, self._disk, base, self._file_size, blank)
         self.has_new_file = True
-        return self.files.append(base, self._file_size)
+        return mapped_file
+
+    def _make_ext(self) -> ConsumeQueueExt:
+        place = self._ext_place
+        assert place is not None, self
+        self.ext = ConsumeQueueExt(
+            path=f"{place.path}/{self.topic}/{self.queue_id}",
+            disk=self._disk,
+            open_files=self._open_files,
+            file_size=place.file_size,
+        )
+        return self.ext
+
+    def _last_tags_code(self) -> int | None:
+        """Return the tagsCode field of the last unit, written or not; None if there is none."""
+        if self.units:
+            _, size, tags_code = UNIT.unpack(self.units[-1])
+        elif self.next_offset * UNIT_SIZE <= self.files.min_offset or not self.files:
+            return None
+        else:
+            _, size, tags_code = self.unit_at(self.next_offset - 1)
+        return None if size == PRE_BLANK_SIZE else tags_code
 
 
 def _walk_end(mapped_file: MappedFile) -> int:
@@ -269,12 +346,21 @@ def _walk_end(mapped_file: MappedFile) -> int:
     file = mapped_file.file()
     count = 0
     for position in range(0, mapped_file.size, _CHUNK_SIZE):
-        content = file.read(position, min(_CHUNK_SIZE, mapped_file.size - position))
-        for physical_offset, size, _ in UNIT.iter_unpack(content[: len(content) // UNIT_SIZE * UNIT_SIZE]):
-            if physical_offset < 0 or size <= 0:
-                return count
-            count += 1
+        fields = _columns(file.read(position, min(_CHUNK_SIZE, mapped_file.size - position)))
+        if not fields or min(fields[::3]) < 0 or min(fields[1::3]) <= 0:
+            for physical_offset, size in zip(fields[::3], fields[1::3], strict=True):
+                if physical_offset < 0 or size <= 0:
+                    return count
+                count += 1
+            return count
+        count += len(fields) // 3
     return count
+
+
+def _columns(units: bytes) -> tuple[int, ...]:
+    """Return the fields of whole units, one after another: place, size and tags code of each."""
+    count = len(units) // UNIT_SIZE
+    return struct.unpack_from(">" + "qiq" * count, units)
 
 
 def _bisect_end(mapped_file: MappedFile) -> int:

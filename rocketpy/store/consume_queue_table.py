@@ -13,6 +13,7 @@ import attrs
 
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_ext import ConsumeQueueExt, ExtPlace
 from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
@@ -33,6 +34,16 @@ class QueueFlushRange:
     disk: Disk
     is_last: bool
     """Whether the range takes all that was unflushed when it was begun."""
+    exts: list[tuple[ConsumeQueueExt, int]] = attrs.Factory(list)  # up to where each is flushed afterwards
+
+    def add_ext(self, ext: ConsumeQueueExt) -> None:
+        """Take what a queue has in its extension: it is as durable as the queue's units."""
+        self.files.extend(ext.hold_unflushed())
+        if ext.has_begun:  # else nobody knows yet where it ends
+            self.exts.append((ext, ext.wrote_offset))
+        if ext.has_new_file:
+            ext.has_new_file = False
+            self.directories.append(ext.files.path)
 
     def sync(self) -> None:
         """Sync files, then the directories of new ones. Blocks: for a worker thread. StoreError is final."""
@@ -45,8 +56,11 @@ class QueueFlushRange:
 class ConsumeQueueTable:
     """The queues of one store."""
 
-    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
+    def __init__(
+        self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int, ext_place: ExtPlace | None = None
+    ) -> None:
         self.path = path
+        self._ext_place = ext_place
         self._disk = disk
         self._open_files = open_files
         self._file_size = file_size
@@ -74,6 +88,19 @@ class ConsumeQueueTable:
                     self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
             yield
+        if self._ext_place is not None:
+            yield from self._load_exts(self._ext_place.path)
+
+    def _load_exts(self, path: str) -> Iterator[None]:
+        """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""
+        for topic in self._disk.list_directory(path):
+            for name in self._disk.list_directory(os.path.join(path, topic)):
+                if name.isascii() and name.isdigit():
+                    queue = self.find(topic, int(name))
+                    queue.load_ext()
+                    if not queue.files:
+                        queue.remove_files()
+            yield
 
     @property
     def usual_file_size(self) -> int:
@@ -94,6 +121,7 @@ class ConsumeQueueTable:
                 disk=self._disk,
                 open_files=self._open_files,
                 file_size=self._file_size,
+                ext_place=self._ext_place,
             )
         return queue
 
@@ -132,6 +160,11 @@ class ConsumeQueueTable:
         if place is not None:
             self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(place)}")
 
+    @property
+    def count_with_units(self) -> int:
+        """How many queues have units."""
+        return sum(queue.max_offset * UNIT_SIZE > queue.files.min_offset for queue in self)
+
     # ---- flush ----------------------------------------------------------------------------------------------------
 
     def begin_flush(self, *, least_pages: int = 0) -> QueueFlushRange | None:
@@ -154,6 +187,8 @@ class ConsumeQueueTable:
             if queue.has_new_file:
                 queue.has_new_file = False
                 flush_range.directories.append(queue.files.path)
+            if queue.ext is not None:
+                flush_range.add_ext(queue.ext)
         return flush_range if flush_range.queues else None
 
     def end_flush(self, flush_range: QueueFlushRange, *, is_synced: bool) -> None:
@@ -163,3 +198,5 @@ class ConsumeQueueTable:
         if is_synced:
             for queue, flushed_offset in flush_range.queues:
                 queue.flushed_offset = max(queue.flushed_offset, flushed_offset)
+            for ext, flushed_offset in flush_range.exts:
+                ext.flushed_offset = max(ext.flushed_offset, flushed_offset)

@@ -53,6 +53,13 @@ class DiskFile(Protocol):
         """Return the same bytes if all of them are in memory, None if the disk would have to be asked."""
         ...
 
+    def reads_zero_from(self, position: int) -> bool:
+        """Whether the file is known to hold nothing but zeros from a position on: a hole, or space that was reserved.
+
+        False where that could only be told by reading all of it.
+        """
+        ...
+
     def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
         """Write all of it. Visible on return, not durable."""
         ...

@@ -7,6 +7,7 @@ reported as a gap, and made anew from the beginning of the log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
@@ -14,6 +15,7 @@ from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.log_scanner import Run, Slice
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
@@ -50,6 +52,32 @@ class LogDispatcher:
     def built_end(self, topic: str, queue_id: int) -> int:
         """Return up to where a queue is trusted to have its units."""
         return self._built.get(self._queues.find(topic, queue_id), 0)
+
+    def dispatch_slice(
+        self, found: Slice, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool
+    ) -> None:
+        """Write the units of a slice, as far as they are not there. ``record_of`` returns the record at a place in it.
+
+        Raises :class:`QueueGap`, see :meth:`dispatch`.
+        """
+        for run in found.runs:
+            self._dispatch_run(run, record_of, is_from_beginning=is_from_beginning)
+        if found.other is not None:
+            self.dispatch([found.other], is_from_beginning=is_from_beginning)
+
+    def _dispatch_run(self, run: Run, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool) -> None:
+        """Take the units of a run that are there and its records'; make the others from the records."""
+        places, done = run.physical_offsets, 0
+        deleted_before = self._queues.deleted_before.get(run.topic, 0)
+        if places[0] < deleted_before:
+            done = bisect_left(places, deleted_before)
+        queue = self._queues.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
+        if queue is not None and done == 0 and run.queue_offset == queue.next_offset:
+            done = queue.adopt_units(places, run.sizes)
+            if done:
+                self._queues.unflushed[queue] = None
+        if done < len(places):
+            self.dispatch([record_of(place) for place in places[done:]], is_from_beginning=is_from_beginning)
 
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
         """Write the units of records. Raises :class:`QueueGap`, never if the walk is from the

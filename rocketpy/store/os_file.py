@@ -19,6 +19,9 @@ from typing import ClassVar
 from rocketpy.errors import DiskFullError, StartError, StoreError
 
 WORD_SIZE = 4
+_LOOK_AT_MAX = 16 << 20
+"""So much is read to find out whether it is zeros."""
+
 LOCK_TEXT = b"lock"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -74,6 +77,23 @@ class OsFile:
                 return self.read(position, size)
             raise store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
         return bytes(buffer)
+
+    def reads_zero_from(self, position: int) -> bool:
+        # Reserved space that somebody has read, ahead perhaps, is in memory and so counts as data: it is looked at.
+        looked_at = 0
+        try:
+            while looked_at < _LOOK_AT_MAX:
+                # Positions are always given, so that nobody minds where the descriptor's own is.
+                begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
+                size = min(os.lseek(self._descriptor, begin, os.SEEK_HOLE) - begin, _LOOK_AT_MAX)
+                content = self.read(begin, size)
+                if content.count(0) != len(content):
+                    return False
+                looked_at += size
+                position = begin + size
+        except OSError as failure:
+            return failure.errno == errno.ENXIO
+        return False
 
     def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
         size = len(content)

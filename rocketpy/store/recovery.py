@@ -4,15 +4,21 @@ Runs before anybody is served: it blocks, and yields about every 10 ms so that s
 
 - After an orderly stop the queues are trusted. If they end as that stop has noted, the walk begins at the end of the
   log that it noted too, and finds nothing; else the last three log files are walked to find the end.
-- After a crash the walk begins with the last file that was durable, with its queues, when the checkpoint was written.
-  Units of everything behind are made anew.
+- After a crash the walk begins where log and queues were durable when the checkpoint was written. Of the units behind
+  those are kept that are what their records say; the others are made anew.
 
 Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
-and a second crash brings it back. Never is a store refused that a crash can leave: with files preallocated but empty,
-half written, cut short by the last recovery, with queues or index missing. Recovering twice is like recovering once.
+and a second crash brings it back. Where nothing has to be cleared, and ASYNC_FLUSH promises no more than the page
+cache, nothing is synced either: the flush services go on where they were.
 
-Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8). A queue that is shorter than the log is
-noticed after an orderly stop too, and completed.
+Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
+recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before a place up
+to which it is known to be durable, no crash has done that: :class:`DamagedStoreError` names the place instead of
+throwing away what lies behind it.
+
+Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8), which cut the log at the first record
+that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after an orderly stop too, and
+completed. A log without files whose queues are not empty is refused; RocketMQ deletes the queues.
 """
 
 from __future__ import annotations
@@ -22,9 +28,10 @@ from collections.abc import Generator, Iterator
 
 import attrs
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import DamagedStoreError, DiskFullError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
+from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
@@ -46,6 +53,7 @@ class RecoveryReport:
     """What recovery found and did."""
 
     end_offset: int
+    durable_offset: int  # the log is durable up to here
     timestamp_ms: int  # the latest storeTimestamp of a record that was looked at, 0 without any
     scanned_from: int
     record_count: int
@@ -67,6 +75,7 @@ class StoreRecovery:
         tags_code: TagsCodeOf,
         is_clean: bool,
         durable_before_ms: int,
+        durable_ends: DurableEnds | None = None,
         check_crc: bool,
         rewrite: bool,
         orderly_end: OrderlyEnd | None = None,
@@ -77,35 +86,34 @@ class StoreRecovery:
         self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code)
         self._is_clean = is_clean
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
+        self._durable_ends = durable_ends
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
         self._orderly_end = orderly_end if is_clean else None
-        self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
+        self._progress: LogScanner | None = None
+        self.report = RecoveryReport(0, 0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
         """Recover; when the iterator ends the report is there, and everything found is durable."""
         self._commit_log.load()
         yield from self._queues.load()
         files = self._commit_log.files
-        if not files:
-            for queue in self._queues:
-                if queue.files:
-                    queue.remove_files()
-            return
         file_size = self._queues.usual_file_size
         for count, queue in enumerate(self._queues):
             queue.recover(is_clean=self._is_clean, file_size=file_size)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
+        durable_end = self._durable_end()
+        if not files:
+            self._require(durable_end, 0, "no file")
+            for queue in self._queues:
+                if queue.files:
+                    queue.remove_files()
+            return
         noted_end = self._noted_end()
-        if noted_end is not None:
-            first_file = len(files) - 1
-        elif self._is_clean:
-            first_file = max(0, len(files) - _FILES_AFTER_ORDERLY_STOP)
-        else:
-            first_file = self._first_durable_file()
-        scanner = yield from self._walk(first_file, noted_end)
-        scanned_from = files[scanner.first_file].base_offset if scanner.end_offset != noted_end else noted_end
+        first_file, begin_offset = self._beginning(noted_end)
+        scanner = yield from self._walk(first_file, begin_offset)
+        self._require(durable_end, scanner.end_offset, scanner.why or "no record")
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
         while files.remove_last_behind(scanner.end_offset):
@@ -113,18 +121,71 @@ class StoreRecovery:
             self._disk.sync_directory(files.path)
             removed += 1
             yield
+        durable_offset = scanner.end_offset
         if scanner.end_offset != noted_end:  # else the stop that noted it left it clear and durable
-            self._clear_tail(scanner.end_offset)
-            yield from self._make_durable(scanner.first_file, scanner.end_offset)
+            is_cut = self._clear_tail(scanner.end_offset)
+            if is_cut or self._rewrite:
+                yield from self._make_durable(scanner.first_file, scanner.end_offset)
+            else:
+                durable_offset = min(durable_offset, max(durable_end, 0 if self._is_clean else scanner.begin_offset))
+            self._disk.sync_directory(files.path)
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
+            durable_offset=durable_offset,
             timestamp_ms=max(scanner.timestamp_ms, self._orderly_end.timestamp_ms if self._orderly_end else 0),
-            scanned_from=scanned_from,
+            scanned_from=scanner.begin_offset,
             record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
             first_unit_offset=self._dispatcher.first_offset,
             removed_files=removed,
             why=scanner.why,
+        )
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far the walk has come: the offset, and where the last file ends."""
+        return (0, 0) if self._progress is None else (self._progress.end_offset, self._commit_log.files.end_offset)
+
+    # ---- where to begin, and what must be there -------------------------------------------------------------------
+
+    def _beginning(self, noted_end: int | None) -> tuple[int, int | None]:
+        """Return the file to begin with, and the place in it if that is not its beginning."""
+        files = self._commit_log.files
+        if noted_end is not None:
+            return len(files) - 1, noted_end
+        if self._is_clean:
+            return max(0, len(files) - _FILES_AFTER_ORDERLY_STOP), None
+        if self._durable_ends is None:
+            return self._first_durable_file(), None
+        durable_offset = self._durable_ends.durable_offset
+        if durable_offset <= files.min_offset:
+            return 0, None
+        mapped_file = files.find(durable_offset)
+        if mapped_file is not None:
+            return files.index_of(mapped_file), durable_offset
+        return len(files) - 1, durable_offset if durable_offset == files.end_offset else None
+
+    def _durable_end(self) -> int:
+        """Return up to where the log must be valid, 0 if nothing is known.
+
+        An orderly stop of RocketMQ's leaves no note of it, but everything that its queues name was durable.
+        """
+        if self._durable_ends is not None:
+            return self._durable_ends.log_flushed_offset
+        if self._is_clean:
+            return max(map(_physical_end, self._queues), default=0)
+        return 0
+
+    def _require(self, durable_end: int, end_offset: int, found: str) -> None:
+        """Raise DamagedStoreError if the log ends before a place up to which it was durable."""
+        if end_offset >= durable_end:
+            return
+        files = self._commit_log.files
+        damaged = next((each for each in files if each.base_offset <= end_offset < each.end_offset), None)
+        raise DamagedStoreError(
+            f"expected a record at offset {end_offset} of the log, durable up to {durable_end}, found {found}",
+            path=files.path if damaged is None else damaged.path,
+            position=None if damaged is None else end_offset - damaged.base_offset,
         )
 
     # ---- the walk -------------------------------------------------------------------------------------------------
@@ -154,28 +215,39 @@ class StoreRecovery:
             return (yield from self._walk_from(0))
 
     def _walk_from(self, first_file: int, begin_offset: int | None = None) -> Generator[None, None, LogScanner]:
-        yield from self._prepare_queues(self._commit_log.files[first_file].base_offset)
-        scanner = LogScanner(
+        base_offset = self._commit_log.files[first_file].base_offset
+        queue_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
+        is_from_beginning = first_file == 0 and begin_offset is None
+        ends = self._durable_ends if begin_offset is not None and not self._is_clean else None
+        if ends is not None and queue_count < ends.queue_count:
+            return (yield from self._walk_from(0))  # somebody has removed queues: they are made anew
+        self._progress = scanner = LogScanner(
             self._commit_log,
             first_file=first_file,
             begin_offset=begin_offset,
             check_crc=self._check_crc,
             built_end=self._dispatcher.built_end,
         )
-        for records in scanner.slices():
-            self._dispatcher.dispatch(records, is_from_beginning=first_file == 0)
+        for found in scanner.slices():
+            self._dispatcher.dispatch_slice(found, scanner.record_of, is_from_beginning=is_from_beginning)
             yield
         return scanner
 
-    def _prepare_queues(self, walk_begin: int) -> Iterator[None]:
-        """Say which units to trust: all of them, or after a crash those of records before the walk."""
+    def _prepare_queues(self, walk_begin: int) -> Generator[None, None, int]:
+        """Say which units to trust: all of them, or after a crash those of records before the walk.
+
+        Return how many queues have such a unit.
+        """
+        queue_count = 0
         for count, queue in enumerate(self._queues):
             if self._is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
             elif queue.files:
                 queue.rewind(queue.first_at_or_behind(walk_begin))
+            queue_count += queue.max_offset * layout.UNIT_SIZE > queue.files.min_offset
             if count % _QUEUES_PER_SLICE == 0:
                 yield
+        return queue_count
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
@@ -191,8 +263,11 @@ class StoreRecovery:
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
-    def _clear_tail(self, end_offset: int) -> None:
-        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back."""
+    def _clear_tail(self, end_offset: int) -> bool:
+        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back.
+
+        False if it was like that already, but for the space.
+        """
         files = self._commit_log.files
         last = files[len(files) - 1]
         position = end_offset - last.base_offset
@@ -201,27 +276,31 @@ class StoreRecovery:
             previous_size = files[len(files) - 2].size if len(files) > 1 else 0
             last.size = max(last.size, previous_size or self._commit_log.file_size)
         file = last.file()
-        file.truncate(position)
-        file.truncate(last.size)
+        is_clear = file.size() == last.size and file.reads_zero_from(position)
+        if not is_clear:
+            file.truncate(position)
+            file.truncate(last.size)
         try:
             file.reserve(position, last.size - position)
         except DiskFullError:
             pass  # the log can be read; append tries again before it takes a message
+        return not is_clear
 
     def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
         """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""
         files = self._commit_log.files
+        known_offset = 0 if self._durable_ends is None else self._durable_ends.log_flushed_offset
         for index in range(min(first_file, len(files) - 1), len(files)):
             mapped_file = files[index]
             file = mapped_file.file()
             if self._rewrite and not self._is_clean:
                 end = min(mapped_file.end_offset, end_offset) - mapped_file.base_offset
-                for position in range(0, end, _COPY_SIZE):
+                begin = max(0, known_offset - mapped_file.base_offset)
+                for position in range(begin, end, _COPY_SIZE):
                     file.write(position, file.read(position, min(_COPY_SIZE, end - position)))
                     yield
             file.sync()
             yield
-        self._disk.sync_directory(files.path)
 
 
 def _first_timestamp(mapped_file: MappedFile) -> int:

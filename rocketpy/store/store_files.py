@@ -98,6 +98,7 @@ class StoreFiles:
             tags_code=tags_code,
             is_clean=self._was_clean,
             durable_before_ms=self.checkpoint.min_timestamp_ms,
+            durable_ends=self.checkpoint.ends,
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush,
             orderly_end=load_orderly_end(self._disk, self._orderly_end_path),
@@ -133,7 +134,12 @@ class StoreFiles:
         report = self.report
         checkpoint = self.checkpoint
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
-        self.commit_log.open_at(report.end_offset, timestamp_ms=timestamp_ms, allocator=self.allocate_files)
+        self.commit_log.open_at(
+            report.end_offset,
+            timestamp_ms=timestamp_ms,
+            allocator=self.allocate_files,
+            flushed_offset=report.durable_offset,
+        )
 
     def persist_orderly_end(self) -> None:
         """Note where everything ends, for the next start: when all of it is durable, before the abort file goes."""

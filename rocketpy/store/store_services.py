@@ -49,7 +49,7 @@ class StoreServices:
             queues=queue_source,
             checkpoint=files.checkpoint,
             run_blocking=run_blocking,
-            written_timestamp_ms=lambda: commit_log.wrote_timestamp_ms,
+            commit_log=commit_log,
             interval_ms=config.flush_interval_consume_queue,
             thorough_interval_ms=config.flush_consume_queue_thorough_interval,
             least_pages=config.flush_consume_queue_least_pages,

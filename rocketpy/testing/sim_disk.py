@@ -385,6 +385,11 @@ class _SimFile:
         self._disk.count_call("read_nowait", self.path)
         return None if self.inode.is_cold else self.inode.read(position, size)
 
+    def reads_zero_from(self, position: int) -> bool:
+        self._require_open("reads_zero_from")
+        self._disk.count_call("reads_zero_from", self.path)
+        return self.inode.reads_zero_from(position)
+
     def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
         self._require_open("write")
         if self._read_only:

@@ -47,6 +47,15 @@ class SimInode:
             position += stop - start
         return b"".join(parts)
 
+    def reads_zero_from(self, position: int) -> bool:
+        """Whether nothing but zeros lies behind a position."""
+        first, start = divmod(position, PAGE_SIZE)
+        return not any(
+            any(memoryview(page)[start if number == first else 0 :])
+            for number, page in self._pages.items()
+            if number >= first
+        )
+
     def write(self, position: int, content: bytes) -> None:
         """Change the page cache; the pages are allocated and dirty afterwards."""
         done = 0

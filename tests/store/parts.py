@@ -11,6 +11,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
@@ -141,6 +142,7 @@ class Parts:
         message_size_max: int = 4096,
         store_host: bytes = STORE_HOST,
         clock: ManualClock | None = None,
+        durable_ends: DurableEnds | None = None,
         rewrite: bool = False,
         limits: ReadLimits = LIMITS,
         open_max: int = 100,
@@ -165,6 +167,7 @@ class Parts:
             tags_code=_tags_code,
             is_clean=is_clean,
             durable_before_ms=durable_before_ms,
+            durable_ends=durable_ends,
             check_crc=True,
             rewrite=rewrite,
         )
@@ -175,6 +178,7 @@ class Parts:
             self.report.end_offset,
             timestamp_ms=max(self.report.timestamp_ms, durable_before_ms + 3000),
             allocator=self.allocator,
+            flushed_offset=self.report.durable_offset,
         )
         self.appender = MessageAppender(
             commit_log=self.commit_log,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from rocketpy.store.checkpoint import CHECKPOINT_SIZE, StoreCheckpoint, load_checkpoint
+from rocketpy.store.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.testing.choices import Choose, all_outcomes
 from rocketpy.testing.sim_disk import SimDisk
 
@@ -18,6 +18,21 @@ def test_times_are_where_java_looks_for_them() -> None:
     assert content == struct.pack(">qqq", 1, 2, 3).ljust(4096, b"\0")
     loaded = load_checkpoint(disk, "/checkpoint")
     assert (loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms) == (1, 2, 3)
+
+
+def test_our_ends_are_behind_the_times_and_are_believed_only_with_them() -> None:
+    """A Java broker writes the first 24 bytes and leaves the others as they are."""
+    disk = SimDisk()
+    ends = DurableEnds(log_flushed_offset=70, durable_offset=60, queue_count=5)
+    StoreCheckpoint(disk, "/checkpoint", 1, 2, 3, ends).flush()
+    assert load_checkpoint(disk, "/checkpoint").ends == ends
+    file = disk.open("/checkpoint")
+    assert struct.unpack(">qqq", file.read(24, 24)) == (70, 60, 5)
+    file.write(0, struct.pack(">qqq", 1, 4, 3))
+    loaded = load_checkpoint(disk, "/checkpoint")
+    assert (loaded.logics_msg_timestamp_ms, loaded.ends) == (4, None)
+    file.write(0, bytes(56))
+    assert load_checkpoint(disk, "/checkpoint").ends is None
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\0\0\0\0\0\0"])

@@ -410,3 +410,21 @@ def _lock_elsewhere(path: str) -> str:
     except StartError as refusal:
         return str(refusal)
     return "locked"
+
+
+def test_what_reads_zero_is_known_without_reading_it(disk: Disk, root: str) -> None:
+    file = disk.open(f"{root}/holes", create=True)
+    file.reserve(0, 1 << 20)
+    assert file.reads_zero_from(0)
+    file.write(5000, b"x")
+    assert not file.reads_zero_from(0)
+    assert not file.reads_zero_from(5000)
+    assert file.reads_zero_from(5001)
+    assert file.reads_zero_from(8192)
+    assert file.reads_zero_from(1 << 20)
+    file.write((1 << 20) - 1, b"y")
+    assert not file.reads_zero_from(8192)
+    file.truncate(5001)
+    file.truncate(1 << 20)
+    assert file.reads_zero_from(5001)
+    file.close()

@@ -16,7 +16,23 @@ def nothing_built(topic: str, queue_id: int) -> int:
 
 def scan(parts: Parts, *, first_file: int = 0, check_crc: bool = True) -> tuple[LogScanner, list[CheckedMessage]]:
     scanner = LogScanner(parts.commit_log, first_file=first_file, check_crc=check_crc, built_end=nothing_built)
-    return scanner, [record for records in scanner.slices() for record in records]
+    return scanner, records_of(scanner)
+
+
+def records_of(scanner: LogScanner) -> list[CheckedMessage]:
+    """Return what the slices yield, each record whole, in the order of the log."""
+    records = []
+    for found in scanner.slices():
+        for run in found.runs:
+            whole = [scanner.record_of(place) for place in run.physical_offsets]
+            assert [each.size for each in whole] == run.sizes
+            assert {(each.topic, each.queue_id) for each in whole} == {(run.topic, run.queue_id)}
+            begin = run.queue_offset
+            assert [each.queue_offset for each in whole] == list(range(begin, begin + len(whole)))
+            records += whole
+        if found.other is not None:
+            records.append(found.other)
+    return sorted(records, key=lambda record: record.physical_offset)
 
 
 def filled(place: Place, count: int = 200, **changes: object) -> Parts:
@@ -76,7 +92,7 @@ def test_records_whose_queue_is_built_are_judged_and_not_yielded(place: Place) -
         check_crc=True,
         built_end=lambda topic, queue_id: end if topic == "Even" else end // 2,
     )
-    records = [record for records in scanner.slices() for record in records]
+    records = records_of(scanner)
     assert scanner.record_count == 240
     assert all(record.topic != "Even" and record.physical_offset + record.size > end // 2 for record in records)
     assert records
@@ -102,7 +118,7 @@ def test_any_changed_byte_is_noticed_or_harmless(place: Place, position: int) ->
     place.write(place.log_file(), changed, places[2] + position)
     plain, _ = scan(parts)
     whole_road = LogScanner(parts.commit_log, first_file=0, check_crc=True, built_end=nothing_built)
-    whole_road._judge_plain = lambda base_offset, needed: 0  # type: ignore[method-assign]
+    whole_road._judge_plain = lambda touched: 0  # type: ignore[method-assign]
     for _ in whole_road.slices():
         pass
     assert (plain.end_offset, plain.record_count, plain.why) == (

@@ -148,7 +148,7 @@ async def test_after_a_kill_everything_whose_burst_ended_is_there(place: Place) 
     assert place.disk.exists(f"{place.root}/abort")
     reports: Reports = []
     async with opened(place, reports=reports) as store:
-        assert reports[0].unit_count == 1500
+        assert reports[0].record_count == 1500
         assert bodies(store) == sent
         assert send(store, b"next")[1] == 1500
         store.end_burst()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.errors import DamagedStoreError
+from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 HEAD = 88
@@ -80,16 +83,111 @@ def test_what_recovery_cut_never_comes_back(place: Place) -> None:
     """RocketMQ: 100 equal records, number 50 damaged, restart, one send, kill, restart: all 100 are there again."""
     parts = Parts(place, log_file_size=1 << 16)
     places = parts.put_all(bodies_of(100))
-    parts.close()
+    parts.kill()
     place.write(place.log_file(), b"\xff", places[50] + HEAD + 3)
 
-    again = Parts(place, is_clean=True, log_file_size=1 << 16)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16)
     assert again.bodies() == bodies_of(50)
     assert "CRC" in again.report.why
     again.put_all([b"new".ljust(40, b".")])
     again.kill()
     last = Parts(place, is_clean=False, log_file_size=1 << 16)
     assert last.bodies() == [*bodies_of(50), b"new".ljust(40, b".")]
+
+
+def test_what_was_durable_is_not_cut_but_reported_as_damaged(place: Place) -> None:
+    """After an orderly stop of RocketMQ's, which leaves no note, everything that the queues name was durable."""
+    parts = Parts(place, log_file_size=1 << 16)
+    places = parts.put_all(bodies_of(100))
+    parts.close()
+    place.write(place.log_file(), b"\xff", places[50] + HEAD + 3)
+    before = place.files(place.root)
+    with pytest.raises(DamagedStoreError, match=f"expected a record at offset {places[50]} .*CRC") as raised:
+        Parts(place, is_clean=True, log_file_size=1 << 16)
+    assert (raised.value.path, raised.value.position) == (place.log_file(), places[50])
+    assert place.files(place.root) == before
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_checkpoint_says_what_is_damage_and_what_is_a_torn_end(place: Place, is_clean: bool) -> None:
+    parts = Parts(place, log_file_size=1 << 16)
+    places = parts.put_all(bodies_of(100))
+    parts.kill()
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=1)
+    place.write(place.log_file(), b"\xff", places[70] + HEAD + 3)
+    again = Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
+    assert again.bodies() == bodies_of(100)[:70]
+    again.kill()
+    place.write(place.log_file(), b"\xff", places[59] + HEAD + 3)
+    with pytest.raises(DamagedStoreError, match=f"durable up to {places[60]}"):
+        Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
+
+
+def test_a_walk_begins_where_everything_was_durable(place: Place) -> None:
+    parts = Parts(place, log_file_size=1 << 16)
+    places = parts.put_all(bodies_of(100))
+    parts.put_all(bodies_of(3), "Other")
+    parts.kill()
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=1)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    assert (again.report.scanned_from, again.report.record_count) == (places[40], 63)
+    assert again.report.durable_offset == again.commit_log.flushed_offset == places[60]
+    assert again.bodies() == bodies_of(100)
+
+
+def test_queues_that_somebody_has_removed_are_made_anew_from_the_beginning(place: Place) -> None:
+    """Also such as have no message behind the place where the walk would begin."""
+    parts = Parts(place, log_file_size=1 << 16)
+    parts.put_all(bodies_of(3), "Quiet")
+    places = parts.put_all(bodies_of(100))
+    parts.kill()
+    place.remove_tree(f"{place.consume_queue}/Quiet")
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=2)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    assert again.bodies("Quiet") == bodies_of(3)
+    assert again.bodies() == bodies_of(100)
+    assert again.report.scanned_from == 0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_log_that_is_gone_is_damage_if_it_was_durable(place: Place, is_known: bool) -> None:
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    parts.close()
+    place.disk.unlink(place.log_file())
+    ends = DurableEnds(100, 100, 1) if is_known else None
+    with pytest.raises(DamagedStoreError, match="found no file") as raised:
+        Parts(place, durable_ends=ends)
+    assert raised.value.path == place.commit_log
+    assert place.files(place.consume_queue)
+
+
+def test_a_last_file_that_is_gone_is_damage_if_it_was_durable(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all(bodies_of(100))
+    end = parts.commit_log.wrote_offset
+    parts.close()
+    place.disk.unlink(place.log_file(LOG_FILE_SIZE))
+    with pytest.raises(DamagedStoreError, match=f"durable up to {end}"):
+        Parts(place, is_clean=False, durable_ends=DurableEnds(end, end, 1))
+
+
+def test_after_a_kill_nothing_is_synced_that_nobody_was_promised() -> None:
+    """ASYNC_FLUSH, and nothing to clear: the disk's work is left to the services, which go on where they were."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    parts.put_all(bodies_of(5))
+    parts.kill()
+    synced = disk.calls["sync"]
+    again = Parts(place, is_clean=False)
+    assert disk.calls["sync"] == synced
+    assert again.commit_log.flushed_offset == 0
+    flush_range = again.commit_log.begin_flush()
+    assert flush_range is not None
+    flush_range.sync()
+    disk.lose_power(lambda count: 0)
+    assert Parts(place, is_clean=False).bodies() == bodies_of(5)
 
 
 @pytest.mark.parametrize("damage", ["magic", "size", "crc", "physical offset", "queue offset", "topic", "properties"])
@@ -182,10 +280,9 @@ def test_units_behind_the_log_are_dropped(place: Place) -> None:
     places = parts.put_all(bodies_of(30))
     parts.close()
     place.write(place.log_file(), bytes(LOG_FILE_SIZE - places[12]), places[12])
-    for is_clean in (True, False):
-        again = Parts(place, is_clean=is_clean)
-        assert again.queues.find("TopicTest", 0).max_offset == 12
-        again.kill()
+    again = Parts(place, is_clean=False)
+    assert again.queues.find("TopicTest", 0).max_offset == 12
+    again.kill()
     content = b"".join(place.files(place.consume_queue).values())
     assert [UNIT.unpack_from(content, n * UNIT_SIZE)[0] for n in range(12)] == places[:12]
     assert content[12 * UNIT_SIZE :].strip(b"\0") == b""

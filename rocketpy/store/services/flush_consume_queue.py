@@ -1,25 +1,24 @@
 """Syncs the ConsumeQueues: those with some pages every second, all of them every minute, and then the checkpoint.
 
 Units can be made again from the log, so nobody waits for this; it decides how much of the log recovery walks after a
-crash. The time that goes into the checkpoint is captured before the thorough flush begins: units of everything stored
-up to then are written, and durable when the flush has returned. (RocketMQ takes the time of the last unit written when
-the flush is over, which may not be part of it.)
+crash. The time and the end of the log that go into the checkpoint are captured before the thorough flush begins: units
+of everything stored up to then are written, and durable when the flush has returned. (RocketMQ takes the time of the
+last unit written when the flush is over, which may not be part of it.)
 
 Compatibility: ``DefaultMessageStore.FlushConsumeQueueService`` (4.9.8).
 
-Compose: ``queues`` is the ConsumeQueueTable, ``written_timestamp_ms`` returns the storeTimestamp of the last message
-whose unit is written (after ``end_burst``, ``CommitLog.wrote_timestamp_ms``).
+Compose: ``queues`` is the ConsumeQueueTable, ``commit_log`` the CommitLog; units are written with their records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from typing import Protocol
 
 import trio
 
 from rocketpy.runner import RunBlocking
-from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 
@@ -43,6 +42,19 @@ class QueueFlushSource(FlushSource[QueueFlush], Protocol):
         """The queues with such units."""
         ...
 
+    @property
+    def count_with_units(self) -> int:
+        """How many queues have units, durable or not."""
+        ...
+
+
+class WrittenLog(Protocol):
+    """The log, as far as it is written: units of everything in it are written too."""
+
+    wrote_offset: int
+    wrote_timestamp_ms: int
+    flushed_offset: int
+
 
 class FlushConsumeQueueService:
     """Syncs queues by time."""
@@ -53,7 +65,7 @@ class FlushConsumeQueueService:
         queues: QueueFlushSource,
         checkpoint: StoreCheckpoint,
         run_blocking: RunBlocking,
-        written_timestamp_ms: Callable[[], int],
+        commit_log: WrittenLog,
         interval_ms: int,
         thorough_interval_ms: int,
         least_pages: int,
@@ -61,7 +73,7 @@ class FlushConsumeQueueService:
         self._queues = queues
         self._checkpoint = checkpoint
         self._run_blocking = run_blocking
-        self._written_timestamp_ms = written_timestamp_ms
+        self._commit_log = commit_log
         self._interval_s = interval_ms / 1000
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
@@ -81,11 +93,18 @@ class FlushConsumeQueueService:
 
     async def flush_thoroughly(self) -> None:
         """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end."""
-        timestamp_ms = self._written_timestamp_ms()
+        commit_log = self._commit_log
+        timestamp_ms, written_end, queue_count = (
+            commit_log.wrote_timestamp_ms,
+            commit_log.wrote_offset,
+            self._queues.count_with_units,
+        )
         left = len(self._queues.unflushed)
         # Queues that get units meanwhile line up behind; those that had some at the beginning are what counts.
         while left > 0 and (flush_range := await flush_once(self._queues, self._run_blocking)) is not None:
             left -= len(flush_range.queues)
         checkpoint = self._checkpoint
         checkpoint.logics_msg_timestamp_ms = max(checkpoint.logics_msg_timestamp_ms, timestamp_ms)
+        flushed_offset = commit_log.flushed_offset
+        checkpoint.ends = DurableEnds(flushed_offset, min(flushed_offset, written_end), queue_count)
         await self._run_blocking(checkpoint.flush)

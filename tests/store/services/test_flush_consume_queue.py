@@ -31,13 +31,23 @@ class Range:
 
 
 @attrs.define(eq=False)
+class Log:
+    """How far the log is written."""
+
+    wrote_timestamp_ms: int = 0
+    wrote_offset: int = 0
+    flushed_offset: int = 0
+
+
+@attrs.define(eq=False)
 class Queues:
     """Queues by number, with how many pages of each are not durable."""
 
     unflushed: dict[int, int] = attrs.Factory(dict)
     flushed: list[list[int]] = attrs.Factory(list)
     during_sync: Callable[[], None] | None = None
-    timestamp_ms: int = 0
+    log: Log = attrs.Factory(lambda: Log())
+    count_with_units: int = 3
 
     def begin_flush(self, *, least_pages: int = 0) -> Range | None:
         chosen = [queue for queue, pages in self.unflushed.items() if pages >= least_pages][:PER_FLUSH]
@@ -60,7 +70,7 @@ def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
         queues=queues,
         checkpoint=StoreCheckpoint(disk, "/checkpoint"),
         run_blocking=inline,
-        written_timestamp_ms=lambda: queues.timestamp_ms,
+        commit_log=queues.log,
         interval_ms=1_000,
         thorough_interval_ms=60_000,
         least_pages=2,
@@ -68,7 +78,7 @@ def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
 
 
 async def test_every_second_full_pages_and_every_minute_all(autojump_clock: trio.testing.MockClock) -> None:
-    queues, disk = Queues({1: 1, 2: 2}, timestamp_ms=5), SimDisk()
+    queues, disk = Queues({1: 1, 2: 2}, log=Log(5, 500, 400)), SimDisk()
     async with trio.open_nursery() as nursery:
         await nursery.start(service(queues, disk).run)
         await trio.sleep(1.5)
@@ -90,10 +100,10 @@ async def test_a_thorough_flush_takes_as_many_ranges_as_it_needs() -> None:
 
 async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() -> None:
     """Queues that get units during the flush are left to the next one, and their time is not claimed."""
-    queues, disk = Queues(dict.fromkeys(range(5), 0), timestamp_ms=5), SimDisk()
+    queues, disk = Queues(dict.fromkeys(range(5), 0), log=Log(5, 500, 400)), SimDisk()
 
     def more() -> None:
-        queues.timestamp_ms += 1
+        queues.log.wrote_timestamp_ms += 1
         queues.unflushed.update(dict.fromkeys(range(100, 104), 0))
 
     queues.during_sync = more
@@ -103,7 +113,7 @@ async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() ->
 
 
 async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:
-    queues, disk = Queues({1: 1}, timestamp_ms=5), SimDisk()
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 400)), SimDisk()
 
     def fail() -> None:
         raise StoreError("cannot sync", path="/queue")
