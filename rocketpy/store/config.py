@@ -16,7 +16,6 @@ from rocketpy.store import layout
 
 _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
-_NO_EXT = "ConsumeQueueExt is not written; stores that have it are read without it"
 _PAGE_CACHE = "writes go straight to the page cache, there is no buffer pool"
 _NO_DLEDGER = "DLedger is not supported"
 
@@ -47,6 +46,8 @@ class MessageStoreConfig:
 
     mapped_file_size_commit_log: int = setting(1 << 30, unit="bytes", validator=Between(4096, 1 << 31))
     mapped_file_size_consume_queue: int = setting(6_000_000, unit="bytes", validator=Between(20, 1 << 31))
+    enable_consume_queue_ext: bool = setting(False)
+    mapped_file_size_consume_queue_ext: int = setting(48 << 20, unit="bytes", validator=Between(64, 1 << 31))
     max_message_size: int = setting(4 << 20, unit="bytes", validator=Between(1, 16 << 20))
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
     consume_queue_files_open_max: int = setting(
@@ -84,9 +85,7 @@ class MessageStoreConfig:
     # Accepted without effect: retention, replication, delay and what Java's memory needs.
     read_only_commit_log_store_paths: str | None = setting(None, ignored=_NOT_YET)
     store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER)
-    enable_consume_queue_ext: bool = setting(False, ignored=_NO_EXT)
-    mapped_file_size_consume_queue_ext: int = setting(48 << 20, ignored=_NO_EXT)
-    bit_map_length_consume_queue_ext: int = setting(64, ignored=_NO_EXT)
+    bit_map_length_consume_queue_ext: int = setting(64, ignored="a bit map is as long as its filter, in RocketMQ too")
     commit_interval_commit_log: int = setting(200, ignored=_PAGE_CACHE)
     commit_commit_log_least_pages: int = setting(4, ignored=_PAGE_CACHE)
     commit_commit_log_thorough_interval: int = setting(200, ignored=_PAGE_CACHE)
@@ -149,6 +148,11 @@ class MessageStoreConfig:
     def consume_queue_path(self) -> str:
         """The directory of the topics' directories."""
         return os.path.join(self.root, layout.CONSUME_QUEUE_DIRECTORY)
+
+    @property
+    def consume_queue_ext_path(self) -> str:
+        """The directory of what queues have in extensions."""
+        return os.path.join(self.root, layout.CONSUME_QUEUE_EXT_DIRECTORY)
 
     @property
     def index_path(self) -> str:

@@ -7,6 +7,7 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
 
     <root>/commitlog/00000000000000000000           records, the name is the offset of the first byte
     <root>/consumequeue/<TOPIC>/<QUEUE ID>/00000000000000000000    units, the name is a byte offset in the queue
+    <root>/consumequeue_ext/<TOPIC>/<QUEUE ID>/00000000000000000000    with enableConsumeQueueExt, names as above
     <root>/index/20260131235959123                  hash index, the name is the local time of creation
     <root>/checkpoint                               three times in 4096 bytes
     <root>/abort                                    there while a broker runs, and after one was killed
@@ -21,6 +22,7 @@ import struct
 
 COMMIT_LOG_DIRECTORY = "commitlog"
 CONSUME_QUEUE_DIRECTORY = "consumequeue"
+CONSUME_QUEUE_EXT_DIRECTORY = "consumequeue_ext"
 INDEX_DIRECTORY = "index"
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
@@ -67,6 +69,21 @@ UNIT_SIZE = 20
 assert UNIT.size == UNIT_SIZE
 PRE_BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
 PRE_BLANK_SIZE = 0x7FFFFFFF
+
+# ---- ConsumeQueueExt ------------------------------------------------------------------------------------------------
+#
+# Units back to back, each as long as it says; none crosses a file. With it a ConsumeQueue unit's tagsCode field is the
+# address of a unit here: its offset with the sign bit set. Tags codes themselves are hashes of 32 bits, or times.
+#
+#    0 size i16 (20 + bitMapSize)  |  2 tagsCode i64  |  10 msgStoreTime i64  |  18 bitMapSize i16  |  20 bitMap
+#
+# Behind the last unit of a file that is full stands a size of -1.
+
+EXT_UNIT = struct.Struct(">hqqh")
+assert EXT_UNIT.size == 20
+EXT_UNIT_SIZE_MAX = 32_767
+EXT_UNIT_END = struct.pack(">h", -1)
+EXT_ADDRESS_MAX = -(1 << 31) - 1
 
 
 def file_name(base_offset: int) -> str:

@@ -7,6 +7,7 @@ chooses the queue file by the times of its records, not by the file's modificati
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import cache
 from itertools import repeat
 from operator import sub
@@ -15,6 +16,7 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
@@ -22,6 +24,7 @@ from rocketpy.store.queue_scan import GAP_MAX, QueueScan, ReadLimits
 from rocketpy.store.read_steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter
 
+_NO_EXT: Mapping[int, CqExtUnit] = {}
 _UNITS_MAX = 800
 """One read looks at so many units at most, or at as many as messages were asked for (RocketMQ: 16000 bytes)."""
 
@@ -105,7 +108,10 @@ class MessageReader:
         scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
         while scan.next_offset < end_offset and not scan.is_full:
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
-            reads = scan.choose(units, commit_log)
+            ext_units = _NO_EXT
+            if message_filter is not None and queue.ext is not None:
+                ext_units = yield from _ext_units(queue.ext, units)
+            reads = scan.choose(units, commit_log, ext_units)
             if reads:
                 scan.take((yield reads))
         body = scan.bodies[0] if len(scan.bodies) == 1 else b"".join(scan.bodies)
@@ -230,6 +236,19 @@ class MessageReader:
             return None
         (content,) = yield [(place[0], place[1], size)]
         return content if len(content) == size else None
+
+
+def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUnit]]:
+    """Return what stands behind the addresses among the tags codes of units."""
+    groups = ext.groups(sorted(code for _, _, code in UNIT.iter_unpack(units) if is_ext_address(code)))
+    contents = (yield [place for _, place in groups]) if groups else []
+    found = {}
+    for (addresses, _), content in zip(groups, contents, strict=True):
+        for address in addresses:
+            unit = read_ext_unit(content, address - addresses[0])
+            if unit is not None:
+                found[address] = unit
+    return found
 
 
 @cache

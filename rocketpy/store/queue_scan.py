@@ -6,21 +6,20 @@ likely to be on disk. Sizes are checked before filters, counts only for messages
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.layout import UNIT
+from rocketpy.store.consume_queue_ext import CqExtUnit
+from rocketpy.store.layout import EXT_ADDRESS_MAX, UNIT
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.read_steps import Reads
 from rocketpy.store.results import GetMessageStatus, MessageFilter
 
 GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
-
-_EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""A tags code up to here is an address in a ConsumeQueueExt file (RocketMQ's enableConsumeQueueExt). It is not read:
-the message may be wanted, and who filters by tag compares the text anyway."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,8 +84,11 @@ class QueueScan:
             return left
         return min(left, max(1, min(self._count_max, self._limits.count_in_memory) - self.message_count))
 
-    def choose(self, units: bytes, commit_log: CommitLog) -> Reads:
-        """Go through units until the answer is full, as if all of them were wanted; return what to read."""
+    def choose(self, units: bytes, commit_log: CommitLog, ext_units: Mapping[int, CqExtUnit]) -> Reads:
+        """Go through units until the answer is full, as if all of them were wanted; return what to read.
+
+        ``ext_units`` is what ConsumeQueueExt files have at the addresses among the tags codes.
+        """
         limits, message_filter = self._limits, self._message_filter
         log_min, log_end, count_max = commit_log.min_offset, self._log_end, self._count_max
         memory_begin = log_end - limits.memory_bytes  # records before this count as being on disk
@@ -107,10 +109,10 @@ class QueueScan:
                     self.is_full = True
                     break
             next_offset += 1
-            if (
-                message_filter is not None
-                and tags_code > _EXT_ADDRESS_MAX
-                and not message_filter.is_matched_by_consume_queue(tags_code)
+            if message_filter is not None and not (
+                message_filter.is_matched_by_consume_queue(tags_code, None)
+                if tags_code > EXT_ADDRESS_MAX
+                else _may_match(message_filter, ext_units.get(tags_code))
             ):
                 if not count:
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -154,6 +156,11 @@ class QueueScan:
         else:
             self.is_full = False
         self.is_full |= self.message_count >= self._count_max
+
+
+def _may_match(message_filter: MessageFilter, ext: CqExtUnit | None) -> bool:
+    """Whether a message may be wanted by its extension; of one that was lost nobody knows, so its record decides."""
+    return ext is None or message_filter.is_matched_by_consume_queue(ext.tags_code, ext)
 
 
 class _Span:

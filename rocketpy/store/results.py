@@ -9,6 +9,8 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy.store.consume_queue_ext import CqExtUnit
+
 
 class PutMessageStatus(enum.Enum):
     """What became of a message. The first four mean that it is stored; RocketMQ's names in RocketMQ's order."""
@@ -105,8 +107,8 @@ class MessageFilter(Protocol):
         """Whether ``is_matched_by_commit_log`` has a say; if not, unwanted records are never read."""
         ...
 
-    def is_matched_by_consume_queue(self, tags_code: int) -> bool:
-        """Whether a unit with this tags code may be wanted."""
+    def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
+        """Whether a unit with this tags code may be wanted. ``ext`` is what a ConsumeQueueExt file knows beyond it."""
         ...
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:

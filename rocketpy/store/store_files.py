@@ -17,6 +17,7 @@ from rocketpy.store.abort_file import AbortFile
 from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_file import IndexLayout, read_index_header
@@ -49,6 +50,11 @@ class StoreFiles:
             disk=disk,
             open_files=self.open_files,
             file_size=config.consume_queue_file_size,
+            ext_place=ExtPlace(
+                path=config.consume_queue_ext_path,
+                file_size=config.mapped_file_size_consume_queue_ext,
+                is_written=config.enable_consume_queue_ext,
+            ),
         )
         self.index: IndexService | None = None
         if config.message_index_enable:
@@ -75,6 +81,11 @@ class StoreFiles:
         """What recovery found."""
         assert self._recovery is not None, "recovery has run"
         return self._recovery.report
+
+    @property
+    def recovery_progress(self) -> tuple[int, int]:
+        """How far recovery has come in the log, and where its last file ends."""
+        return (0, 0) if self._recovery is None else self._recovery.progress
 
     @property
     def index_begin_offset(self) -> int:

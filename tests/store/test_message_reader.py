@@ -7,6 +7,7 @@ import pytest
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.read_steps import read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
@@ -24,7 +25,7 @@ class Filter:
     def needs_record(self) -> bool:
         return self.text is not None
 
-    def is_matched_by_consume_queue(self, tags_code: int) -> bool:
+    def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
         return self.tags_code is None or tags_code == self.tags_code
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:

@@ -51,8 +51,8 @@ class TagFilter:
         object.__setattr__(self, "_wants_all", wants_all)
         object.__setattr__(self, "_codes", frozenset(subscription.code_set))
 
-    def is_matched_by_consume_queue(self, tags_code: int) -> bool:
-        """Return whether a unit with this tag code is wanted."""
+    def is_matched_by_consume_queue(self, tags_code: int, ext: object | None = None) -> bool:
+        """Return whether a unit with this tag code is wanted, whatever else is known of it."""
         return self._wants_all or tags_code in self._codes
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:

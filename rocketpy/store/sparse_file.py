@@ -1,0 +1,42 @@
+"""Files that have their full length from the beginning, but take space in small steps: those of queues.
+
+A queue of a few messages must not cost megabytes, and a full disk must refuse a message instead of losing its unit. So
+a file is made sparse, under another name until it is whole, and space is reserved before something is written there.
+"""
+
+from __future__ import annotations
+
+from rocketpy.store.disk import Disk
+from rocketpy.store.layout import file_name
+from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.mapped_file_queue import MappedFileQueue
+
+STEP_MIN = 4096
+STEP_MAX = 65_536
+"""A step of reservation is as long as what the file holds already, within these bounds, and ends on a page."""
+
+
+def reserve_step(mapped_file: MappedFile, position: int) -> int:
+    """Reserve the next step from a position on; return where it ends. DiskFullError changes nothing."""
+    end = position + min(max(position, STEP_MIN), STEP_MAX)
+    end = min(-(-end // STEP_MIN) * STEP_MIN, mapped_file.size)
+    mapped_file.file().reserve(position, end - position)
+    return end
+
+
+def add_sparse_file(
+    files: MappedFileQueue, disk: Disk, base_offset: int, size: int, content: bytes = b""
+) -> MappedFile:
+    """Make the next file of a queue, beginning with ``content``. Its directory's entry is not durable on return."""
+    staging_path = f"{files.path}.staged"  # beside the queue's directory, where no number is no queue
+    file = disk.open(staging_path, create=True)
+    try:
+        file.truncate(0)
+        file.truncate(size)
+        if content:
+            file.reserve(0, len(content))
+            file.write(0, content)
+    finally:
+        file.close()
+    disk.rename(staging_path, f"{files.path}/{file_name(base_offset)}")
+    return files.append(base_offset, size)
