@@ -87,10 +87,14 @@ async def run_broker(
                 message_arriving=hold_service.message_arriving,
                 flush_replies=flush_replies,
                 report=_log_recovery,
+                report_progress=_log_recovery_progress,
                 open_runner=open_runner,
             ) as store,
             open_remoting_client(config=settings.client) as client,
         ):
+            if store.index_behind:
+                _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
+                          "indexBehind in its runtime info", store.index_behind)  # fmt: skip
             restored = tables.topics.restore_from_queues(store.queues())
             if restored:
                 _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
@@ -178,6 +182,10 @@ def _log_recovery(report: RecoveryReport) -> None:
     )
     if report.why:
         _log.warning("the log was cut at %d: %s", report.end_offset, report.why)
+
+
+def _log_recovery_progress(reached_offset: int, end_offset: int) -> None:
+    _log.info("store is being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
 
 
 def _port_of(listener: socket.socket) -> int:

@@ -46,6 +46,7 @@ OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]
 
 _QUERY_ROUNDS = 3
 _HEAD_SIZE = 88
+_PROGRESS_SECONDS = 2.0
 _SHUTTING_DOWN = "the message store is shutting down"
 
 
@@ -287,13 +288,15 @@ async def open_message_store(
     message_arriving: Callable[[str, int, int], None] | None = None,
     flush_replies: Callable[[], None] | None = None,
     report: Callable[[RecoveryReport], None] | None = None,
+    report_progress: Callable[[int, int], None] | None = None,
     open_runner: OpenRunner | None = None,
     memory_bytes: int | None = None,
 ) -> AsyncIterator[MessageStore]:
     """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
-    ``report`` is told what recovery found; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses
+    ``report`` is told what recovery found, and ``report_progress`` every two seconds how far in the log it has come, and
+    where its last file ends; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses
     ``run_blocking``. Raises StartError when another process has the store.
     """
     disk.make_directories(config.root)
@@ -301,8 +304,7 @@ async def open_message_store(
     try:
         async with AsyncExitStack() as scopes:
             files = scopes.enter_context(closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)))
-            for _ in files.recover(tags_code or _hash_of_tags):
-                await trio.lowlevel.checkpoint()
+            await _recover(files, tags_code or _hash_of_tags, report_progress or _nothing_of)
             if report is not None:
                 report(files.report)
             files.begin()
@@ -353,6 +355,20 @@ async def open_message_store(
                 await services.finish()
     finally:
         lock.release()
+
+
+async def _recover(files: StoreFiles, tags_code: TagsCodeOf, report_progress: Callable[[int, int], None]) -> None:
+    """Recover in slices, so that signals come through."""
+    progress_at = trio.current_time() + _PROGRESS_SECONDS
+    for _ in files.recover(tags_code):
+        await trio.lowlevel.checkpoint()
+        if trio.current_time() >= progress_at:
+            progress_at = trio.current_time() + _PROGRESS_SECONDS
+            report_progress(*files.recovery_progress)
+
+
+def _nothing_of(reached_offset: int, end_offset: int) -> None:
+    pass
 
 
 def _nothing() -> None:

@@ -136,6 +136,29 @@ async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable()
         assert len(decode_messages(found.body)) == 1
 
 
+async def test_a_long_recovery_says_how_far_it_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.store.message_store._PROGRESS_SECONDS", 0)
+    async with opened(place) as store:
+        for number in range(100):
+            send(store, b"%d" % number)
+        store.end_burst()
+        end = store.wrote_offset
+    place.write(f"{place.root}/abort", b"")
+    place.disk.unlink(f"{place.root}/checkpoint")
+    progress: list[tuple[int, int]] = []
+    config = config_for(place)
+    async with open_message_store(
+        config,
+        disk=place.disk,
+        clock=ManualClock(),
+        run_blocking=run_inline,
+        store_host=STORE_HOST,
+        report_progress=lambda reached, last: progress.append((reached, last)),
+    ):
+        assert progress[-1] == (end, config.mapped_file_size_commit_log)
+        assert progress == sorted(progress)
+
+
 async def test_after_a_kill_everything_whose_burst_ended_is_there(place: Place) -> None:
     scope = opened(place)
     store = await scope.__aenter__()
