@@ -16,8 +16,11 @@ from types import TracebackType
 import attrs
 
 SEND_MESSAGE_V2 = 310
+SEND_BATCH_MESSAGE = 320
 PULL_MESSAGE = 11
+QUERY_MESSAGE = 12
 UPDATE_AND_CREATE_TOPIC = 17
+GET_ALL_TOPIC_CONFIG = 21
 GET_MAX_OFFSET = 30
 GET_ROUTEINFO_BY_TOPIC = 105
 
@@ -58,6 +61,7 @@ class Record:
     queue_offset: int
     physical_offset: int
     body: bytes
+    properties: dict[str, str]
 
 
 def encode_request(code: int, opaque: int, fields: dict[str, object], body: bytes = b"", *, flag: int = 0) -> bytes:
@@ -102,8 +106,12 @@ def decode_records(body: bytes) -> Iterator[Record]:
         assert magic == _MESSAGE_MAGIC_CODE, f"magic code {magic:#x} at {position} of {len(body)}"
         (body_size,) = struct.unpack_from(">i", body, position + _BODY_AT_V4)
         start = position + _BODY_AT_V4 + 4
-        yield Record(queue_id, queue_offset, physical_offset, body[start : start + body_size])
-        position += size
+        end = position + size
+        properties_at = start + body_size + 1 + body[start + body_size] + 2  # behind the topic and their own length
+        entries = [each.partition("\x01") for each in body[properties_at:end].decode().split("\x02") if each]
+        properties = {name: value for name, _, value in entries}
+        yield Record(queue_id, queue_offset, physical_offset, body[start : start + body_size], properties)
+        position = end
 
 
 class Wire:
@@ -213,6 +221,24 @@ class Wire:
             assert records, f"{topic}:{queue_id} at {queue_offset}: found, but nothing in it"
             yield from (each for each in records if each.queue_offset < end)
             queue_offset = int(response.fields["nextBeginOffset"])
+
+    def query(self, topic: str, key: str) -> list[Record]:
+        """Return the messages that the index has for a key."""
+        fields: dict[str, object] = {
+            "topic": topic,
+            "key": key,
+            "maxNum": 32,
+            "beginTimestamp": 0,
+            "endTimestamp": (1 << 63) - 1,
+        }
+        response = self.request(QUERY_MESSAGE, fields)
+        return list(decode_records(response.body)) if response.code == SUCCESS else []
+
+    def topic_table(self) -> str:
+        """Return the broker's topics as it writes them."""
+        response = self.request(GET_ALL_TOPIC_CONFIG, {})
+        assert response.code == SUCCESS, response
+        return response.body.decode()
 
     def brokers_of(self, topic: str) -> set[str]:
         """Ask a nameserver for the names of the brokers that have the topic."""
