@@ -218,6 +218,8 @@ class ConsumeQueue:
             places_match = fields[::3] == tuple(physical_offsets[expected])
             if not count or not places_match or fields[1::3] != tuple(sizes[expected]):
                 break
+            if is_ext_address(min(fields[2::3])):
+                break  # who has the records looks at each
             adopted += count
             self._set_end(self.next_offset + count)
         return adopted

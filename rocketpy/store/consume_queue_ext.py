@@ -235,6 +235,7 @@ class ConsumeQueueExt:
             self.flushed_offset = last_tags_code + _SIGN
         else:
             self.flushed_offset = 0
+        self.has_new_file = True  # perhaps
 
     def forget_end(self) -> None:
         """The queue was cut: where the next unit goes must be found again."""

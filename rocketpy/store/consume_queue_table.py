@@ -145,6 +145,10 @@ class ConsumeQueueTable:
             self.unflushed.pop(queue, None)
             queue.remove_files()
         self._tails.pop(topic, None)
+        if self._ext_place is not None:
+            directory = f"{self._ext_place.path}/{topic}"
+            if self._disk.is_directory(directory) and not self._disk.list_directory(directory):
+                self._disk.remove_directory(directory)
 
     def forget_deletions(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""

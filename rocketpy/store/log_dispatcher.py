@@ -20,6 +20,9 @@ from rocketpy.store.log_scanner import Run, Slice
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
 
+BitMapOf = Callable[[str, Mapping[str, str]], bytes | None]
+"""The bit map of the filters that a message passes, from topic and properties."""
+
 _STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
 _LMQ_PREFIX = "%LMQ%"
 _NAME_SEPARATOR = ","
@@ -37,9 +40,10 @@ class QueueGap(Exception):
 class LogDispatcher:
     """Dispatches valid records in log order. Blocks: for the time before a store is open."""
 
-    def __init__(self, *, queues: ConsumeQueueTable, tags_code: TagsCodeOf) -> None:
+    def __init__(self, *, queues: ConsumeQueueTable, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> None:
         self._queues = queues
         self._tags_code = tags_code
+        self._bit_map_of = bit_map_of
         self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
         self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
@@ -115,9 +119,15 @@ class LogDispatcher:
             stale = queue.stale_units(queue_offset, _STALE_UNITS)
             self._stale[queue] = first, stale
         unit = stale[position : position + layout.UNIT_SIZE]
-        if len(unit) == layout.UNIT_SIZE and layout.UNIT.unpack(unit)[:2] == (record.physical_offset, record.size):
-            return unit
+        if len(unit) == layout.UNIT_SIZE:
+            physical_offset, size, tags_code = layout.UNIT.unpack(unit)
+            is_its_own = physical_offset == record.physical_offset and size == record.size
+            if is_its_own and queue.believes(tags_code, record.store_timestamp):
+                return unit
         tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
+        if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):
+            bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
+            tags_code = queue.extended_tags_code(tags_code, record.store_timestamp, bit_map)
         return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
 
     def _continue_at(self, queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> None:

@@ -17,7 +17,7 @@ the appender's, reads are the reader's, durability is the services'; this module
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
-from rocketpy.store.log_dispatcher import TagsCodeOf
+from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.queue_scan import ReadLimits
@@ -285,6 +285,7 @@ async def open_message_store(
     run_blocking: RunBlocking,
     store_host: bytes,
     tags_code: TagsCodeOf | None = None,
+    bit_map_of: BitMapOf | None = None,
     message_arriving: Callable[[str, int, int], None] | None = None,
     flush_replies: Callable[[], None] | None = None,
     report: Callable[[RecoveryReport], None] | None = None,
@@ -295,7 +296,8 @@ async def open_message_store(
     """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
-    ``report`` is told what recovery found, and ``report_progress`` every two seconds how far in the log it has come, and
+    ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files;
+    ``report`` is told what recovery found, ``report_progress`` every two seconds how far in the log it has come and
     where its last file ends; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses
     ``run_blocking``. Raises StartError when another process has the store.
     """
@@ -304,7 +306,8 @@ async def open_message_store(
     try:
         async with AsyncExitStack() as scopes:
             files = scopes.enter_context(closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)))
-            await _recover(files, tags_code or _hash_of_tags, report_progress or _nothing_of)
+            recovery = files.recover(tags_code or _hash_of_tags, bit_map_of)
+            await _recover(files, recovery, report_progress or _nothing_of)
             if report is not None:
                 report(files.report)
             files.begin()
@@ -357,10 +360,10 @@ async def open_message_store(
         lock.release()
 
 
-async def _recover(files: StoreFiles, tags_code: TagsCodeOf, report_progress: Callable[[int, int], None]) -> None:
+async def _recover(files: StoreFiles, recovery: Iterator[None], report_progress: Callable[[int, int], None]) -> None:
     """Recover in slices, so that signals come through."""
     progress_at = trio.current_time() + _PROGRESS_SECONDS
-    for _ in files.recover(tags_code):
+    for _ in recovery:
         await trio.lowlevel.checkpoint()
         if trio.current_time() >= progress_at:
             progress_at = trio.current_time() + _PROGRESS_SECONDS

@@ -36,7 +36,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
-from rocketpy.store.log_dispatcher import LogDispatcher, QueueGap, TagsCodeOf
+from rocketpy.store.log_dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues
@@ -79,11 +79,12 @@ class StoreRecovery:
         check_crc: bool,
         rewrite: bool,
         orderly_end: OrderlyEnd | None = None,
+        bit_map_of: BitMapOf | None = None,
     ) -> None:
         self._disk = disk
         self._commit_log = commit_log
         self._queues = queues
-        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code)
+        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code, bit_map_of=bit_map_of)
         self._is_clean = is_clean
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._durable_ends = durable_ends

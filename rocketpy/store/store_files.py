@@ -22,7 +22,7 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
-from rocketpy.store.log_dispatcher import TagsCodeOf
+from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
@@ -99,7 +99,7 @@ class StoreFiles:
             return min(report.end_offset, max(begin, self.index.end_physical_offset))
         return min(report.end_offset, self.index.end_physical_offset)
 
-    def recover(self, tags_code: TagsCodeOf) -> Iterator[None]:
+    def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
         self._was_clean = not self.abort_file.exists()
         self._recovery = StoreRecovery(
@@ -113,6 +113,7 @@ class StoreFiles:
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush,
             orderly_end=load_orderly_end(self._disk, self._orderly_end_path),
+            bit_map_of=bit_map_of,
         )
         yield from self._recovery.run()
         if self.index is not None:

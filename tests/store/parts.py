@@ -13,6 +13,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.mapped_file import OpenFiles
@@ -147,6 +148,7 @@ class Parts:
         limits: ReadLimits = LIMITS,
         open_max: int = 100,
         corrects_offsets: bool = True,
+        ext_place: ExtPlace | None = None,
     ) -> None:
         self.place = place
         self.clock = clock or ManualClock()
@@ -158,7 +160,11 @@ class Parts:
             path=place.commit_log, disk=place.disk, open_files=self.open_files, file_size=log_file_size
         )
         self.queues = ConsumeQueueTable(
-            path=place.consume_queue, disk=place.disk, open_files=self.open_files, file_size=queue_file_size
+            path=place.consume_queue,
+            disk=place.disk,
+            open_files=self.open_files,
+            file_size=queue_file_size,
+            ext_place=ext_place,
         )
         self.recovery = StoreRecovery(
             disk=place.disk,
