@@ -14,6 +14,7 @@ import pytest
 
 from tests.interop import tools
 from tests.interop.cluster import Cluster, start_cluster
+from tests.interop.java_store import JavaStores
 
 TARGET = os.environ.get("ROCKETPY_INTEROP_TARGET", "rocketpy")
 _numbers = itertools.count()
@@ -59,6 +60,14 @@ def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def java_cluster(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
     """A Java nameserver and broker, for tests of our own clients; its users are marked ``java``."""
     yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1)
+
+
+@pytest.fixture(scope="session")
+def java_stores(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[JavaStores]:
+    """Java's own store, in one JVM for all tests; its users are marked ``java``."""
+    stores = JavaStores(tmp_path_factory.mktemp("java-stores"))
+    yield stores
+    stores.end()
 
 
 def _running(kind: str, directory: Path, brokers: int) -> Iterator[Cluster]:

@@ -14,6 +14,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -105,12 +106,17 @@ final class Lines {
 
     /** The messages that stdin describes, one JSON object per line, up to its end. */
     static List<JSONObject> read() throws IOException {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         List<JSONObject> all = new ArrayList<>();
-        for (String text = in.readLine(); text != null; text = in.readLine()) {
-            all.add(JSON.parseObject(text, Feature.OrderedField));
-        }
+        each(all::add);
         return all;
+    }
+
+    /** Takes what stdin says, one JSON object per line, as it comes, up to its end. */
+    static void each(Consumer<JSONObject> taker) throws IOException {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String text = in.readLine(); text != null; text = in.readLine()) {
+            taker.accept(JSON.parseObject(text, Feature.OrderedField));
+        }
     }
 
     static Message message(JSONObject from) {

@@ -1,0 +1,120 @@
+"""Our own store for tests beside Java's: opened, filled and looked at through the same values as :mod:`.java_store`."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from rocketpy.clock import Clock, ManualClock
+from rocketpy.protocol.stored_message import decode_message, decode_messages
+from rocketpy.store.disk import OsDisk
+from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.results import GetMessageStatus
+from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
+
+T = TypeVar("T")
+
+STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
+_UNIT = struct.Struct(">qiq")
+
+
+@asynccontextmanager
+async def open_ours(
+    root: Path, sizes: StoreSizes, *, clock: Clock | None = None, store_host: bytes = STORE_HOST, **settings: object
+) -> AsyncIterator[MessageStore]:
+    """Open a store and wait until its index is complete."""
+    async with open_message_store(
+        sizes.config(root, **settings),
+        disk=OsDisk(),
+        clock=clock or ManualClock(),
+        run_blocking=_inline,
+        store_host=store_host,
+    ) as store:
+        with trio.fail_after(30):
+            while store.dispatch_behind or store.index_behind:
+                await trio.sleep(0.001)
+        yield store
+
+
+async def view_of(
+    store: MessageStore, keys: Sequence[KeyQuestion] = (), times: Sequence[TimeQuestion] = ()
+) -> StoreView:
+    """Return all that an open store holds, and its answers."""
+    queues = {}
+    for topic, queue_id in store.queues():
+        minimum, maximum = store.min_offset_in_queue(topic, queue_id), store.max_offset_in_queue(topic, queue_id)
+        records: list[bytes] = []
+        next_offset = minimum
+        while next_offset < maximum:
+            result = await store.get_message(topic, queue_id, next_offset, 32)
+            assert result.status is GetMessageStatus.FOUND, (topic, queue_id, next_offset, result.status)
+            records += split_records(result.body)
+            next_offset = result.next_begin_offset
+        if maximum:
+            queues[topic, queue_id] = QueueView(minimum, maximum, tuple(records))
+    found = []
+    for key in keys:
+        result = await store.query_message(key.topic, key.key, key.max_num, key.begin_ms, key.end_ms)
+        found.append(tuple(message.physical_offset for message in decode_messages(result.body, decompress=False)))
+    at = [await store.offset_in_queue_by_time(each.topic, each.queue_id, each.timestamp_ms) for each in times]
+    return StoreView(store.min_physical_offset, store.max_physical_offset, queues, tuple(found), tuple(at))
+
+
+def view_of_directory(
+    root: Path,
+    sizes: StoreSizes,
+    keys: Sequence[KeyQuestion] = (),
+    times: Sequence[TimeQuestion] = (),
+    **settings: object,
+) -> StoreView:
+    """Open a store, which recovers it, return all that it holds, and close it in order."""
+
+    async def look() -> StoreView:
+        async with open_ours(root, sizes, **settings) as store:  # type: ignore[arg-type]  # a clock, a host or a setting
+            return await view_of(store, keys, times)
+
+    return trio.run(look)
+
+
+def split_records(body: bytes) -> list[bytes]:
+    """Return the records that stand back to back."""
+    records = []
+    while body:
+        size = int.from_bytes(body[:4], "big")
+        records.append(body[:size])
+        body = body[size:]
+    return records
+
+
+def set_file_times(root: Path) -> None:
+    """Give each queue file the time of its last message: what it has when the store writes as time passes.
+
+    Java searches by time in the first queue file that was modified at or after it.
+    """
+    for path in (root / "consumequeue").glob("*/*/*"):
+        units = list(_UNIT.iter_unpack(path.read_bytes()))
+        last = max((unit for unit in units if unit[1]), default=None)
+        if last is not None:
+            timestamp_ms = decode_message(_record_at(root, last[0], last[1]), decompress=False).store_timestamp
+            os.utime(path, ns=(timestamp_ms * 1_000_000,) * 2)
+
+
+def _record_at(root: Path, physical_offset: int, size: int) -> bytes:
+    for path in (root / "commitlog").iterdir():
+        begin = int(path.name)
+        if begin <= physical_offset < begin + path.stat().st_size:
+            with path.open("rb") as file:
+                file.seek(physical_offset - begin)
+                return file.read(size)
+    raise AssertionError(f"no CommitLog file holds {physical_offset}")
+
+
+async def _inline(function: Callable[..., T], /, *arguments: object) -> T:
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
