@@ -88,7 +88,12 @@ class IndexHeader:
 
 def read_index_header(file: DiskFile) -> IndexHeader:
     """Return a file's header; what is missing reads as zeros."""
-    header = IndexHeader(*_HEADER.unpack(file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")))
+    return unpack_index_header(file.read(0, HEADER_SIZE))
+
+
+def unpack_index_header(content: bytes) -> IndexHeader:
+    """Return the header that a file begins with; what is missing counts as zeros."""
+    header = IndexHeader(*_HEADER.unpack(content[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
     return header if header.index_count > 0 else attrs.evolve(header, index_count=1)
 
 
