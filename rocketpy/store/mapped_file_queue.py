@@ -8,22 +8,26 @@ Nothing here reads or writes contents.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rocketpy.errors import StoreError
+from rocketpy.errors import DamagedStoreError
 from rocketpy.store.disk import Disk
 from rocketpy.store.layout import base_offset_of
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 
 
 class MappedFileQueue:
-    """Numbered files of one directory. Each begins where the one before it ends; the first need not begin at 0."""
+    """Numbered files. Each begins where the one before it ends; the first need not begin at 0.
 
-    __slots__ = ("_base_offsets", "_disk", "_files", "_open_files", "path")
+    They are in one directory, or, those of a CommitLog, in any of several: ``path`` is the first of ``paths``.
+    """
 
-    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles) -> None:
+    __slots__ = ("_base_offsets", "_disk", "_files", "_open_files", "path", "paths")
+
+    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, more_paths: Sequence[str] = ()) -> None:
         self.path = path
+        self.paths = (path, *more_paths)
         self._disk = disk
         self._open_files = open_files
         self._files: list[MappedFile] = []
@@ -49,21 +53,20 @@ class MappedFileQueue:
         return self._files[-1].end_offset if self._files else 0
 
     def load(self, *, drop_behind_gap: bool = False) -> None:
-        """Find the files of the directory; foreign names are passed over.
+        """Find the files of the directories; foreign names are passed over.
 
         Files of no length at the end are what a crash leaves of a creation, and are deleted. What lies behind a gap
         between two files cannot be right: it is deleted too if it can be made again, and otherwise a
-        :class:`StoreError` names the place.
+        :class:`DamagedStoreError` names the place. So it does for two files of one name, in two directories.
         """
-        found = []
-        for name in self._disk.list_directory(self.path):
-            base_offset = base_offset_of(name)
-            if base_offset is not None:
-                found.append(self._file(base_offset, self._disk.file_size(f"{self.path}/{name}")))
-        found.sort(key=lambda mapped_file: mapped_file.base_offset)
+        found = self._files_found()
         for mapped_file, following in pairwise(found):
+            if mapped_file.base_offset == following.base_offset:
+                raise DamagedStoreError(
+                    f"expected one file of this name, found another in {following.directory}", path=mapped_file.path
+                )
             if mapped_file.end_offset < following.base_offset and not drop_behind_gap:
-                raise StoreError(
+                raise DamagedStoreError(
                     f"expected {following.base_offset - mapped_file.base_offset} bytes up to the next file, "
                     f"found {mapped_file.size}",
                     path=mapped_file.path,
@@ -77,10 +80,10 @@ class MappedFileQueue:
                 self._files.append(mapped_file)
                 self._base_offsets.append(mapped_file.base_offset)
 
-    def append(self, base_offset: int, size: int) -> MappedFile:
-        """Add a file that exists, or is about to, behind the last one."""
+    def append(self, base_offset: int, size: int, *, directory: str | None = None) -> MappedFile:
+        """Add a file that exists, or is about to, behind the last one; without a word where, in the first directory."""
         assert not self._files or base_offset == self.end_offset, (self.path, base_offset)
-        mapped_file = self._file(base_offset, size)
+        mapped_file = self._file(self.path if directory is None else directory, base_offset, size)
         self._files.append(mapped_file)
         self._base_offsets.append(base_offset)
         return mapped_file
@@ -97,10 +100,14 @@ class MappedFileQueue:
         """Return the place of a file in the order."""
         return bisect_right(self._base_offsets, mapped_file.base_offset) - 1
 
+    def take_first(self) -> MappedFile:
+        """Take the first file out of the order, and return it: the caller retires and unlinks it."""
+        self._base_offsets.pop(0)
+        return self._files.pop(0)
+
     def remove_first(self) -> MappedFile:
         """Delete the first file, and return it: who holds it can still read. Syncs no directory."""
-        mapped_file = self._files.pop(0)
-        self._base_offsets.pop(0)
+        mapped_file = self.take_first()
         mapped_file.remove(self._disk)
         return mapped_file
 
@@ -122,10 +129,26 @@ class MappedFileQueue:
         """Delete every file."""
         self.remove_behind(-1)
 
+    def sync_directories(self) -> None:
+        """Make durable which files there are. Blocks."""
+        for path in self.paths:
+            self._disk.sync_directory(path)
+
     def close(self) -> None:
         """Close every descriptor."""
         for mapped_file in self._files:
             mapped_file.close()
 
-    def _file(self, base_offset: int, size: int) -> MappedFile:
-        return MappedFile(directory=self.path, base_offset=base_offset, size=size, open_files=self._open_files)
+    def _files_found(self) -> list[MappedFile]:
+        """Return what the directories hold, in order."""
+        found = []
+        for directory in self.paths:
+            for name in self._disk.list_directory(directory):
+                base_offset = base_offset_of(name)
+                if base_offset is not None:
+                    found.append(self._file(directory, base_offset, self._disk.file_size(f"{directory}/{name}")))
+        found.sort(key=lambda mapped_file: mapped_file.base_offset)
+        return found
+
+    def _file(self, directory: str, base_offset: int, size: int) -> MappedFile:
+        return MappedFile(directory=directory, base_offset=base_offset, size=size, open_files=self._open_files)

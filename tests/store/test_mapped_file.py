@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from rocketpy.errors import StoreError
+from rocketpy.store.disk import DiskFile, OsDisk
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from tests.store.parts import Place
 
@@ -78,6 +82,44 @@ def test_a_removed_file_that_nobody_holds_is_closed_at_once(place: Place) -> Non
     mapped_file.file()
     mapped_file.remove(place.disk)
     assert len(open_files) == 0
+
+
+def test_a_retired_file_gives_its_descriptor_to_be_closed_when_nobody_holds_it(place: Place) -> None:
+    """Closing frees the space, which takes long, so it is not for whoever releases last."""
+    open_files, (held, idle, closed) = files_of(place, 3, 3)
+    to_close: list[DiskFile] = []
+    file = held.hold()
+    idle.file()
+    for mapped_file in (held, idle, closed):
+        mapped_file.retire(to_close.append)
+        place.disk.unlink(mapped_file.path)
+    assert len(to_close) == 1, "one was not open at all"
+    assert file.read(0, 1) == b"0"
+    held.release()
+    assert to_close[1:] == [file]
+    assert len(open_files) == 0
+    for each in to_close:
+        each.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_system_gets_the_descriptor_back_with_the_last_release(tmp_path: Path) -> None:
+    _, (mapped_file,) = files_of(Place(OsDisk(), str(tmp_path)), 1, 3)
+    mapped_file.hold()
+    mapped_file.remove(OsDisk())
+    assert open_deleted_files(tmp_path) == 1
+    mapped_file.release()
+    assert open_deleted_files(tmp_path) == 0
+
+
+def open_deleted_files(directory: Path) -> int:
+    """Count this process's descriptors of files that were there and have no name any more."""
+    targets = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if exists(name)]
+    return sum(target.startswith(str(directory)) and target.endswith(" (deleted)") for target in targets)
+
+
+def exists(name: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{name}")
 
 
 def test_close_all_closes_held_files_too(place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.errors import StoreError
+from rocketpy.errors import DamagedStoreError
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
 from tests.store.parts import Place
@@ -42,7 +42,7 @@ def test_foreign_names_are_passed_over_and_stay(place: Place) -> None:
 
 
 def test_a_gap_is_damage_that_names_the_file(place: Place) -> None:
-    with pytest.raises(StoreError, match=f"expected 10 bytes up to the next file, found 8 .*{10:020d}"):
+    with pytest.raises(DamagedStoreError, match=f"expected 10 bytes up to the next file, found 8;.*{10:020d}"):
         queue_with(place, {0: 10, 10: 8, 20: 10})
 
 
@@ -72,3 +72,46 @@ def test_files_are_added_and_removed_at_the_end(place: Place) -> None:
     assert queue.append(20, 30).end_offset == queue.end_offset == 50
     queue.remove_all()
     assert place.disk.list_directory(place.root) == []
+
+
+def test_the_first_file_goes_and_the_order_begins_with_the_next(place: Place) -> None:
+    queue = queue_with(place, {30: 10, 40: 25, 65: 5})
+    first = queue[0].hold()
+    removed = queue.remove_first()
+    assert (removed.base_offset, queue.min_offset, len(queue)) == (30, 40, 2)
+    assert queue.find(35) is None
+    assert queue.index_of(queue[0]) == 0
+    assert not place.disk.exists(removed.path)
+    assert first.read(0, 10) == bytes(10)
+    removed.release()
+    taken = queue.take_first()
+    assert place.disk.exists(taken.path), "the caller deletes it"
+    assert [each.base_offset for each in queue] == [65]
+
+
+def test_files_of_several_directories_are_in_one_order(place: Place) -> None:
+    for directory, base_offset in (("a", 10), ("b", 0), ("b", 20), ("c", 30)):
+        place.write(f"{place.root}/{directory}/{base_offset:020d}", bytes(10))
+    queue = several(place)
+    queue.load()
+    assert [(each.base_offset, each.directory[-1]) for each in queue] == [(0, "b"), (10, "a"), (20, "b"), (30, "c")]
+    assert queue[1].path == f"{place.root}/a/{10:020d}"
+    assert queue.append(40, 10, directory=f"{place.root}/b").path == f"{place.root}/b/{40:020d}"
+    assert queue.append(50, 10).directory == queue.path == f"{place.root}/a"
+    queue.sync_directories()
+
+
+def test_one_name_in_two_directories_is_damage_and_nothing_is_deleted(place: Place) -> None:
+    for directory in ("a", "c"):
+        place.write(f"{place.root}/{directory}/{0:020d}", bytes(10))
+    with pytest.raises(DamagedStoreError, match=f"found another in {place.root}/c;.*a/{0:020d}"):
+        several(place).load()
+    assert place.disk.exists(f"{place.root}/a/{0:020d}")
+
+
+def several(place: Place) -> MappedFileQueue:
+    paths = [f"{place.root}/{name}" for name in "abc"]
+    for path in paths:
+        place.disk.make_directories(path)
+    open_files = OpenFiles(disk=place.disk, open_max=8)
+    return MappedFileQueue(path=paths[0], more_paths=paths[1:], disk=place.disk, open_files=open_files)
