@@ -152,6 +152,10 @@ class Disk(Protocol):
         """Return how large the file system is where the path is, or would be."""
         ...
 
+    def used_bytes(self, path: str) -> int:
+        """Return what everybody's files take there. With what is free for us it may be less than the whole."""
+        ...
+
     def lock(self, path: str) -> DiskLock:
         """Lock byte 0 of a file, as RocketMQ does, and write its text. StartError when another process has it."""
         ...
@@ -309,6 +313,11 @@ class OsDisk:
         """Return the size of the file system."""
         status = os.statvfs(existing_ancestor(path))
         return status.f_blocks * status.f_frsize
+
+    def used_bytes(self, path: str) -> int:
+        """Return the size of the file system without what is free, the reserve of the superuser included."""
+        status = os.statvfs(existing_ancestor(path))
+        return (status.f_blocks - status.f_bfree) * status.f_frsize
 
     def lock(self, path: str) -> DiskLock:
         """Take the POSIX record lock that RocketMQ takes, so that neither opens the other's store."""

@@ -260,11 +260,15 @@ class SimDisk:
 
     def free_bytes(self, path: str) -> int:
         """Return what fits yet."""
-        return max(0, self.capacity_bytes - PAGE_SIZE * sum(len(inode.allocated) for inode in self._inodes()))
+        return max(0, self.capacity_bytes - self.used_bytes(path))
 
     def total_bytes(self, path: str) -> int:
         """Return the capacity."""
         return self.capacity_bytes
+
+    def used_bytes(self, path: str) -> int:
+        """Return what files take, those that are open without a name included."""
+        return PAGE_SIZE * sum(len(inode.allocated) for inode in self._inodes())
 
     def lock(self, path: str) -> DiskLock:
         """Lock a file until release, or until the process ends."""

@@ -191,6 +191,7 @@ class TestDirectory:
     def test_space_and_time_are_told(self, disk: Disk, root: str) -> None:
         path = f"{root}/not/there/yet"
         assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
+        assert 0 <= disk.used_bytes(path) <= disk.total_bytes(path) - disk.free_bytes(path)
         disk.open(f"{root}/a", create=True).close()
         assert disk.modified_timestamp_ms(f"{root}/a") > 1_600_000_000_000
 
