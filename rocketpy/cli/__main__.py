@@ -11,6 +11,7 @@ import typer
 from rocketpy import __version__
 from rocketpy.cli.consume import consume
 from rocketpy.cli.produce import produce
+from rocketpy.cli.store import store_commands
 from rocketpy.cli.topic import topic_commands
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(produce)
 app.command()(consume)
 app.add_typer(topic_commands, name="topic")
+app.add_typer(store_commands, name="store")
 
 
 def _print_version(wanted: bool) -> None:
@@ -37,9 +39,10 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
     ),
 ) -> None:
-    """Talk to a RocketMQ cluster, rocketpy's or Java's.
+    """Talk to a RocketMQ cluster, rocketpy's or Java's, and look at the stores of its brokers.
 
-    Exit status: 0 done, 1 the cluster refused or could not be reached, 2 wrong use, 130 interrupted.
+    Exit status: 0 done, 1 the cluster refused or could not be reached or something is wrong with a store, 2 wrong use,
+    130 interrupted.
     """
 
 

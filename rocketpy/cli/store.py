@@ -1,0 +1,128 @@
+"""``rocketpy store``: looks at the directory of a store, of ours or of a Java broker, dead or running.
+
+Only options and printing are here; what is found and done is in :mod:`rocketpy.store`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from rocketpy.cli.outcome import FAILED, outcome
+
+if TYPE_CHECKING:
+    from rocketpy.store.findings import Finding
+    from rocketpy.store.inspection import StoreInspection
+
+store_commands = typer.Typer(
+    help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Directory = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", exists=True, file_okay=False, show_default=False, help="The store's directory."),
+]
+CommitLogs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--commitlog",
+        help="Where the CommitLog is, if not in DIR/commitlog; several directories by repeating it.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line.")]
+
+
+@store_commands.command()
+def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson = False) -> None:
+    """Read everything and say what is wrong. Changes nothing.
+
+    Exit status: 0 nothing is wrong (a notice is what a start deals with), 1 something is, 2 wrong use.
+    """
+    with outcome():
+        inspection = inspected(directory, commitlog, is_live=warn_if_locked(directory))
+        for finding in inspection.findings:
+            typer.echo(_json_text(finding.as_fields()) if as_json else finding_text(finding))
+        typer.echo(summary_text(inspection), err=as_json)
+        if inspection.is_severe:
+            raise typer.Exit(FAILED)
+
+
+def warn_if_locked(directory: Path) -> bool:
+    """Whether a broker has the store open; says what that means for a reader."""
+    from rocketpy.store.layout import LOCK_FILE
+    from rocketpy.store.lock_probe import is_locked
+
+    locked = is_locked(str(directory / LOCK_FILE))
+    if locked:
+        typer.echo(f"rocketpy: a broker has {directory} open: what it is writing now is not judged", err=True)
+    return locked
+
+
+def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) -> StoreInspection:
+    """Return a finished look at a store, showing on a terminal how far it has come."""
+    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection import StoreInspection
+
+    inspection = StoreInspection(
+        OsDisk(), str(directory), commit_log_paths=commit_log_paths(commitlog), is_live=is_live
+    )
+    try:
+        with progress_bar("reading the log") as advance:
+            for done, total in inspection.run():
+                advance(done, total)
+    finally:
+        inspection.close()
+    return inspection
+
+
+def commit_log_paths(commitlog: list[str] | None) -> tuple[str, ...]:
+    """Return the directories of --commitlog; RocketMQ's comma separates them too."""
+    return tuple(path.rstrip("/") for each in commitlog or () for path in each.split(",") if path)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error while the block runs, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def finding_text(finding: Finding) -> str:
+    """Return a finding for a person."""
+    where = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
+    return (
+        f"{finding.severity.value}: {where}\n"
+        f"    expected {finding.expected}\n"
+        f"    found    {finding.found}\n"
+        f"    a start  {finding.start}\n"
+        f"    a repair {finding.repair}"
+    )
+
+
+def summary_text(inspection: StoreInspection) -> str:
+    """Return in a line what was looked at."""
+    looked_at = inspection.summary()
+    hidden = looked_at.finding_count - len(inspection.findings)
+    more = f" ({hidden} more are not shown)" if hidden else ""
+    return (
+        f"{looked_at.record_count} records from {looked_at.log_begin} to {looked_at.log_end}, "
+        f"{looked_at.unit_count} units in {looked_at.queue_count} queues, {looked_at.entry_count} index entries: "
+        f"{looked_at.finding_count} findings{more}"
+    )
+
+
+def _json_text(fields: dict[str, object]) -> str:
+    return msgspec.json.encode(fields).decode()

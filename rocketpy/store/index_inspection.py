@@ -1,0 +1,247 @@
+"""Holds the entries of the index against the records of the log, in the same pass that the queues are held against.
+
+Entries are in log order, so one chunk of them is all the memory it takes. How many slots a file has is not written in
+it: that is found by trying, because the newest entry must be what its slot says.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.store.findings import NOTHING, Finding, Severity
+from rocketpy.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, unpack_index_header
+from rocketpy.store.index_hash import hash_index_keys
+from rocketpy.store.inventory import IndexFiles, Inventory
+from rocketpy.store.log_walk import Damage
+from rocketpy.store.placeholders import is_placeholder
+from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.record_places import index_keys_of
+
+ENTRY = struct.Struct(">iqii")
+"""Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
+_CHUNK_ENTRIES = 4096
+_ENTRIES_PER_SLOT = 4  # 20 million entries, 5 million slots; smaller files are usually made in proportion
+_SEARCH_SLOTS_MAX = 200_000
+_MOVE = "moves it and the later ones away; the next start makes them again from the log"
+_START = "trusts it after an orderly stop, and may make it again after a crash: queries by key miss messages"
+
+
+def layout_of(opened: ReadOnlyFiles, path: str, size: int) -> IndexLayout | None:
+    """Return how a file is laid out, by its size and its newest entry; None if nothing fits."""
+    count = unpack_index_header(opened.read(path, 0, HEADER_SIZE)).index_count
+    room = (size - HEADER_SIZE) // SLOT_SIZE  # slots + 5 * entries
+    usual = room // (1 + _ENTRIES_PER_SLOT * ENTRY_SIZE // SLOT_SIZE)
+    likely = [usual] if (room - usual) % 5 == 0 else []
+    if count > 1:
+        likely += range(room % 5 or 5, min(room, _SEARCH_SLOTS_MAX), 5)
+    for slot_count in likely:
+        index_layout = IndexLayout(slot_count, (room - slot_count) // 5)
+        if index_layout.file_size == size and slot_count > 0 and _fits(opened, path, index_layout, count):
+            return index_layout
+    return None
+
+
+def _fits(opened: ReadOnlyFiles, path: str, index_layout: IndexLayout, count: int) -> bool:
+    if count <= 1:
+        return True
+    newest = opened.read(path, index_layout.entries_position + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
+    if len(newest) < ENTRY_SIZE:
+        return False
+    hashed = ENTRY.unpack(newest)[0]
+    if hashed < 0:
+        return False
+    slot = opened.read(path, HEADER_SIZE + hashed % index_layout.slot_count * SLOT_SIZE, SLOT_SIZE)
+    return int.from_bytes(slot, "big") == count - 1
+
+
+@attrs.define(eq=False)
+class _File:
+    """A file in the pass."""
+
+    path: str
+    layout: IndexLayout
+    header: IndexHeader
+    next_entry: int = 1
+    chunk: bytes = b""
+    chunk_first: int = 0
+    why: str = ""  # the first thing that is wrong
+    where: int = 0
+    wrong_count: int = 0
+
+
+class IndexInspection:
+    """One pass."""
+
+    def __init__(self, inventory: Inventory, opened: ReadOnlyFiles) -> None:
+        self._opened = opened
+        self._inventory = inventory
+        self._unknown: list[IndexFiles] = []
+        self._files: list[_File] = []
+        for each in inventory.index_files:
+            index_layout = layout_of(opened, each.path, each.size)
+            header = unpack_index_header(opened.read(each.path, 0, HEADER_SIZE))
+            if index_layout is None or header.index_count > index_layout.entry_count:
+                self._unknown.append(each)
+            else:
+                self._files.append(_File(each.path, index_layout, header))
+        self._number = 0  # of the file in which the pass is
+        self.missing_count = 0
+        self.first_missing = -1
+        self.entry_count = 0
+        self.bad_from: str | None = None
+        """The first file that must be made again."""
+        self.rebuild_offset: int | None = None
+        """Where in the log what must be made again begins."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the newest entry's record is; -1 without any."""
+        return max((each.header.end_physical_offset for each in self._files), default=-1)
+
+    def see(self, records: Sequence[CheckedMessage]) -> None:
+        """Look at the entries of valid records, in log order."""
+        if not self._files:
+            return
+        keyed: list[tuple[CheckedMessage, int]] = []
+        topics: list[str] = []
+        keys: list[bytes] = []
+        for record in records:
+            found = [] if is_placeholder(record) else index_keys_of(record)
+            keyed.append((record, len(found)))
+            topics += [record.topic] * len(found)
+            keys += [key.encode("utf-8", "replace") for key in found]
+        hashes = iter(hash_index_keys(topics, keys))
+        for record, count in keyed:
+            if is_placeholder(record):
+                self._pass_over(record.physical_offset, record.physical_offset + record.size)
+            else:
+                self._compare(record.physical_offset, [next(hashes) for _ in range(count)])
+
+    def see_damage(self, damage: Damage) -> None:
+        """Pass over the entries of messages that stood in a damaged place."""
+        self._pass_over(damage.begin_offset, damage.end_offset)
+
+    def _pass_over(self, begin_offset: int, end_offset: int) -> None:
+        self._compare(begin_offset - 1, [])
+        while (entry := self._entry()) is not None and entry[1] < end_offset:
+            self._files[self._number].next_entry += 1
+            self.entry_count += 1
+
+    def _compare(self, physical_offset: int, hashes: list[int]) -> None:
+        has_entry = False
+        while (entry := self._entry()) is not None and entry[1] <= physical_offset:
+            file = self._files[self._number]
+            if entry[1] < physical_offset or not hashes:
+                if entry[1] >= self._inventory.log_min_offset:
+                    self._wrong(file, f"an entry for {entry[1]}, where no record with keys is")
+            elif entry[0] not in hashes:
+                self._wrong(file, f"an entry for {entry[1]} with another key")
+            else:
+                has_entry = True
+            if not 0 <= entry[3] < file.next_entry:
+                self._wrong(file, f"an entry that goes on to {entry[3]}")
+            file.next_entry += 1
+            self.entry_count += 1
+        if hashes and not has_entry:
+            if self.first_missing < 0:
+                self.first_missing = physical_offset
+            self.missing_count += 1
+
+    def _entry(self) -> tuple[int, int, int, int] | None:
+        while self._number < len(self._files):
+            file = self._files[self._number]
+            if file.next_entry < file.header.index_count:
+                position = (file.next_entry - file.chunk_first) * ENTRY_SIZE
+                if not 0 <= position < len(file.chunk):
+                    file.chunk_first, position = file.next_entry, 0
+                    begin = file.layout.entries_position + file.next_entry * ENTRY_SIZE
+                    content = self._opened.read(file.path, begin, _CHUNK_ENTRIES * ENTRY_SIZE)
+                    file.chunk = content[: len(content) // ENTRY_SIZE * ENTRY_SIZE]
+                    if not file.chunk:
+                        self._wrong(file, "the end of the file")
+                        self._number += 1
+                        continue
+                return ENTRY.unpack_from(file.chunk, position)
+            file.chunk = b""
+            self._number += 1
+        return None
+
+    def _wrong(self, file: _File, why: str) -> None:
+        if not file.why:
+            file.why = why
+            file.where = file.layout.entries_position + file.next_entry * ENTRY_SIZE
+        file.wrong_count += 1
+
+    # ---- the end of the pass --------------------------------------------------------------------------------------
+
+    def finish(self, log_end_offset: int, *, is_clean: bool, is_live: bool) -> Iterator[Finding]:
+        """Yield what is wrong."""
+        while (entry := self._entry()) is not None:
+            file = self._files[self._number]
+            if entry[1] < log_end_offset:
+                self._wrong(file, f"an entry for {entry[1]}, where no record with keys is")
+            file.next_entry += 1
+            self.entry_count += 1
+        for each in self._unknown:
+            self._is_bad(each.path)
+            yield _finding(each.path, 0, "slots and entries as its length says", "others")
+        for file in self._files:
+            header = file.header
+            if header.end_physical_offset >= log_end_offset and header.index_count > 1:
+                if is_live:
+                    continue
+                yield Finding(
+                    severity=Severity.NOTICE,
+                    path=file.path,
+                    position=24,
+                    expected=f"messages before the log's end at {log_end_offset}",
+                    found=f"one at {header.end_physical_offset}",
+                    start="removes it and makes it again",
+                    repair=NOTHING,
+                )
+            elif file.why:
+                self._is_bad(file.path)
+                found = f"{file.why}, and {file.wrong_count - 1} like it" if file.wrong_count > 1 else file.why
+                yield _finding(file.path, file.where, "entries of records of the log, older ones behind newer", found)
+            elif not _is_sane(header):
+                self._is_bad(file.path)
+                yield _finding(file.path, 0, "a header whose begin is before its end", str(header))
+        if self.missing_count and self._files and not is_live:
+            yield Finding(
+                severity=Severity.NOTICE,
+                path=f"{self._inventory.root}/index",
+                expected=f"entries for {self.missing_count} messages from {self.first_missing} on",
+                found="none: queries by key do not find them",
+                start=NOTHING if is_clean else "makes those behind the last full file again",
+                repair=NOTHING,
+            )
+
+    def _is_bad(self, path: str) -> None:
+        if self.bad_from is None or path < self.bad_from:
+            self.bad_from = path
+            before = [each.header.end_physical_offset for each in self._files if each.path < path]
+            self.rebuild_offset = max(before, default=0)
+
+
+def _is_sane(header: IndexHeader) -> bool:
+    return (
+        header.begin_timestamp_ms >= 0
+        and 0 <= header.begin_physical_offset <= header.end_physical_offset
+        and 0 <= header.hash_slot_count < max(1, header.index_count)
+    )
+
+
+def _finding(path: str, position: int, expected: str, found: str) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        path=path,
+        position=position,
+        expected=expected,
+        found=found,
+        start=_START,
+        repair=_MOVE,
+    )

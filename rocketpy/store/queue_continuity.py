@@ -1,0 +1,113 @@
+"""Follows the queue offsets of a log: each record's must be its predecessor's in the same queue plus one, or 0 again.
+
+What does not continue is told apart: offsets that are lost in a damaged place (they are *needed* there: whoever fills
+the place must put something under these offsets), and breaks without any damage, where a start would end the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.store.log_walk import Damage, is_queued
+from rocketpy.store.record_places import QueueKey
+
+_NEEDS_MAX = 100_000
+_BREAKS_MAX = 1000
+
+
+@attrs.frozen
+class NeededOffsets:
+    """Queue offsets that no record of the log has: ``begin`` up to ``end``, between two places of the log."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    after_offset: int
+    """Behind the last record of the queue before them."""
+    before_offset: int
+    """Where the first record of the queue behind them is."""
+
+
+@attrs.frozen
+class OffsetBreak:
+    """A record whose queue offset does not follow, although nothing is damaged in between."""
+
+    physical_offset: int
+    topic: str
+    queue_id: int
+    expected: int
+    found: int
+
+
+class _Queue:
+    __slots__ = ("end_offset", "next_offset")
+
+    def __init__(self, next_offset: int, end_offset: int) -> None:
+        self.next_offset = next_offset
+        self.end_offset = end_offset  # in the log, of the last record
+
+
+class QueueContinuity:
+    """What the records seen so far say."""
+
+    def __init__(self, *, log_min_offset: int) -> None:
+        self._log_min_offset = log_min_offset
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._last_damage_end = -1
+        self.needed: list[NeededOffsets] = []
+        self.breaks: list[OffsetBreak] = []
+
+    def see_damage(self, damage: Damage) -> None:
+        """Take notice of a damaged place; what is seen next is behind it."""
+        self._last_damage_end = damage.end_offset
+
+    def see(self, records: Sequence[CheckedMessage]) -> None:
+        """Take notice of valid records, in order."""
+        queues = self._queues
+        for record in records:
+            if not is_queued(record):
+                continue
+            key = record.topic, record.queue_id
+            queue = queues.get(key)
+            queue_offset = record.queue_offset
+            if queue is None:
+                queue = queues[key] = self._first(record)
+            if queue_offset != queue.next_offset and queue_offset:
+                self._does_not_follow(record, queue)
+            queue.next_offset = queue_offset + 1
+            queue.end_offset = record.physical_offset + record.size
+
+    def next_offset(self, key: QueueKey) -> int | None:
+        """Return the queue offset that must come next, None for a queue without records."""
+        queue = self._queues.get(key)
+        return None if queue is None else queue.next_offset
+
+    def _first(self, record: CheckedMessage) -> _Queue:
+        # A log that was never cut at its beginning has every queue from 0 on.
+        if self._last_damage_end >= 0 and not self._log_min_offset:
+            return _Queue(0, 0)
+        return _Queue(record.queue_offset, self._log_min_offset)
+
+    def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
+        if record.queue_offset > queue.next_offset and queue.end_offset < self._last_damage_end:
+            if len(self.needed) < _NEEDS_MAX:
+                self.needed.append(
+                    NeededOffsets(
+                        record.topic,
+                        record.queue_id,
+                        queue.next_offset,
+                        record.queue_offset,
+                        queue.end_offset,
+                        record.physical_offset,
+                    )
+                )
+        elif len(self.breaks) < _BREAKS_MAX:
+            self.breaks.append(
+                OffsetBreak(
+                    record.physical_offset, record.topic, record.queue_id, queue.next_offset, record.queue_offset
+                )
+            )
