@@ -4,13 +4,16 @@ The fault model is that of ``rocketpy.store.disk``, taken literally:
 
 - :meth:`SimDisk.kill_process` ends the process: open files and locks are gone, everything written is there.
 - :meth:`SimDisk.lose_power` ends the machine: of the pages that were not synced any subset is there, at most one per
-  file torn between sectors; a length that was not synced is the old or the new one; of the names that were created,
-  renamed or removed since their directory was synced any subset is as if nothing had happened. It may follow a kill.
+  file torn between sectors; a length that was not synced is the old one or any that the file has had since; of the
+  names that were created, renamed or removed since their directory was synced any subset is as if nothing had happened.
+  It may follow a kill.
 - :meth:`SimDisk.die_at_call` ends the process in the middle of a disk call: :class:`ProcessDied` flies from there, and
   from every call after it until one of the two above says what became of the disk. A write then is done in part.
 - :meth:`SimDisk.fail_call` makes one call fail. A sync that fails has written some pages and marked all as clean, so
   that the rest is lost without a word: what really happens to a program that tries again.
 - ``capacity_bytes`` is how much fits; :meth:`SimDisk.flip_bit` damages, :meth:`SimDisk.evict` makes a file cold.
+- :meth:`SimDisk.state` is the disk as a value, and ``SimDisk(state=...)`` one like it; ``before_change`` is told of
+  every change just before it happens. So one run shows what a death in any of its calls would have left.
 
 What happens to the worse is chosen by ``choose``, so one seed replays everything. Nothing here sleeps or blocks.
 """
@@ -20,7 +23,7 @@ from __future__ import annotations
 import os.path
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import attrs
@@ -30,10 +33,10 @@ from rocketpy.errors import DiskFullError, StartError, StoreError
 from rocketpy.store.disk import DiskFile, DiskLock
 from rocketpy.store.os_file import LOCK_TEXT, WORD_SIZE
 from rocketpy.testing.choices import Choose
+from rocketpy.testing.disk_state import ROOTS, Change, DiskState, Survival, Tree
 from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
 
 _UNLIMITED = 1 << 50
-_ROOTS = ("", "/")
 
 
 class ProcessDied(BaseException):
@@ -43,48 +46,6 @@ class ProcessDied(BaseException):
         super().__init__(f"{method} of {path}")
         self.is_now = is_now
         """Whether it is this call in which the process dies; it is dead already in every later one."""
-
-
-@attrs.frozen
-class _Change:
-    """A name created (``inode`` or directory), renamed or removed, not durable yet."""
-
-    kind: str  # create, make, rename, unlink, remove
-    path: str
-    new_path: str = ""
-    inode: SimInode | None = None
-
-    @property
-    def directory(self) -> str:
-        """The directory whose sync makes it durable."""
-        return os.path.dirname(self.new_path or self.path)
-
-
-@attrs.define
-class _Tree:
-    """Names: files by path, and directories."""
-
-    files: dict[str, SimInode] = attrs.Factory(dict)
-    directories: set[str] = attrs.Factory(lambda: set(_ROOTS))
-
-    def apply(self, change: _Change) -> None:
-        """Do what a change does, or nothing where what it builds on is not there."""
-        path, parent = change.path, os.path.dirname(change.new_path or change.path)
-        if change.kind == "unlink":
-            self.files.pop(path, None)
-        elif change.kind == "remove":
-            self.directories.discard(path)
-        elif parent in self.directories:
-            if change.kind == "make":
-                self.directories.add(path)
-            elif change.kind == "rename":
-                if path in self.files:
-                    self.files[change.new_path] = self.files.pop(path)
-            elif change.inode is not None:
-                self.files[path] = change.inode
-
-    def copy(self) -> _Tree:
-        return _Tree(dict(self.files), set(self.directories))
 
 
 class SimDisk:
@@ -97,24 +58,46 @@ class SimDisk:
         clock: Clock | None = None,
         capacity_bytes: int = _UNLIMITED,
         sector_size: int = 512,
+        state: DiskState | None = None,
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.calls: Counter[str] = Counter()
         """How often each method was called."""
         self.change_count = 0
         """How many calls there were that change something: what ``die_at_call`` counts."""
+        self.before_change: Callable[[str, str], None] | None = None
+        """Called with method and path before something changes; in the middle of a long write for each of its pages."""
         self._choose = choose if choose is not None else random.Random(0).randrange
         self._clock = clock if clock is not None else ManualClock()
         self._sector_size = sector_size
-        self._now = _Tree()
-        self._durable = _Tree()
-        self._pending: list[_Change] = []  # what lies between the two, in order
+        self._now = Tree()
+        self._durable = Tree()
+        self._pending: list[Change] = []  # what lies between the two, in order
+        self._inodes: dict[int, SimInode] = {}  # by number; one without a name lasts until the process ends
+        self._inode_count = 1
         self._open_files: set[_SimFile] = set()
         self._locks: dict[str, _SimLock] = {}
         self._failed_syncs: set[SimInode] = set()
         self._failures: list[tuple[str, int]] = []  # method, and the number of the call that is to fail
         self._dies_at = -1
         self._is_dead = False
+        if state is not None:
+            self._become(state)
+
+    # ---- the whole disk as a value ----------------------------------------------------------------------------------
+
+    def state(self) -> DiskState:
+        """Return the disk as it is now, with what is durable of it."""
+        self._forget_nameless()
+        return DiskState(
+            dict(self._now.files),
+            frozenset(self._now.directories),
+            dict(self._durable.files),
+            frozenset(self._durable.directories),
+            tuple(self._pending),
+            {number: inode.state() for number, inode in self._inodes.items()},
+            self._sector_size,
+        )
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 
@@ -133,13 +116,8 @@ class SimDisk:
         """End the machine: go back to what is durable, and to what ``choose`` lets survive beyond that."""
         choose = choose if choose is not None else self._choose
         self.kill_process()
-        for change in self._pending:
-            if choose(2):
-                self._durable.apply(change)
-        self._pending.clear()
-        self._now = self._durable.copy()
-        for inode in self._inodes():
-            inode.lose_power(choose, self._sector_size)
+        state = self.state()
+        self._become(state.after_power_loss(_choose_survival(state, choose)))
 
     def die_at_call(self, number: int) -> None:
         """Let the process end at the ``number``-th call from now that changes something, 1 for the next."""
@@ -154,25 +132,27 @@ class SimDisk:
         self._inode(path).flip_bit(position, bit)
 
     def evict(self, path: str) -> None:
-        """Make a file cold: ``read_nowait`` has nothing until it is read once."""
-        self._inode(path).is_cold = True
+        """Make a file cold: ``read_nowait`` has nothing until it is read once, and then it is what the disk has."""
+        self._inode(path).evict()
 
     # ---- Disk -------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
         """Open a file."""
-        inode = self._now.files.get(path)
-        if inode is None:
+        number = self._now.files.get(path)
+        if number is None:
             if not create:
                 self.count_call("open", path)
                 raise StoreError("cannot open: no such file or directory", path=path)
             self._require_parent(path, "cannot open")
             self.count_call("open", path, is_change=True)
-            inode = SimInode(modified_timestamp_ms=self._clock.timestamp_ms())
-            self._change(_Change("create", path, inode=inode))
+            number = self._inode_count
+            self._inode_count += 1
+            self._inodes[number] = SimInode(modified_timestamp_ms=self._clock.timestamp_ms())
+            self._change(Change("create", path, inode=number))
         else:
             self.count_call("open", path)
-        file = _SimFile(self, path, inode, read_only=read_only)
+        file = _SimFile(self, path, self._inodes[number], read_only=read_only)
         self._open_files.add(file)
         return file
 
@@ -199,9 +179,7 @@ class SimDisk:
     def list_directory(self, path: str) -> list[str]:
         """Return the names in order."""
         self.count_call("list_directory", path)
-        path = path.rstrip("/")
-        names: Iterable[str] = (*self._now.files, *self._now.directories)
-        return sorted(os.path.basename(name) for name in names if name not in _ROOTS and os.path.dirname(name) == path)
+        return self._now.names_in(path)
 
     def make_directories(self, path: str) -> None:
         """Make a directory and those above it."""
@@ -213,27 +191,27 @@ class SimDisk:
             path = os.path.dirname(path)
         for directory in reversed(missing):
             self.count_call("make_directories", directory, is_change=True)
-            self._change(_Change("make", directory))
+            self._change(Change("make", directory))
 
     def rename(self, path: str, new_path: str) -> None:
         """Rename a file, also over another."""
         self.count_call("rename", path, is_change=True)
         self._inode(path)
         self._require_parent(new_path, f"cannot rename to {new_path}")
-        self._change(_Change("rename", path, new_path))
+        self._change(Change("rename", path, new_path, self._now.files[path]))
 
     def unlink(self, path: str) -> None:
         """Remove a file's name."""
         self.count_call("unlink", path, is_change=True)
         self._inode(path)
-        self._change(_Change("unlink", path))
+        self._change(Change("unlink", path, inode=self._now.files[path]))
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
         if not self._has_directory(path) or self.list_directory(path):
             raise StoreError("cannot remove directory: missing or not empty", path=path)
         self.count_call("remove_directory", path, is_change=True)
-        self._change(_Change("remove", path))
+        self._change(Change("remove", path))
 
     def sync_directory(self, path: str) -> None:
         """Make durable the changes of one directory, and that the directory is there."""
@@ -241,19 +219,14 @@ class SimDisk:
         if not self._has_directory(path):
             raise StoreError("cannot sync directory: no such directory", path=path)
         lineage = [path]
-        while lineage[-1] not in _ROOTS:
+        while lineage[-1] not in ROOTS:
             lineage.append(os.path.dirname(lineage[-1]))
-        synced = [
-            change
-            for change in self._pending
-            if change.directory == path or (change.kind == "make" and change.path in lineage)
-        ]
-        # A file that was renamed into the directory from another one was created there first.
-        sources = {each.path for each in synced if each.kind == "rename"}
-        rest = []
+        rest: list[Change] = []
         for change in self._pending:
-            if change in synced or (change.kind == "create" and change.path in sources):
+            if change.directory == path or (change.kind == "make" and change.path in lineage):
                 self._durable.apply(change)
+                if change.kind == "rename":  # then it has no other name, whatever is known of those it had before
+                    rest = [each for each in rest if each.inode != change.inode]
             else:
                 rest.append(change)
         self._pending = rest
@@ -268,7 +241,9 @@ class SimDisk:
 
     def used_bytes(self, path: str) -> int:
         """Return what files take, those that are open without a name included."""
-        return PAGE_SIZE * sum(len(inode.allocated) for inode in self._inodes())
+        inodes = {self._inodes[number] for number in self._now.files.values()}
+        inodes.update(file.inode for file in self._open_files)
+        return PAGE_SIZE * sum(len(inode.allocated) for inode in inodes)
 
     def lock(self, path: str) -> DiskLock:
         """Lock a file until release, or until the process ends."""
@@ -292,6 +267,8 @@ class SimDisk:
         if is_change and self.change_count == self._dies_at:
             self._is_dead = True
             raise ProcessDied(method, path, is_now=True)
+        if is_change and self.before_change is not None:
+            self.before_change(method, path)
         if (method, self.calls[method]) in self._failures:
             self._failures.remove((method, self.calls[method]))
             raise StoreError(f"{method}: simulated failure", path=path)
@@ -317,7 +294,14 @@ class SimDisk:
                     self.allocate(inode, path, position, part)
                     inode.write(position, content[:part])
             raise
-        inode.write(position, content)
+        if self.before_change is None:
+            inode.write(position, content)
+        else:
+            for number in pages_of(position, len(content)):
+                begin = max(0, number * PAGE_SIZE - position)
+                if begin:
+                    self.before_change("write", path)
+                inode.write(position + begin, content[begin : (number + 1) * PAGE_SIZE - position])
         inode.modified_timestamp_ms = self._clock.timestamp_ms()
 
     def sync_inode(self, inode: SimInode, path: str) -> None:
@@ -343,9 +327,24 @@ class SimDisk:
 
     # ---- private ----------------------------------------------------------------------------------------------------
 
-    def _change(self, change: _Change) -> None:
+    def _change(self, change: Change) -> None:
         self._now.apply(change)
         self._pending.append(change)
+
+    def _become(self, state: DiskState) -> None:
+        self._now = Tree(dict(state.files), set(state.directories))
+        self._durable = Tree(dict(state.durable_files), set(state.durable_directories))
+        self._pending = list(state.pending)
+        self._inodes = {number: SimInode(state=each) for number, each in state.inodes.items()}
+        self._inode_count = max(self._inode_count, state.inode_count)
+        self._sector_size = state.sector_size
+
+    def _forget_nameless(self) -> None:
+        """Forget files that nothing can lead to any more."""
+        named = {*self._now.files.values(), *self._durable.files.values(), *(each.inode for each in self._pending)}
+        used = {file.inode for file in self._open_files}
+        for number in [number for number, inode in self._inodes.items() if number not in named and inode not in used]:
+            del self._inodes[number]
 
     def _has_directory(self, path: str) -> bool:
         return (path.rstrip("/") or "/") in self._now.directories
@@ -355,14 +354,29 @@ class SimDisk:
             raise StoreError(f"{action}: no such directory", path=path)
 
     def _inode(self, path: str) -> SimInode:
-        inode = self._now.files.get(path)
-        if inode is None:
+        number = self._now.files.get(path)
+        if number is None:
             raise StoreError("no such file", path=path)
-        return inode
+        return self._inodes[number]
 
-    def _inodes(self) -> list[SimInode]:
-        named = dict.fromkeys(self._now.files.values())
-        return list(named | dict.fromkeys(file.inode for file in self._open_files))
+
+def _choose_survival(state: DiskState, choose: Choose) -> Survival:
+    changes = frozenset(number for number in range(len(state.pending)) if choose(2))
+    lengths: dict[int, int] = {}
+    sectors: dict[int, dict[int, int]] = {}
+    count = PAGE_SIZE // state.sector_size
+    for number in dict.fromkeys(state.names_that_survive(changes).files.values()):
+        inode = state.inodes[number]
+        if inode.lengths:
+            lengths[number] = (inode.durable_size, *inode.lengths)[choose(1 + len(inode.lengths))]
+        masks = sectors[number] = {}
+        torn = choose(len(inode.dirty) + 1) if inode.dirty else 0
+        for index, page in enumerate(sorted(inode.dirty)):
+            if index + 1 == torn:
+                masks[page] = sum(choose(2) << sector for sector in range(count))
+            else:
+                masks[page] = choose(2) * ((1 << count) - 1)
+    return Survival(changes, lengths, sectors)
 
 
 @attrs.define(eq=False)
@@ -404,7 +418,9 @@ class _SimFile:
         self._require_open("exchange_words")
         self._disk.count_call("exchange_words", self.path, is_change=True)
         old = []
-        for position, value in zip(positions, values, strict=True):
+        for index, (position, value) in enumerate(zip(positions, values, strict=True)):
+            if index and 2 * index == len(positions) and self._disk.before_change is not None:
+                self._disk.before_change("exchange_words", self.path)
             assert position % WORD_SIZE == 0, (self.path, position)
             assert position // PAGE_SIZE in self.inode.allocated, f"{self.path} at {position} is not reserved"
             old.append(int.from_bytes(self.inode.read(position, WORD_SIZE), "big"))

@@ -124,17 +124,26 @@ def test_an_unsynced_length_is_old_or_new(disk: SimDisk) -> None:
     assert disk.open("/store/f").read(PAGE, 1) == b"x"
 
 
-def test_what_was_cut_off_without_sync_may_come_back(disk: SimDisk) -> None:
-    for choose, content in ((old, b"x" * PAGE), (new, bytes(PAGE))):
-        file = disk.open("/store/f", create=True)
+def test_what_was_cut_off_without_sync_may_come_back() -> None:
+    """And the length may be the one in between: each truncation is a change of its own."""
+
+    def run(choose: Choose) -> bytes:
+        disk = SimDisk()
+        file = disk.open("/f", create=True)
         file.write(0, b"x" * 2 * PAGE)
         file.sync()
-        disk.sync_directory("/store")
+        disk.sync_directory("/")
         file.truncate(PAGE)
         file.truncate(2 * PAGE)
         assert file.read(PAGE, PAGE) == bytes(PAGE)
-        disk.lose_power(choose)
-        assert disk.open("/store/f").read(PAGE, PAGE) == content
+        disk.lose_power(lambda count: choose(count) if count == 2 and not_torn.pop(0) else 0)
+        return disk.open("/f").read(PAGE, PAGE)
+
+    outcomes = set()
+    for length, page in itertools.product((0, 1), repeat=2):
+        not_torn = [True, False, True]
+        outcomes.add(run(chosen(length, page)))
+    assert outcomes == {b"x" * PAGE, bytes(PAGE), b""}
 
 
 def test_names_are_durable_with_their_directory(disk: SimDisk) -> None:
@@ -195,6 +204,64 @@ def test_a_rename_between_directories_is_whole(disk: SimDisk) -> None:
 
     assert all_outcomes(lambda choose: run(choose, is_synced=False)) == {"|", "f |", "| f"}
     assert all_outcomes(lambda choose: run(choose, is_synced=True)) == {"| f"}
+
+
+def test_a_rename_moves_the_file_and_not_whoever_has_its_name_now() -> None:
+    """Several files staged under one name one after the other: each is under its own number, or under none."""
+
+    def run(choose: Choose) -> tuple[tuple[str, bytes], ...]:
+        disk = SimDisk()
+        for name in "ab":
+            file = disk.open("/staged", create=True)
+            file.write(0, name.encode())
+            file.sync()
+            file.close()
+            disk.rename("/staged", f"/{name}")
+        disk.lose_power(choose)
+        return tuple((name, disk.open(f"/{name}").read(0, 9)) for name in disk.list_directory("/"))
+
+    outcomes = all_outcomes(run)
+    assert all(content.decode() == name for each in outcomes for name, content in each if name != "staged")
+    assert {tuple(name for name, _ in each) for each in outcomes} == {
+        (), ("a",), ("b",), ("staged",), ("a", "b"), ("a", "staged"), ("b", "staged"),
+    }  # fmt: skip
+    assert (("a", b"a"), ("staged", b"b")) in outcomes
+    assert (("b", b"b"), ("staged", b"a")) in outcomes
+
+
+def test_a_name_may_survive_without_the_contents() -> None:
+    disk = SimDisk()
+    file = disk.open("/staged", create=True)
+    file.write(0, b"abc")
+    disk.rename("/staged", "/f")
+    disk.sync_directory("/")
+    disk.lose_power(old)
+    assert disk.list_directory("/") == ["f"]
+    assert disk.file_size("/f") == 0
+
+
+def test_a_directory_that_is_not_empty_any_more_is_not_removed() -> None:
+    disk = SimDisk()
+    disk.make_directories("/d")
+    disk.open("/d/f", create=True).close()
+    disk.sync_directory("/d")
+    disk.unlink("/d/f")
+    disk.remove_directory("/d")
+    disk.lose_power(chosen(0, 1))
+    assert disk.list_directory("/d") == ["f"]
+
+
+def test_a_synced_rename_leaves_nothing_of_the_old_name(disk: SimDisk) -> None:
+    disk.make_directories("/store/log")
+    disk.sync_directory("/store/log")
+    disk.open("/store/staged", create=True).close()
+    disk.rename("/store/staged", "/store/log/f")
+    disk.sync_directory("/store/log")
+    disk.unlink("/store/log/f")
+    disk.sync_directory("/store/log")
+    disk.lose_power(new)
+    assert disk.list_directory("/store") == ["log"]
+    assert disk.list_directory("/store/log") == []
 
 
 @pytest.mark.parametrize("call", range(1, 40))
@@ -312,6 +379,58 @@ def test_an_evicted_file_is_cold_until_it_is_read(disk: SimDisk) -> None:
     assert file.read_nowait(0, 3) is None
     assert file.read(0, 3) == b"abc"
     assert file.read_nowait(0, 3) == b"abc"
+
+
+def test_what_a_failed_sync_did_not_write_is_gone_when_memory_is_short(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    file.sync()
+    file.write(0, b"xyz")
+    disk.fail_call("sync")
+    disk._choose = old
+    with pytest.raises(StoreError):
+        file.sync()
+    file.write(PAGE, b"d")
+    disk.evict("/store/f")
+    assert file.read(0, 3) == b"abc"
+    assert file.read(PAGE, 1) == b"d", "a dirty page stays"
+
+
+def test_a_disk_can_be_made_from_the_state_of_another(disk: SimDisk) -> None:
+    file = disk.open("/store/f", create=True)
+    file.write(0, b"abc")
+    state = disk.state()
+    file.write(0, b"xyz")
+    disk.unlink("/store/f")
+    for choose, names in ((new, ["f"]), (old, [])):
+        other = SimDisk(state=state)
+        assert other.open("/store/f").read(0, 3) == b"abc"
+        other.open("/store/g", create=True).write(0, b"ghi")
+        assert other.open("/store/f").read(0, 3) == b"abc"
+        other.unlink("/store/g")
+        other.lose_power(choose)
+        assert other.list_directory("/store") == names
+    assert disk.list_directory("/store") == []
+
+
+def test_every_change_is_announced_and_a_long_write_page_by_page() -> None:
+    told: list[tuple[str, str, int]] = []
+    disk = SimDisk()
+    disk.before_change = lambda method, path: told.append((method, path, disk.state().inodes[1].size if told else 0))
+    file = disk.open("/f", create=True)
+    file.write(100, b"x" * 2 * PAGE)
+    file.read(0, 1)
+    file.exchange_words([0, 4], [1, 2])
+    file.sync()
+    assert told == [
+        ("open", "/f", 0),
+        ("write", "/f", 0),
+        ("write", "/f", PAGE),
+        ("write", "/f", 2 * PAGE),
+        ("exchange_words", "/f", 2 * PAGE + 100),
+        ("exchange_words", "/f", 2 * PAGE + 100),
+        ("sync", "/f", 2 * PAGE + 100),
+    ]
 
 
 def test_files_carry_the_time_of_the_clock() -> None:

@@ -1,0 +1,186 @@
+"""A simulated disk at one moment as a value, and every disk that a loss of power could make of it.
+
+What was not synced falls into units that survive or do not, each on its own:
+
+- a change of a name: created, renamed, removed (a rename moves the file itself: it is whole or not at all, and whatever
+  else has had the same name meanwhile is left alone);
+- a dirty page, as it was or as it is; one page of each file may be torn between sectors;
+- a length: the durable one or any that the file has had since.
+
+:class:`Survival` says what survives, :meth:`DiskState.after_power_loss` builds that disk, and
+:class:`~rocketpy.testing.legal_disks.LegalDisks` goes through them. The death of the process alone changes nothing.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+
+import attrs
+
+from rocketpy.testing.sim_inode import PAGE_SIZE, InodeState
+
+ROOTS = ("", "/")
+
+
+@attrs.frozen
+class Change:
+    """A name created, renamed or removed: ``create``, ``rename``, ``unlink`` of a file, ``make``, ``remove`` of a
+    directory."""
+
+    kind: str
+    path: str
+    new_path: str = ""
+    inode: int = 0
+    """The number of the file that it is about."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}" + (f" to {self.new_path}" if self.new_path else "")
+
+    @property
+    def directory(self) -> str:
+        """The directory whose sync makes it durable."""
+        return os.path.dirname(self.new_path or self.path)
+
+
+@attrs.define
+class Tree:
+    """Names: the numbers of files by path, and directories."""
+
+    files: dict[str, int] = attrs.Factory(dict)
+    directories: set[str] = attrs.Factory(lambda: set(ROOTS))
+
+    def apply(self, change: Change) -> None:
+        """Do what a change does, or nothing where what it builds on is not there."""
+        kind, path = change.kind, change.path
+        if kind == "unlink":
+            if self.files.get(path) == change.inode:
+                del self.files[path]
+        elif kind == "remove":
+            if not self.names_in(path):
+                self.directories.discard(path)
+        elif change.directory not in self.directories:
+            pass
+        elif kind == "make":
+            self.directories.add(path)
+        elif kind == "rename":
+            for name in [name for name, inode in self.files.items() if inode == change.inode]:
+                del self.files[name]
+            self.files[change.new_path] = change.inode
+        else:
+            self.files[path] = change.inode
+
+    def names_in(self, directory: str) -> list[str]:
+        """Return the names in a directory, in order."""
+        prefix = directory.rstrip("/") + "/"
+        start = len(prefix)
+        return sorted(
+            name[start:]
+            for names in (self.files, self.directories)
+            for name in names
+            if name.startswith(prefix) and "/" not in name[start:] and name not in ROOTS
+        )
+
+    def copy(self) -> Tree:
+        """Return one that can be changed apart."""
+        return Tree(dict(self.files), set(self.directories))
+
+
+@attrs.frozen
+class Survival:
+    """What survives a loss of power of what was not synced; whatever is not mentioned does not."""
+
+    changes: Set[int] = frozenset()
+    """Places in :attr:`DiskState.pending`."""
+
+    lengths: Mapping[int, int] = attrs.Factory(dict)
+    """By the number of the file."""
+
+    sectors: Mapping[int, Mapping[int, int]] = attrs.Factory(dict)
+    """By the number of the file and of the page: which sectors are the new ones, as bits."""
+
+
+@attrs.frozen(eq=False, slots=False)
+class DiskState:
+    """Names and files, as they look and as they are on the disk."""
+
+    files: Mapping[str, int]
+    directories: Set[str]
+    durable_files: Mapping[str, int]
+    durable_directories: Set[str]
+    pending: Sequence[Change]
+    """What lies between the two, in order."""
+
+    inodes: Mapping[int, InodeState]
+    sector_size: int
+
+    @property
+    def inode_count(self) -> int:
+        """A number above that of every file."""
+        return max(self.inodes, default=0) + 1
+
+    def names_that_survive(self, changes: Set[int]) -> Tree:
+        """Return the tree that is there after a loss of power."""
+        tree = Tree(dict(self.durable_files), set(self.durable_directories))
+        for number, change in enumerate(self.pending):
+            if number in changes:
+                tree.apply(change)
+        return tree
+
+    def after_power_loss(self, survival: Survival) -> DiskState:
+        """Return the disk that a loss of power leaves."""
+        tree = self.names_that_survive(survival.changes)
+        inodes = {
+            number: self.inodes[number].survived(
+                survival.lengths.get(number, self.inodes[number].durable_size),
+                survival.sectors.get(number, {}),
+                self.sector_size,
+            )
+            for number in tree.files.values()
+        }
+        return self.clean(tree, inodes, self.sector_size)
+
+    @classmethod
+    def clean(cls, tree: Tree, inodes: Mapping[int, InodeState], sector_size: int) -> DiskState:
+        """Return a disk on which everything is durable."""
+        return cls(tree.files, tree.directories, tree.files, tree.directories, (), inodes, sector_size)
+
+    @cached_property
+    def contents(self) -> Hashable:
+        """Everything that can be read: equal for disks that look the same."""
+        files = sorted((path, contents_of(self.inodes[number])) for path, number in self.files.items())
+        return tuple(files), frozenset(self.directories)
+
+    def path_of(self, inode: int) -> str:
+        """Return a name of a file, now, or on the disk, or in between."""
+        names = [path for path, number in (*self.files.items(), *self.durable_files.items()) if number == inode]
+        names += [change.new_path or change.path for change in self.pending if change.inode == inode]
+        return names[0] if names else f"file {inode}"
+
+    def describe(self, survival: Survival) -> Iterator[str]:
+        """Say of each unit whether it survives."""
+        for number, change in enumerate(self.pending):
+            yield f"{'kept' if number in survival.changes else 'lost'}: {change}"
+        for number, inode in self.inodes.items():
+            path = self.path_of(number)
+            if inode.lengths:
+                length = survival.lengths.get(number, inode.durable_size)
+                yield f"{'kept' if length == inode.size else 'lost'}: length of {path}: {length}"
+            masks = survival.sectors.get(number, {})
+            for page in sorted(inode.dirty):
+                changed = inode.changed_sectors(page, self.sector_size)
+                if changed:
+                    yield f"{_word(masks.get(page, 0) & changed, changed)}: page {page} of {path}"
+
+
+def contents_of(inode: InodeState) -> Hashable:
+    """Return what can be read in a file: equal for files that look the same."""
+    pages = tuple((number, page) for number, page in sorted(inode.pages.items()) if page.count(0) != PAGE_SIZE)
+    return inode.size, pages
+
+
+def _word(mask: int, changed: int) -> str:
+    if not mask:
+        return "lost"
+    return "kept" if mask == changed else f"torn, sectors {changed:b} were new and {mask:b} are kept"
