@@ -104,9 +104,16 @@ class ConsumeQueueTable:
 
     @property
     def usual_file_size(self) -> int:
-        """The length that files have: the configured one, unless the store was made with another and has none such."""
+        """The length that files have: the configured one, unless the store was made with another and has none such.
+
+        What is shorter and has no successor tells nothing: a crash may have left it while its tail was being cut.
+        """
+        configured = self._file_size
         sizes = {mapped_file.size for queue in self for mapped_file in queue.files}
-        return self._file_size if self._file_size in sizes else max(sizes, default=self._file_size)
+        if configured in sizes:
+            return configured
+        followed = {mapped_file.size for queue in self for mapped_file in list(queue.files)[:-1]}
+        return max(followed | {size for size in sizes if size > configured}, default=configured)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, making it in memory if it is new."""

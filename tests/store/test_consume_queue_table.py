@@ -113,8 +113,11 @@ def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
 def test_the_usual_file_size_is_ours_unless_the_store_has_none_such(place: Place) -> None:
     assert table_at(place).usual_file_size == 4000
     place.write(place.queue_file("T", 0), bytes(600))
-    place.write(place.queue_file("T", 1), bytes(400))
+    assert table_at(place).usual_file_size == 4000, "it may have been cut short"
+    place.write(place.queue_file("T", 0, 600), bytes(400))
     assert table_at(place).usual_file_size == 600
+    place.write(place.queue_file("T", 1), bytes(8000))
+    assert table_at(place).usual_file_size == 8000
     append(table_at(place), "T", 2)
     assert table_at(place).usual_file_size == 4000
 
