@@ -21,6 +21,9 @@ from rocketpy.store.mapped_file_queue import MappedFileQueue
 from rocketpy.store.sparse_file import add_sparse_file, reserve_step
 
 _CHUNK_SIZE = 800 * UNIT_SIZE * 16
+_TAGS_CODE_AT = 12  # in a unit
+_SECTOR_SIZE = 512  # what a disk writes whole, at least
+_LOW_HALF = 0xFFFF_FFFF
 
 
 class ConsumeQueue:
@@ -192,10 +195,18 @@ class ConsumeQueue:
         if self.ext is not None:
             self.ext.distrust(self._last_tags_code())
 
-    def believes(self, tags_code: int, store_timestamp_ms: int) -> bool:
-        """Whether the tagsCode field of a unit found after a crash surely says what it said of its record."""
+    def believes(self, queue_offset: int, tags_code: int, store_timestamp_ms: int) -> bool:
+        """Whether the tagsCode field of a unit found after a crash surely says what it said of its record.
+
+        It may be the address of an extension that is lost. Or a sector ends inside the field or just before it, and the
+        disk has the sector before but not the one behind, where zeros were.
+        """
         if not is_ext_address(tags_code):
-            return True
+            position = queue_offset * UNIT_SIZE
+            mapped_file = self.files.find(position)
+            begin = position + _TAGS_CODE_AT - (0 if mapped_file is None else mapped_file.base_offset)
+            is_cut = -begin % _SECTOR_SIZE < UNIT_SIZE - _TAGS_CODE_AT
+            return not is_cut or bool(tags_code & _LOW_HALF)
         return self.ext is not None and self.ext.holds(tags_code, store_timestamp_ms)
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
@@ -208,7 +219,7 @@ class ConsumeQueue:
 
     def adopt_units(self, physical_offsets: Sequence[int], sizes: Sequence[int]) -> int:
         """Take the units at the end, as they stand in the files, for those of these records; return for how many they
-        are. They do not count as durable.
+        are. They do not count as durable. It stops where a record must be looked at: see :meth:`believes`.
         """
         adopted = 0
         while adopted < len(sizes):
@@ -218,11 +229,27 @@ class ConsumeQueue:
             places_match = fields[::3] == tuple(physical_offsets[expected])
             if not count or not places_match or fields[1::3] != tuple(sizes[expected]):
                 break
-            if is_ext_address(min(fields[2::3])):
-                break  # who has the records looks at each
-            adopted += count
-            self._set_end(self.next_offset + count)
+            tags_codes = fields[2::3]
+            if is_ext_address(min(tags_codes)):
+                break
+            taken = self._torn_at(tags_codes)
+            adopted += taken
+            self._set_end(self.next_offset + taken)
+            if taken < count:
+                break
         return adopted
+
+    def _torn_at(self, tags_codes: Sequence[int]) -> int:
+        """Return the number of the first unit from the end of the queue on that may be torn; or how many there are."""
+        mapped_file = self.files.find(self.next_offset * UNIT_SIZE)
+        assert mapped_file is not None, self
+        begin = self.next_offset * UNIT_SIZE - mapped_file.base_offset + _TAGS_CODE_AT
+        end = begin + len(tags_codes) * UNIT_SIZE
+        for sector in range(-(-begin // _SECTOR_SIZE) * _SECTOR_SIZE, end, _SECTOR_SIZE):
+            number, inside = divmod(sector - begin, UNIT_SIZE)
+            if inside < UNIT_SIZE - _TAGS_CODE_AT and not tags_codes[number] & _LOW_HALF:
+                return number
+        return len(tags_codes)
 
     def truncate(self, queue_offset: int) -> None:
         """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""

@@ -71,17 +71,22 @@ class LogDispatcher:
 
     def _dispatch_run(self, run: Run, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool) -> None:
         """Take the units of a run that are there and its records'; make the others from the records."""
-        places, done = run.physical_offsets, 0
+        places, sizes, done = run.physical_offsets, run.sizes, 0
         deleted_before = self._queues.deleted_before.get(run.topic, 0)
         if places[0] < deleted_before:
             done = bisect_left(places, deleted_before)
         queue = self._queues.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
-        if queue is not None and done == 0 and run.queue_offset == queue.next_offset:
-            done = queue.adopt_units(places, run.sizes)
-            if done:
-                self._queues.unflushed[queue] = None
-        if done < len(places):
-            self.dispatch([record_of(place) for place in places[done:]], is_from_beginning=is_from_beginning)
+        while done < len(places):
+            adopted = 0
+            if queue is not None and run.queue_offset + done == queue.next_offset:
+                adopted = queue.adopt_units(places[done:], sizes[done:])
+                if adopted:
+                    self._queues.unflushed[queue] = None
+            done += adopted
+            # Behind some that are right one must be looked at; if the first is not right, the others hardly are.
+            looked_at = places[done : done + 1] if adopted else places[done:]
+            self.dispatch([record_of(place) for place in looked_at], is_from_beginning=is_from_beginning)
+            done += len(looked_at)
 
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
         """Write the units of records. Raises :class:`QueueGap`, never if the walk is from the
@@ -122,7 +127,7 @@ class LogDispatcher:
         if len(unit) == layout.UNIT_SIZE:
             physical_offset, size, tags_code = layout.UNIT.unpack(unit)
             is_its_own = physical_offset == record.physical_offset and size == record.size
-            if is_its_own and queue.believes(tags_code, record.store_timestamp):
+            if is_its_own and queue.believes(queue_offset, tags_code, record.store_timestamp):
                 return unit
         tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
         if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):

@@ -149,6 +149,23 @@ def test_queues_that_somebody_has_removed_are_made_anew_from_the_beginning(place
     assert again.report.scanned_from == 0
 
 
+@pytest.mark.parametrize("torn_at", [512, 1536])
+@pytest.mark.parametrize("tags", ["TagA", ""])
+def test_a_tags_code_that_a_torn_page_has_lost_is_made_anew(place: Place, torn_at: int, tags: str) -> None:
+    """Place and size of a unit can be in one sector, its tags code, wholly or its lower half, in the next one."""
+    parts = Parts(place, log_file_size=1 << 16, queue_file_size=20_000)
+    for body in bodies_of(200):
+        parts.put(body, tags=tags, properties=b"TAGS\x01" + tags.encode() if tags else b"")
+    parts.appender.end_burst()
+    units = [parts.queues.find("TopicTest", 0).unit_at(each) for each in range(200)]
+    parts.kill()
+    cut = [each for each in range(200) if 12 <= torn_at - each * UNIT_SIZE < 20]
+    assert cut == [torn_at // UNIT_SIZE]
+    place.write(place.queue_file("TopicTest", 0), bytes(200 * UNIT_SIZE - torn_at), torn_at)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16, queue_file_size=20_000)
+    assert [again.queues.find("TopicTest", 0).unit_at(each) for each in range(200)] == units
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_log_that_is_gone_is_damage_if_it_was_durable(place: Place, is_known: bool) -> None:
     parts = Parts(place)
