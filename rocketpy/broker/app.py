@@ -6,7 +6,7 @@
       tables                          topics, groups, offsets: read from their files
         open_message_store()          recovery, abort file, the store's own services
           client to the nameservers
-            services                  hold, housekeeping, persistence, rates
+            services                  hold, housekeeping, persistence
               servers                 the main port, and the VIP port, which refuses pulls
                 registration          last, when everything behind it works
 
@@ -128,7 +128,6 @@ async def _serve(
         await services.start(broker.hold_service.run)
         await services.start(broker.housekeeping.run)
         await services.start(broker.persistence.run)
-        await services.start(broker.store_rates.run)
         await services.start(broker.lateness.run)
         async with trio.open_nursery() as connections:
             for server in servers:

@@ -34,7 +34,6 @@ from rocketpy.broker.services.client_housekeeping import ClientHousekeepingServi
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
-from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
@@ -135,7 +134,6 @@ class BrokerParts:
             client=client,
         )
         self.lateness = LatenessService()
-        self.store_rates = StoreRatesService(statistics=store.statistics, current_time=trio.current_time)
         self._settings = settings
         self._tables = tables
         self._store = store
@@ -252,7 +250,6 @@ class BrokerParts:
             config=settings.broker,
             settings=settings.values,
             store=store,
-            store_rates=self.store_rates,
             lateness=self.lateness,
             clock=self._clock,
         ).register(dispatcher)

@@ -17,6 +17,7 @@ the CRC covers the body only. All messages of a burst have the burst's storeTime
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, repeat
 from typing import Protocol, TypeAlias
@@ -30,6 +31,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.results import PutMessageStatus
+from rocketpy.store.store_figures import SLOW_BURSTS_MAX, SlowBursts
 
 IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
@@ -108,6 +110,7 @@ class MessageAppender:
         self.put_bytes = 0
         self.refused_count = 0
         self.burst_count = 0
+        self.slow_bursts: SlowBursts = deque(maxlen=SLOW_BURSTS_MAX)  # for whoever wants to know, and takes them away
 
     # ---- the hot call ---------------------------------------------------------------------------------------------
 
@@ -252,7 +255,7 @@ class MessageAppender:
         if not self._parts and not self._touched:
             return
         touched, self._touched = self._touched, []
-        unflushed = self._queues.unflushed
+        unflushed, put_count = self._queues.unflushed, self.put_count
         try:
             self._write_log()
             for queue in touched:
@@ -263,6 +266,9 @@ class MessageAppender:
             self.refuse_all(f"a write failed: {error}")
             raise
         self.burst_count += 1
+        elapsed_ms = self._timestamp_ms() - self._burst_timestamp_ms
+        if elapsed_ms > 0:
+            self.slow_bursts.append((elapsed_ms, self.put_count - put_count))
         self._set_room_end()
         if self._index is not None and self._index_work is self._index.pending:
             self._index.end_burst()

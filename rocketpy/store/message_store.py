@@ -36,8 +36,9 @@ from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
-from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, StoreStatistics
+from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, QueueTimeSpan, StoreStatistics
 from rocketpy.store.services.group_commit import DurableCallback
+from rocketpy.store.store_figures import StoreFigures
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices
 
@@ -67,6 +68,8 @@ class MessageStore:
         reader: MessageReader,
         run_blocking: RunBlocking,
         memory_bytes: int,
+        disk: Disk,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._files = files
@@ -77,7 +80,9 @@ class MessageStore:
         self._reader = reader
         self._run_blocking = run_blocking
         self._memory_bytes = memory_bytes
+        self._clock = clock
         self._get_count = 0
+        self._get_miss_count = 0
         self._get_message_count = 0
         self._get_cold_count = 0
         self.sync_flush = config.is_sync_flush
@@ -85,6 +90,16 @@ class MessageStore:
         self.put_batch = appender.put_batch
         self.end_burst = appender.end_burst
         self.writable_or_why = appender.writable_or_why
+        self.figures = StoreFigures(
+            statistics=self.statistics,
+            read_earliest=self.get_earliest_message_time_of_store,
+            slow_bursts=appender.slow_bursts,
+            clock=clock,
+            disk=disk,
+            commit_log_paths=[config.commit_log_path],
+            consume_queue_path=config.consume_queue_path,
+            current_time=trio.current_time,
+        )
 
     # ---- append ---------------------------------------------------------------------------------------------------
 
@@ -121,7 +136,10 @@ class MessageStore:
             result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
         if result is not None:
             self._get_count += 1
-            self._get_message_count += result.message_count
+            if result.message_count:
+                self._get_message_count += result.message_count
+            else:
+                self._get_miss_count += 1
         return result
 
     async def get_message(
@@ -135,10 +153,13 @@ class MessageStore:
         """Return messages wherever they are; a worker thread waits for the disk."""
         self.end_burst()
         self._get_cold_count += 1
+        began_ms = self._clock.timestamp_ms()
         steps = self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
         result = await read_blocking(steps, self._run_blocking)
+        self.figures.cold_read_took(self._clock.timestamp_ms() - began_ms)
         self._get_count += 1
         self._get_message_count += result.message_count
+        self._get_miss_count += not result.message_count
         return result
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
@@ -170,6 +191,29 @@ class MessageStore:
         """Return when a message was stored, -1 if it is not there."""
         self.end_burst()
         return await read_blocking(self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking)
+
+    async def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
+        """Return when the oldest message of a queue was stored, -1 if it has none."""
+        return await self.store_timestamp_of(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
+
+    async def get_earliest_message_time_of_store(self) -> int:
+        """Return when the first message of the log was stored, -1 if there is none."""
+        self.end_burst()
+        steps = self._reader.record_timestamp(self._commit_log.min_offset, _HEAD_SIZE)
+        return await read_blocking(steps, self._run_blocking)
+
+    async def queue_time_span(self, topic: str, queue_id: int, consumer_offset: int) -> QueueTimeSpan:
+        """Return when the messages of a queue were stored, and how far a group has come among them."""
+        oldest = await self.get_earliest_message_time(topic, queue_id)
+        last_offset = self.max_offset_in_queue(topic, queue_id) - 1
+        newest = await self.store_timestamp_of(topic, queue_id, last_offset)
+        consumed = oldest
+        if consumer_offset > 0:
+            consumed = await self.store_timestamp_of(topic, queue_id, consumer_offset - 1)
+        following = None
+        if consumer_offset <= last_offset:
+            following = await self.store_timestamp_of(topic, queue_id, consumer_offset)
+        return QueueTimeSpan(oldest, newest, consumed, following)
 
     # ---- the log --------------------------------------------------------------------------------------------------
 
@@ -252,6 +296,7 @@ class MessageStore:
             put_refused_count=appender.refused_count,
             burst_count=appender.burst_count,
             get_count=self._get_count,
+            get_miss_count=self._get_miss_count,
             get_message_count=self._get_message_count,
             get_cold_count=self._get_cold_count,
             commit_log_min_offset=commit_log.min_offset,
@@ -264,16 +309,7 @@ class MessageStore:
 
     def runtime_info(self) -> dict[str, str]:
         """Return what GET_BROKER_RUNTIME_INFO shows of a store, under RocketMQ's names."""
-        statistics = self.statistics()
-        return {
-            "putMessageTimesTotal": str(statistics.put_count),
-            "putMessageSizeTotal": str(statistics.put_bytes),
-            "putMessageFailedTimes": str(statistics.put_refused_count),
-            "commitLogMinOffset": str(statistics.commit_log_min_offset),
-            "commitLogMaxOffset": str(statistics.commit_log_max_offset),
-            "dispatchBehindBytes": str(self.dispatch_behind),
-            "indexBehind": str(statistics.index_behind),
-        }
+        return self.figures.runtime_info()
 
 
 @asynccontextmanager
@@ -341,7 +377,7 @@ async def open_message_store(
             )
             async with trio.open_nursery() as nursery:
                 await services.start(nursery)
-                yield MessageStore(
+                store = MessageStore(
                     config=config,
                     files=files,
                     services=services,
@@ -349,7 +385,11 @@ async def open_message_store(
                     reader=reader,
                     run_blocking=run_blocking,
                     memory_bytes=limits.memory_bytes,
+                    disk=disk,
+                    clock=clock,
                 )
+                await nursery.start(store.figures.run)
+                yield store
                 appender.end_burst()
                 appender.refuse_all(_SHUTTING_DOWN)
                 nursery.cancel_scope.cancel()

@@ -81,6 +81,16 @@ class DispatchRequest:
 
 
 @attrs.frozen(slots=True)
+class QueueTimeSpan:
+    """When messages of a queue were stored, and where a group is among them; -1 for what cannot be read."""
+
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    consume_timestamp_ms: int  # of the last message that was consumed; of the oldest one before the first
+    next_timestamp_ms: int | None  # of the first message that was not; None when all were
+
+
+@attrs.frozen(slots=True)
 class StoreStatistics:
     """Counters since the store was opened, and where its parts stand."""
 
@@ -89,6 +99,7 @@ class StoreStatistics:
     put_refused_count: int
     burst_count: int
     get_count: int
+    get_miss_count: int  # of those that found nothing
     get_message_count: int
     get_cold_count: int
     commit_log_min_offset: int

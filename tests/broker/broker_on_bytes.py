@@ -20,7 +20,6 @@ from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
-from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig
@@ -147,12 +146,10 @@ class BrokerOnBytes:
             producer_manager=tables.producers,
             consumer_offset_manager=tables.offsets,
         ).register(self.dispatcher)
-        self.store_rates = StoreRatesService(statistics=self.store.statistics, current_time=tables.time)
         AdminBrokerProcessor(
             config=config,
             settings=(config, NettyServerConfig(), MessageStoreConfig()),
             store=store,
-            store_rates=self.store_rates,
             lateness=LatenessService(),
             clock=tables.clock,
         ).register(self.dispatcher)

@@ -17,7 +17,7 @@ from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore, open_message_store
 from rocketpy.store.recovery import RecoveryReport
-from rocketpy.store.results import GetMessageStatus, PutMessageStatus
+from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
@@ -377,3 +377,48 @@ async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPat
         assert [each.body for each in decode_messages(result.body)] == [b"%d" % number for number in range(150, 182)]
         found = await store.query_message("T", "k77", 32, 0, 1 << 62)
         assert [each.body for each in decode_messages(found.body)] == [b"77"]
+
+
+async def test_times_of_a_queue_and_of_the_store(place: Place) -> None:
+    clock = ManualClock(1_000)
+    async with open_message_store(
+        config_for(place), disk=place.disk, clock=clock, run_blocking=run_inline, store_host=STORE_HOST
+    ) as store:
+        assert await store.get_earliest_message_time_of_store() == -1
+        assert await store.get_earliest_message_time("T", 0) == -1
+        assert await store.queue_time_span("T", 0, 0) == QueueTimeSpan(-1, -1, -1, None)
+        for _ in range(3):
+            clock.advance_ms(100)
+            send(store, b"one")
+            store.end_burst()
+        assert await store.get_earliest_message_time_of_store() == 1100
+        assert await store.get_earliest_message_time("T", 0) == 1100
+        assert await store.queue_time_span("T", 0, 0) == QueueTimeSpan(1100, 1300, 1100, 1100)
+        assert await store.queue_time_span("T", 0, 2) == QueueTimeSpan(1100, 1300, 1200, 1300)
+        assert await store.queue_time_span("T", 0, 3) == QueueTimeSpan(1100, 1300, 1300, None)
+
+
+async def test_figures_count_reads_that_find_nothing(place: Place) -> None:
+    async with opened(place) as store:
+        send(store, b"one")
+        assert store.get_message_nowait("T", 0, 0, 32) is not None
+        assert store.get_message_nowait("T", 0, 1, 32) is not None
+        await store.get_message("T", 0, 7, 32)
+        statistics = store.statistics()
+        assert (statistics.get_count, statistics.get_miss_count, statistics.get_message_count) == (3, 2, 1)
+
+
+async def test_a_burst_that_takes_milliseconds_is_seen(place: Place) -> None:
+    clock = ManualClock()
+    async with open_message_store(
+        config_for(place), disk=place.disk, clock=clock, run_blocking=run_inline, store_host=STORE_HOST
+    ) as store:
+        for elapsed_ms in (0, 12):
+            send(store, b"one")
+            send(store, b"two")
+            clock.advance_ms(elapsed_ms)
+            store.end_burst()
+        store.figures.sample()
+        info = store.runtime_info()
+        assert info["putMessageDistributeTime"].startswith("[<=0ms]:2 [0~10ms]:0 [10~50ms]:2 ")
+        assert info["putMessageEntireTimeMax"] == "12"

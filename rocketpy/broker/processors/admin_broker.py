@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.services.lateness import LatenessService
-from rocketpy.broker.services.store_rates import StoreRatesService
 from rocketpy.clock import Clock
 from rocketpy.protocol.bodies.codec import encode_body, encode_text
 from rocketpy.protocol.bodies.route import KVTable
@@ -36,16 +35,13 @@ class AdminBrokerProcessor:
         config: BrokerConfig,
         settings: Sequence[object],
         store: MessageStore,
-        store_rates: StoreRatesService,
         lateness: LatenessService,
         clock: Clock,
     ) -> None:
         self._config = config
         self._settings = tuple(settings)
         self._store = store
-        self._store_rates = store_rates
         self._lateness = lateness
-        self._clock = clock
         self._boot_timestamp_ms = clock.timestamp_ms()
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -69,13 +65,7 @@ class AdminBrokerProcessor:
             "pageCacheLockTimeMills": "0",
             "startAcceptSendRequestTimeStamp": str(self._config.start_accept_send_request_time_stamp),
             "remainTransientStoreBufferNumbs": "0",
-            "bootTimestamp": str(self._boot_timestamp_ms),
-            "runtime": _duration(max(0, self._clock.timestamp_ms() - self._boot_timestamp_ms)),
         }
-        rates = self._store_rates.rates()
-        table["putTps"] = " ".join(map(str, rates.put))
-        table["getTotalTps"] = " ".join(map(str, rates.get))
-        table["getTransferedTps"] = " ".join(map(str, rates.get_messages))
         statistics = self._store.statistics()
         for kind, total in (("Put", statistics.put_count), ("Get", statistics.get_message_count)):
             table[f"msg{kind}TotalYesterdayMorning"] = "0"
@@ -85,11 +75,3 @@ class AdminBrokerProcessor:
             table |= {f"{pool}Size": "0", f"{pool}Capacity": "0", f"{pool}HeadWaitTimeMills": "0"}
         table |= self._store.runtime_info() | self._lateness.runtime_info()
         return make_response(request, body=encode_body(KVTable(table=table)))
-
-
-def _duration(milliseconds: int) -> str:
-    """Java's text of a duration."""
-    minutes, seconds = divmod(milliseconds // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
