@@ -18,6 +18,7 @@ _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
 _PAGE_CACHE = "writes go straight to the page cache, there is no buffer pool"
 _NO_DLEDGER = "DLedger is not supported"
+_UNLINKED = "a file is unlinked at once, whoever reads it, and its space goes back with the last reader"
 
 
 class FlushDiskType(enum.Enum):
@@ -35,12 +36,24 @@ class BrokerRole(enum.Enum):
     SLAVE = "SLAVE"
 
 
+def _check_hours(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+    """Raise ``ValueError`` unless a value is hours of the day; none at all is fine."""
+    for hour in str(value).split(";") if value else ():
+        if not hour.strip().isdecimal() or int(hour) > 23:
+            raise ValueError(f"{attribute.name} is {value!r}, expected hours from 0 to 23 with ; between them")
+
+
 @attrs.frozen(kw_only=True)
 class MessageStoreConfig:
     """The keys of RocketMQ's MessageStoreConfig. Paths may begin with ``~``."""
 
     store_path_root_dir: str = setting("~/store", expected="a directory", important=True)
-    store_path_commit_log: str | None = setting(None, expected="a directory; none: commitlog in storePathRootDir")
+    store_path_commit_log: str | None = setting(
+        None, expected="directories with , between them; none: commitlog in storePathRootDir"
+    )
+    read_only_commit_log_store_paths: str | None = setting(
+        None, expected="directories of the log that get no new files, with , between them"
+    )
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
 
@@ -78,12 +91,23 @@ class MessageStoreConfig:
     max_msgs_num_batch: int = setting(64, unit="messages", validator=Between(1))
     message_index_safe: bool = setting(False)
 
+    file_reserved_time: int = setting(72, unit="hours", validator=Between(0))
+    delete_when: str = setting("04", expected="hours of the day, 0 to 23, with ; between them", validator=_check_hours)
+    disk_max_used_space_ratio: int = setting(
+        75, unit="% of the disk", expected="a number, counted as at least 10 and at most 95"
+    )
+    disk_space_clean_forcibly_ratio: int = setting(85, unit="% of the disk", validator=Between(30, 100))
+    disk_space_warning_level_ratio: int = setting(90, unit="% of the disk", validator=Between(35, 100))
+    clean_file_forcibly_enable: bool = setting(True)
+    clean_resource_interval: int = setting(10_000, unit="ms", validator=Between(1))
+    delete_commit_log_files_interval: int = setting(100, unit="ms", validator=Between(0))
+    delete_consume_queue_files_interval: int = setting(100, unit="ms", validator=Between(0))
+
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", expected="delays such as 1s 5m, by spaces"
     )
 
-    # Accepted without effect: retention, replication, delay and what Java's memory needs.
-    read_only_commit_log_store_paths: str | None = setting(None, ignored=_NOT_YET)
+    # Accepted without effect: replication, delay and what Java's memory needs.
     store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER)
     bit_map_length_consume_queue_ext: int = setting(64, ignored="a bit map is as long as its filter, in RocketMQ too")
     commit_interval_commit_log: int = setting(200, ignored=_PAGE_CACHE)
@@ -98,15 +122,8 @@ class MessageStoreConfig:
     os_page_cache_busy_time_out_mills: int = setting(1000, ignored=_NO_LOCK)
     debug_lock_enable: bool = setting(False, ignored=_NO_LOCK)
     put_msg_index_hight_water: int = setting(600_000, ignored="RocketMQ does not use it either")
-    clean_resource_interval: int = setting(10_000, ignored=_NOT_YET)
-    delete_commit_log_files_interval: int = setting(100, ignored=_NOT_YET)
-    delete_consume_queue_files_interval: int = setting(100, ignored=_NOT_YET)
-    destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_NOT_YET)
-    redelete_hanged_file_interval: int = setting(120_000, ignored=_NOT_YET)
-    delete_when: str = setting("04", ignored=_NOT_YET)
-    disk_max_used_space_ratio: int = setting(75, ignored=_NOT_YET)
-    file_reserved_time: int = setting(72, ignored=_NOT_YET)
-    clean_file_forcibly_enable: bool = setting(True, ignored=_NOT_YET)
+    destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_UNLINKED)
+    redelete_hanged_file_interval: int = setting(120_000, ignored=_UNLINKED)
     ha_listen_port: int = setting(10912, ignored=_NOT_YET)
     ha_send_heartbeat_interval: int = setting(5_000, ignored=_NOT_YET)
     ha_housekeeping_interval: int = setting(20_000, ignored=_NOT_YET)
@@ -139,10 +156,24 @@ class MessageStoreConfig:
 
     @property
     def commit_log_path(self) -> str:
-        """The directory of the CommitLog files."""
-        if self.store_path_commit_log:
-            return os.path.expanduser(self.store_path_commit_log)
-        return os.path.join(self.root, layout.COMMIT_LOG_DIRECTORY)
+        """The directory of the CommitLog files, the first of them if there are several."""
+        return self.commit_log_paths[0]
+
+    @property
+    def commit_log_paths(self) -> tuple[str, ...]:
+        """The directories among which the files of the CommitLog are distributed."""
+        default = os.path.join(self.root, layout.COMMIT_LOG_DIRECTORY)
+        return _directories(self.store_path_commit_log) or (default,)
+
+    @property
+    def read_only_commit_log_paths(self) -> tuple[str, ...]:
+        """Directories with files of the CommitLog in which no new ones are made."""
+        return _directories(self.read_only_commit_log_store_paths)
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of the day, in local time, in which expired files are deleted."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour)
 
     @property
     def consume_queue_path(self) -> str:
@@ -168,3 +199,9 @@ class MessageStoreConfig:
     def is_sync_flush(self) -> bool:
         """Whether an answer waits for the disk."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+
+def _directories(paths: str | None) -> tuple[str, ...]:
+    """Return the directories of a list with commas, each of them once."""
+    named = [path.strip() for path in (paths or "").split(",")]
+    return tuple(dict.fromkeys(os.path.expanduser(path).rstrip("/") or "/" for path in named if path))

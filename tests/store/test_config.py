@@ -53,10 +53,36 @@ def test_queue_files_hold_whole_units() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["flushDiskType=SOMETIMES", "mappedFileSizeCommitLog=100", "maxMessageSize=0", "brokerRole=BOSS", "maxIndexNum=1"],
+    [
+        "flushDiskType=SOMETIMES",
+        "mappedFileSizeCommitLog=100",
+        "maxMessageSize=0",
+        "brokerRole=BOSS",
+        "maxIndexNum=1",
+        "deleteWhen=24",
+        "deleteWhen=4;",
+        "deleteWhen=4,5",
+        "deleteWhen=-1",
+        "fileReservedTime=-1",
+        "diskSpaceWarningLevelRatio=101",
+        "diskSpaceCleanForciblyRatio=5",
+    ],
 )
 def test_a_wrong_value_names_file_and_key(text: str) -> None:
     with pytest.raises(SettingsError) as raised:
         loaded(text)
     assert "broker.conf line 1" in str(raised.value)
     assert text.split("=")[0] in str(raised.value)
+
+
+@pytest.mark.parametrize(("text", "hours"), [("04", {4}), ("0;23", {0, 23}), ("04; 16", {4, 16}), ("", set())])
+def test_hours_of_deletion(text: str, hours: set[int]) -> None:
+    assert loaded(f"deleteWhen={text}").delete_hours == hours
+
+
+def test_a_log_may_lie_in_several_directories() -> None:
+    config = loaded("storePathCommitLog=/a/log, /b/log/,~/log,/a/log\nreadOnlyCommitLogStorePaths=/b/log,/old/log")
+    assert config.commit_log_paths == ("/a/log", "/b/log", os.path.expanduser("~/log"))
+    assert config.read_only_commit_log_paths == ("/b/log", "/old/log")
+    assert config.commit_log_path == "/a/log"
+    assert MessageStoreConfig().read_only_commit_log_paths == ()
