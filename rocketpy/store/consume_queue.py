@@ -201,12 +201,14 @@ class ConsumeQueue:
         It may be the address of an extension that is lost. Or a sector ends inside the field or just before it, and the
         disk has the sector before but not the one behind, where zeros were.
         """
+        position = queue_offset * UNIT_SIZE
+        mapped_file = self.files.find(position)
+        begin = position + _TAGS_CODE_AT - (0 if mapped_file is None else mapped_file.base_offset)
+        is_cut = -begin % _SECTOR_SIZE < UNIT_SIZE - _TAGS_CODE_AT
+        if is_cut and not tags_code & _LOW_HALF:
+            return False
         if not is_ext_address(tags_code):
-            position = queue_offset * UNIT_SIZE
-            mapped_file = self.files.find(position)
-            begin = position + _TAGS_CODE_AT - (0 if mapped_file is None else mapped_file.base_offset)
-            is_cut = -begin % _SECTOR_SIZE < UNIT_SIZE - _TAGS_CODE_AT
-            return not is_cut or bool(tags_code & _LOW_HALF)
+            return True
         return self.ext is not None and self.ext.holds(tags_code, store_timestamp_ms)
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:

@@ -405,6 +405,21 @@ def test_recovery_never_serves_a_tags_code_of_a_torn_extension(place: Place, dam
     assert tags_codes(again) == right(17)
 
 
+def test_an_address_that_a_sector_cuts_is_not_believed(place: Place) -> None:
+    """Half of it would lead to the first unit, whose message may be of the same millisecond."""
+    parts = parts_with_ext(place)
+    put_with_ext(parts, 30)
+    parts.kill()
+    place.write(place.queue_file("TopicTest", 0), bytes(4), 25 * 20 + 16)
+    place.write(place.queue_file("TopicTest", 0), bytes(8), 25 * 20 + 12)
+    assert tags_codes(parts_with_ext(place)) == right(30)
+    parts = parts_with_ext(place)
+    parts.kill()
+    code = UNIT.unpack(place.read(place.queue_file("TopicTest", 0))[500:520])[2]
+    place.write(place.queue_file("TopicTest", 0), (code & ~0xFFFF_FFFF).to_bytes(8, "big", signed=True), 512)
+    assert tags_codes(parts_with_ext(place)) == right(30)
+
+
 def test_a_stale_unit_of_another_life_is_not_believed(place: Place) -> None:
     parts = parts_with_ext(place)
     put_with_ext(parts, 4)
