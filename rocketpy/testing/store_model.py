@@ -1,15 +1,16 @@
-"""What a store promises, as a model of a page: a list of messages and four counters; no disk, no files, no time.
+"""What a store promises, as a model of a page: a list of messages and a few counters; no disk, no files, no time.
 
 The log is a list of messages in the order in which they were accepted; a queue is the part of it that has one topic and
 queue id. A message is promised more the further it has come, and always together with all before it:
 
-========== ============================================================= ====================================
-sent       put returned PUT_OK                                           nothing yet
-written    its burst ended: what SEND_OK means under ASYNC_FLUSH         it survives the death of the process
-synced     a flush said so: what SEND_OK means under SYNC_FLUSH          it survives the loss of power
-recovered  a recovery has found it, acknowledged or not                  every later recovery finds it
-stopped    it was there at an orderly stop                               the next start finds it
-========== ============================================================= ====================================
+========== ======================================================== ================================================
+sent       put returned PUT_OK                                      nothing yet
+written    its burst ended: what SEND_OK means under ASYNC_FLUSH    it survives the death of the process
+synced     a flush said so: what SEND_OK means under SYNC_FLUSH     it survives the loss of power
+recovered  a recovery has found it, acknowledged or not             the next one finds it; after a loss of power too
+                                                                    if the store called it durable
+stopped    it was there at an orderly stop                          the next start finds it
+========== ======================================================== ================================================
 
 A recovery may find more than was promised, but only a beginning of the list. The rest is cut, and never comes back.
 
@@ -62,6 +63,7 @@ class Found:
     queues: Mapping[tuple[str, int], Sequence[Sent]]
     log: Sequence[Sent]
     abort_file_was_there: bool  # before the store was opened
+    durable_end: int | None = None  # how far the log is durable now, by the store's own account; None: all of it
 
 
 class InvariantBroken(AssertionError):
@@ -84,6 +86,7 @@ class StoreModel:
         self.cut: set[Sent] = set()  # what may not
         # So many messages, from the beginning of the log, have come so far:
         self.written_count = self.synced_count = self.recovered_count = self.stopped_count = 0
+        self.recovered_durable_count = 0
         self.needs_abort_file = False
         self.is_whole = True  # nothing has expired
 
@@ -100,8 +103,7 @@ class StoreModel:
 
     def synced(self, physical_end: int) -> None:
         """The store has said that the log is durable up to a place."""
-        count = sum(message.physical_offset < physical_end for message in self.log)
-        self.synced_count = max(self.synced_count, count)
+        self.synced_count = max(self.synced_count, self._count_before(physical_end))
 
     def stopped(self) -> None:
         """The store has ended in order."""
@@ -112,6 +114,7 @@ class StoreModel:
         """Process or machine died; the store may have been open, closed, or in the middle of a recovery."""
         if power_lost:
             self.written_count = self.synced_count
+            self.recovered_count = self.recovered_durable_count
 
     def abort_file_removed(self) -> None:
         """Somebody has removed the abort file by hand."""
@@ -119,11 +122,12 @@ class StoreModel:
 
     def expired(self, log_min_offset: int) -> None:
         """Retention has removed the log before a place."""
-        gone = sum(message.physical_offset < log_min_offset for message in self.log)
+        gone = self._count_before(log_min_offset)
         del self.log[:gone]
         self.written_count = max(0, self.written_count - gone)
         self.synced_count = max(0, self.synced_count - gone)
         self.recovered_count = max(0, self.recovered_count - gone)
+        self.recovered_durable_count = max(0, self.recovered_durable_count - gone)
         self.stopped_count = max(0, self.stopped_count - gone)
         self.is_whole = self.is_whole and not gone
 
@@ -149,6 +153,7 @@ class StoreModel:
         self.cut.update(self.log[count:])
         del self.log[count:]
         self.recovered_count = count
+        self.recovered_durable_count = count if found.durable_end is None else self._count_before(found.durable_end)
         self.stopped_count = 0
         self.needs_abort_file = True
 
@@ -183,6 +188,9 @@ class StoreModel:
             if messages:
                 return InvariantBroken(invariant, what, messages)
         return InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, "not in this order", everything)
+
+    def _count_before(self, physical_offset: int) -> int:
+        return sum(message.physical_offset < physical_offset for message in self.log)
 
     def _behind_holes(self, log: Iterable[Sent]) -> list[Sent]:
         """Return the messages whose queue offset does not follow that of their predecessor in the queue."""

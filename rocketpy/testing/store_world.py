@@ -22,6 +22,7 @@ Only one world of a thread may be open at a time, and none inside a Trio run: se
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self, TypeVar
@@ -115,7 +116,7 @@ class StoreWorld:
         self._run = SteppedRun(self._live, time_passes=self._time_passes)
         self._go(lambda run: run.run_until(lambda: self._store is not None, _STOP_SECONDS_MAX))
         queues, log = self.contents()
-        return Found(queues, log, abort_file_was_there)
+        return Found(queues, log, abort_file_was_there, self.durable_end)
 
     def stop(self) -> bool:
         """End the life in order; return whether the abort file is gone, as it is after a clean stop."""
@@ -138,6 +139,12 @@ class StoreWorld:
         """End the machine; ``choose`` says what the disk has of what was not synced."""
         self.kill()
         self.disk.lose_power(choose)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it, durably and by hand; it need not be there."""
+        if self.disk.exists(path):
+            self._remove_tree(path)
+            self.disk.sync_directory(os.path.dirname(path))
 
     # ---- what a life does -----------------------------------------------------------------------------------------
 
@@ -260,6 +267,15 @@ class StoreWorld:
         if self.disk_delay_ms:
             with trio.CancelScope(shield=True):
                 await trio.sleep(self.disk_delay_ms / 1000)
+
+    def _remove_tree(self, path: str) -> None:
+        if not self.disk.is_directory(path):
+            self.disk.unlink(path)
+            return
+        for name in self.disk.list_directory(path):
+            self._remove_tree(f"{path}/{name}")
+        self.disk.sync_directory(path)
+        self.disk.remove_directory(path)
 
     def _log_file_offsets(self) -> list[int]:
         return [int(name) for name in self.disk.list_directory(self.config.commit_log_path) if name.isdigit()]

@@ -167,6 +167,16 @@ def test_what_a_recovery_found_the_next_one_finds(power_lost: bool) -> None:
     assert model.promised_count == 5
 
 
+def test_what_a_recovery_found_and_did_not_make_durable_may_be_lost_with_the_power() -> None:
+    model = sent(8)
+    model.recovered(attrs.evolve(found(LOG[:5]), durable_end=2 * SIZE))
+    model.died(power_lost=False)
+    assert model.promised_count == 5
+    model.died(power_lost=True)
+    assert broken(model, found(LOG[:1])).invariant is Invariant.TWICE_IS_ONCE
+    model.recovered(found(LOG[:2]))
+
+
 # ---- a clean stop loses nothing -----------------------------------------------------------------------------------
 
 
