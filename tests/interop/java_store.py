@@ -36,7 +36,9 @@ class StoreSizes:
     log_file: int = 16_384
     queue_file: int = 400  # 20 units
     index_slots: int = 50
-    index_entries: int = 60
+    # Java names an index file by the millisecond: two that are begun in one are the same file, and what was in it is
+    # lost. So a file must last for longer than that.
+    index_entries: int = 1_000
 
     def config(self, root: Path, **settings: object) -> MessageStoreConfig:
         """Return our configuration of a store with these sizes."""

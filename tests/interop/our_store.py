@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import attrs
 import trio
 
 from rocketpy.clock import Clock, ManualClock
-from rocketpy.protocol.stored_message import decode_message, decode_messages
+from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message, decode_messages
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.layout import store_timestamp_position
 from rocketpy.store.message_store import MessageStore, open_message_store
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
@@ -22,6 +24,7 @@ T = TypeVar("T")
 
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 _UNIT = struct.Struct(">qiq")
+_ENTRY = struct.Struct(">iq4xi")
 
 
 @asynccontextmanager
@@ -113,6 +116,63 @@ def _record_at(root: Path, physical_offset: int, size: int) -> bytes:
                 file.seek(physical_offset - begin)
                 return file.read(size)
     raise AssertionError(f"no CommitLog file holds {physical_offset}")
+
+
+@attrs.frozen
+class IndexShape:
+    """An index file without its times: a store that ran at another time has the same."""
+
+    begin_physical_offset: int
+    end_physical_offset: int
+    slot_count: int
+    index_count: int
+    slots: tuple[int, ...]
+    entries: tuple[tuple[int, int, int], ...]  # hash, physical offset, the entry before it
+
+
+def log_without_times(root: Path) -> bytes:
+    """Return the log up to its end, files joined, every storeTimestamp and what is behind a BLANK's head zeros."""
+    parts = []
+    for path in sorted((root / "commitlog").iterdir()):
+        content = bytearray(path.read_bytes())
+        position = 0
+        while True:
+            found = check_message(content, position, len(content) - position)
+            if found.status is not RecordStatus.MESSAGE:
+                break
+            at = position + store_timestamp_position(found.sys_flag)
+            content[at : at + 8] = bytes(8)
+            position += found.size
+        if found.status is not RecordStatus.BLANK:
+            return b"".join([*parts, content[:position]])
+        content[position + 8 :] = bytes(len(content) - position - 8)
+        parts.append(content)
+    return b"".join(parts)
+
+
+def queue_files(root: Path) -> dict[str, bytes]:
+    """Return the units of every queue file, without the space behind them."""
+    base = root / "consumequeue"
+    files = {str(path.relative_to(base)): path.read_bytes() for path in base.glob("*/*/*")}
+    return {name: content[: _units_size(content)] for name, content in files.items() if any(content)}
+
+
+def _units_size(content: bytes) -> int:
+    return 20 * sum(1 for _, size, _ in _UNIT.iter_unpack(content) if size)
+
+
+def index_shapes(root: Path, sizes: StoreSizes) -> list[IndexShape]:
+    """Return the index files in their order; Java begins one before it has a key for it, which is left out."""
+    shapes = []
+    for path in sorted((root / "index").iterdir()):
+        content = path.read_bytes()
+        _, _, begin, end, slot_count, index_count = struct.unpack_from(">qqqqii", content)
+        slots = struct.unpack_from(f">{sizes.index_slots}i", content, 40)
+        entries = _ENTRY.iter_unpack(content[40 + 4 * sizes.index_slots :][: 20 * index_count])
+        if index_count <= 1:
+            continue
+        shapes.append(IndexShape(begin, end, slot_count, index_count, slots, tuple(entries)))
+    return shapes
 
 
 async def _inline(function: Callable[..., T], /, *arguments: object) -> T:

@@ -6,13 +6,15 @@ A script is plain values, so that one that finds a difference shrinks to somethi
 from __future__ import annotations
 
 import base64
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 from hypothesis import strategies as st
 
-from rocketpy.clock import ManualClock
+from rocketpy.clock import Clock
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.java_hash import tags_code
@@ -74,10 +76,18 @@ class Stored:
     queue_offset: int | None
 
 
+class PlayClock(Clock, Protocol):
+    """A clock that may be told that time has passed."""
+
+    def advance_ms(self, milliseconds: int) -> None:
+        """Let time pass, if it can be made to."""
+        ...
+
+
 # ---- playing a script -----------------------------------------------------------------------------------------------
 
 
-def play_to_ours(store: MessageStore, clock: ManualClock, script: Sequence[Put]) -> list[Stored]:
+def play_to_ours(store: MessageStore, clock: PlayClock, script: Sequence[Put]) -> list[Stored]:
     """Put everything into our store; the last burst is ended."""
     stored: list[Stored] = []
     for put in script:
@@ -101,7 +111,7 @@ def play_to_ours(store: MessageStore, clock: ManualClock, script: Sequence[Put])
                 put.topic, put.queue_id, body, text, code, keys, flag, *common, put.prepared_transaction_offset
             )
             places = [place]
-        assert status is PutMessageStatus.PUT_OK, put
+        assert status is PutMessageStatus.PUT_OK, (put.topic, put.queue_id, status)
         stored += _stored(put, places, first)
         if put.ends_burst:
             store.end_burst()
@@ -152,7 +162,7 @@ def _described(put: Put, item: Item, store_host: bytes) -> dict[str, object]:
 
 def _answered(put: Put, answer: object, store_host: bytes) -> list[Stored]:
     assert isinstance(answer, dict)
-    assert answer["status"] == "PUT_OK", (put, answer)
+    assert answer["status"] == "PUT_OK", (put.topic, put.queue_id, answer)
     place = answer["physicalOffset"]
     places = []
     for item in put.items:
@@ -326,3 +336,32 @@ def puts(draw: st.DrawFn) -> Put:
 
 scripts = st.lists(puts(), min_size=1, max_size=30)
 """Scripts of up to thirty puts."""
+
+
+def broad_script(count: int) -> list[Put]:
+    """Return a fixed script: puts of all kinds over hundreds of queues, one of them long, and many log files."""
+    choices = random.Random(1)
+    script: list[Put] = []
+    for number in range(count):
+        is_batch = number % 7 == 0
+        properties = {"UNIQ_KEY": f"7F00000100002A9F18B4{number:012X}", "n": str(number)}
+        if number % 3:
+            properties["KEYS"] = " ".join(["shared", f"key{number}", "größe"][: number % 4 + 1])
+        if number % 5:
+            properties["TAGS"] = f"Tag{number % 7}"
+        properties["text"] = choices.choice(("plain", "größe", "订单 😀", "x" * 300))
+        item = Item(b"body %d " % number * (1 + number * 7 % 400 * (number % 9 == 0)), properties, 5)
+        is_long = number % 2 == 0
+        script.append(
+            Put(
+                topic="TopicTest" if is_long else choices.choice(("%RETRY%group", "a" * 127, "订单")),
+                queue_id=0 if is_long else choices.randrange(100),
+                items=(attrs.evolve(item, body=b"x"), item, attrs.evolve(item, flag=6)) if is_batch else (item,),
+                is_batch=is_batch,
+                born_host=choices.choice((BORN_V4, BORN_V6)),
+                reconsume_times=2,
+                later_ms=choices.randrange(300),
+                ends_burst=choices.randrange(3) == 0,
+            )
+        )
+    return script

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.stored_message import decode_message
 from tests.blackbox.wire import SUCCESS, Wire
-from tests.interop.clients import Program, Received, ToSend, produce, received
+from tests.interop.clients import ToSend, produce
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.conftest import TARGET
+from tests.interop.java_store import JavaStores, KeyQuestion, StoreSizes, StoreView
 
 pytestmark = pytest.mark.java
 
-LOG_FILE_SIZE = 1 << 20
-INDEX = {"maxHashSlotNum": 50_000, "maxIndexNum": 200_000}
+SIZES = StoreSizes(log_file=1 << 20, queue_file=6_000_000, index_slots=50_000, index_entries=200_000)
 COUNT = 600
 
 
 @pytest.fixture
 def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster for this test alone, whose CommitLog files are so small that the messages need several."""
-    settings = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, **INDEX}
-    cluster = start_cluster(TARGET, tmp_path / "cluster", 1, settings)
+    cluster = start_cluster(TARGET, tmp_path / "cluster", 1, SIZES.java())
     yield cluster
     cluster.stop()
 
@@ -45,67 +45,59 @@ def send_all(cluster: Cluster) -> dict[tuple[int, int], bytes]:
     return acknowledged
 
 
-def read_store(path: Path, directory: Path, keys: list[str]) -> list[dict[str, object]]:
-    """Open a copy of the store with Java's DefaultMessageStore and return what it printed."""
-    shutil.copytree(path, directory / "copy")
-    program = Program(
-        "java",
-        "readStore",
-        directory / "reader",
-        path=directory / "copy",
-        log_file_size=LOG_FILE_SIZE,
-        index_slots=INDEX["maxHashSlotNum"],
-        index_entries=INDEX["maxIndexNum"],
-        topic="stored",
-        keys=",".join(keys),
-    )
-    return [dict(each) for each in program.run([])]
+def read_store(java: JavaStores, path: Path, copy: Path, keys: list[KeyQuestion]) -> StoreView:
+    """Open a copy of the store with Java's DefaultMessageStore and return what it holds."""
+    shutil.copytree(path, copy)
+    assert java.open(copy, SIZES)
+    try:
+        return java.view(copy, keys)
+    finally:
+        java.drop(copy)
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_java_reads_every_message_back(fresh_cluster: Cluster, tmp_path: Path, end: str) -> None:
+def test_java_reads_every_message_back(
+    fresh_cluster: Cluster, java_stores: JavaStores, tmp_path: Path, end: str
+) -> None:
     acknowledged = send_all(fresh_cluster)
     if end == "stopped":
         fresh_cluster.stop()
     else:
         fresh_cluster.kill()
-    lines = read_store(fresh_cluster.store_path("broker-0"), tmp_path, ["key0", "key77", "key599", "absent"])
+    asked = [KeyQuestion("stored", key) for key in ("key0", "key77", "key599", "absent")]
+    view = read_store(java_stores, fresh_cluster.store_path("broker-0"), tmp_path / "copy", asked)
 
-    messages = [received(each) for each in lines if each["event"] == "message" and each["topic"] == "stored"]
-    assert {(each.queue_id, each.queue_offset): each.body for each in messages} == acknowledged
-    assert len(messages) == COUNT
-    by_queue: dict[int, list[int]] = defaultdict(list)
-    for each in messages:
-        by_queue[each.queue_id].append(each.queue_offset)
-        number = int(each.body.split(b" ", 1)[0])
-        assert (each.keys, each.tags, each.properties["naïve"]) == (f"key{number}", f"Tag{number % 3}", "größe")
-    assert list(by_queue.values()) == [list(range(150))] * 4
-    _check_keys(lines, messages)
-
-
-def _check_keys(lines: list[dict[str, object]], messages: list[Received]) -> None:
-    """Java's index look-up leads to exactly the messages with that key."""
-    offsets = {each["keys"]: each["commitLogOffset"] for each in lines if each["event"] == "message"}
-    found = {each["key"]: each["physicalOffsets"] for each in lines if each["event"] == "key"}
-    assert found == {
-        "key0": [offsets["key0"]],
-        "key77": [offsets["key77"]],
-        "key599": [offsets["key599"]],
-        "absent": [],
-    }
-    assert len(messages) == len(offsets)
+    assert [queue.max_offset for name, queue in sorted(view.queues.items()) if name[0] == "stored"] == [150] * 4
+    places: dict[str, int] = {}
+    found: dict[tuple[int, int], bytes] = {}
+    for message in stored_messages(view):
+        found[message.queue_id, message.queue_offset] = message.body
+        number = int(message.body.split(b" ", 1)[0])
+        properties = (message.keys, message.tags, message.properties["naïve"])
+        assert properties == (f"key{number}", f"Tag{number % 3}", "größe")
+        places[f"key{number}"] = message.physical_offset
+    assert found == acknowledged
+    assert len(places) == COUNT
+    assert view.keys == ((places["key0"],), (places["key77"],), (places["key599"],), ())
 
 
-def test_java_reads_what_java_sent(fresh_cluster: Cluster, tmp_path: Path) -> None:
+def stored_messages(view: StoreView) -> list[MessageExt]:
+    """The messages of the topic, each queue's in order."""
+    return [
+        decode_message(record) for name, queue in view.queues.items() if name[0] == "stored" for record in queue.records
+    ]
+
+
+def test_java_reads_what_java_sent(fresh_cluster: Cluster, java_stores: JavaStores, tmp_path: Path) -> None:
     topic = fresh_cluster.create_topic("stored", queues=4)
     asked = [ToSend(topic=topic, body=b"%d" % index, tags="T", keys=f"k{index}") for index in range(32)]
     sent = produce("java", fresh_cluster.namesrv, asked, tmp_path / "single")
     batch = produce("java", fresh_cluster.namesrv, asked, tmp_path / "batch", mode="batch")
     fresh_cluster.stop()
-    lines = read_store(fresh_cluster.store_path("broker-0"), tmp_path, ["k7"])
-    messages = {each.msg_id: each for each in (received(line) for line in lines if line["event"] == "message")}
+    view = read_store(
+        java_stores, fresh_cluster.store_path("broker-0"), tmp_path / "copy", [KeyQuestion("stored", "k7")]
+    )
+    messages = {each.properties["UNIQ_KEY"]: each for each in stored_messages(view)}
     ids = [each.msg_id or "" for each in sent] + (batch[0].msg_id or "").split(",")
     assert [messages[each].body for each in ids] == [each.body for each in [*asked, *asked]]
-    (key,) = [each for each in lines if each["event"] == "key"]
-    assert isinstance(key["physicalOffsets"], list)
-    assert len(key["physicalOffsets"]) == 2
+    assert [len(places) for places in view.keys] == [2]

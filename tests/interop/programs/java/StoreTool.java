@@ -147,6 +147,7 @@ public class StoreTool {
             message.setPropertiesString(from.getString("properties"));
             MessageAccessor.setProperties(message, MessageDecoder.string2messageProperties(from.getString("properties")));
             done.add(answered(store.putMessage(message)));
+            Thread.sleep(1); // two index files must not begin in the same millisecond, they would have the same name
         }
         return done;
     }
