@@ -8,19 +8,24 @@ is durable when a service has called :meth:`CommitLog.begin_flush`, the range's 
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import attrs
 
-from rocketpy.protocol.stored_message import encode_blank
+from rocketpy.errors import DiskFullError
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, encode_blank
 from rocketpy.store import layout
 from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
 
 _PAGE_SIZE = 4096
+_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
+_FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
 
 
 class FileAllocator(Protocol):
@@ -52,12 +57,15 @@ class FlushRange:
 class CommitLog:
     """The log of one store. Reading is by :meth:`locate`, whoever asked then reads the file."""
 
-    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
+    def __init__(self, *, directories: LogDirectories, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
         self._disk = disk
+        self._directories = directories
         self.file_size = file_size  # of new files
         self._allocator: FileAllocator | None = None
         self._last: MappedFile | None = None  # the file that is written, held
-        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
+        self._next_directories: list[str] = []  # where the next file is being prepared, and where else it may be
+        path, *more_paths = directories.paths
+        self.files = MappedFileQueue(path=path, more_paths=more_paths, disk=disk, open_files=open_files)
         self.wrote_offset = 0
         self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
@@ -78,9 +86,8 @@ class CommitLog:
         return self._last.end_offset if self._last is not None else 0
 
     def load(self) -> None:
-        """Find the files; a missing directory is made."""
-        if not self._disk.is_directory(self.files.path):
-            self._disk.make_directories(self.files.path)
+        """Find the files; missing directories are made."""
+        self._directories.make(self._disk)
         self.files.load()
 
     def open_at(
@@ -102,15 +109,14 @@ class CommitLog:
 
         The new file was prepared in advance; if it is not ready it is made here and now.
         """
-        assert self._allocator is not None, "the log is open"
         base_offset = self.end_of_file or self.wrote_offset
-        self._allocator.take(f"{self.files.path}/{layout.file_name(base_offset)}", self.file_size)
+        directory = self._take_file(base_offset)
         if self._last is not None and self.wrote_offset < base_offset:
             self._last.file().write(
                 self.wrote_offset - self._last.base_offset, encode_blank(base_offset - self.wrote_offset)
             )
         self.wrote_offset = base_offset
-        self._become_last(self.files.append(base_offset, self.file_size))
+        self._become_last(self.files.append(base_offset, self.file_size, directory=directory))
 
     def write(self, content: bytes, timestamp_ms: int) -> None:
         """Write records at the end; they fit into the last file. StoreError is final."""
@@ -136,6 +142,25 @@ class CommitLog:
         bases = [mapped_file.base_offset for mapped_file in self.files]
         index = bisect_right(bases, physical_offset)
         return bases[index] if index < len(bases) else self.wrote_offset
+
+    # ---- deletion -------------------------------------------------------------------------------------------------
+
+    def first_to_go(self) -> MappedFile | None:
+        """Return the first file, if it may be deleted: never the last one, nor bytes that are still to be synced."""
+        files = self.files
+        if len(files) < 2 or files[0].end_offset > self.flushed_offset:
+            return None
+        return files[0]
+
+    def take_first(self, close: Callable[[DiskFile], None]) -> MappedFile:
+        """Begin the log behind its first file, and return that: it is for the caller to unlink.
+
+        Its directory must be synced before the next one goes, or a loss of power leaves a gap in the log. ``close``
+        gets its descriptor, see :meth:`MappedFile.retire`.
+        """
+        mapped_file = self.files.take_first()
+        mapped_file.retire(close)
+        return mapped_file
 
     # ---- flush ----------------------------------------------------------------------------------------------------
 
@@ -164,10 +189,36 @@ class CommitLog:
     def _files_of(self, begin_offset: int, end_offset: int) -> Iterable[MappedFile]:
         return (each for each in self.files if each.end_offset > begin_offset and each.base_offset < end_offset)
 
+    def _take_file(self, base_offset: int) -> str:
+        """Have a file made, where it was prepared or where else there is space; return in which directory."""
+        assert self._allocator is not None, "the log is open"
+        directories = self._next_directories or self._directories.for_file(base_offset // self.file_size)
+        for directory in directories:
+            try:
+                self._allocator.take(f"{directory}/{layout.file_name(base_offset)}", self.file_size)
+            except DiskFullError:
+                if directory == directories[-1]:
+                    raise
+            else:
+                return directory
+        raise AssertionError("there is a directory")
+
     def _become_last(self, mapped_file: MappedFile) -> None:
         if self._last is not None:
             self._last.release()
         mapped_file.hold()
         self._last = mapped_file
         assert self._allocator is not None
-        self._allocator.prepare(f"{self.files.path}/{layout.file_name(mapped_file.end_offset)}", self.file_size)
+        self._next_directories = self._directories.for_file(mapped_file.end_offset // self.file_size)
+        path = f"{self._next_directories[0]}/{layout.file_name(mapped_file.end_offset)}"
+        self._allocator.prepare(path, self.file_size)
+
+
+def first_store_timestamp(file: DiskFile) -> int:
+    """Return the storeTimestamp of a CommitLog file's first record, 0 if it has none. Blocks if it is cold."""
+    head = file.read(0, _FIRST_RECORD_SIZE)
+    if len(head) < _FIRST_RECORD_SIZE:
+        return 0
+    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
+    position = layout.store_timestamp_position(sys_flag)
+    return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0

@@ -23,29 +23,24 @@ completed. A log without files whose queues are not empty is refused; RocketMQ d
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator, Iterator
 
 import attrs
 
 from rocketpy.errors import DamagedStoreError, DiskFullError
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.checkpoint import DurableEnds
-from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
-from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues
 
 _FILES_AFTER_ORDERLY_STOP = 3
 _QUEUES_PER_SLICE = 50
 _COPY_SIZE = 1 << 20
-_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
-_FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
 
 
 @attrs.frozen
@@ -119,7 +114,7 @@ class StoreRecovery:
         removed = 0
         while files.remove_last_behind(scanner.end_offset):
             # One after the other, and before the tail is cut: no crash may leave a gap, which would be damage.
-            self._disk.sync_directory(files.path)
+            files.sync_directories()
             removed += 1
             yield
         durable_offset = scanner.end_offset
@@ -129,7 +124,7 @@ class StoreRecovery:
                 yield from self._make_durable(scanner.first_file, scanner.end_offset)
             else:
                 durable_offset = min(durable_offset, max(durable_end, 0 if self._is_clean else scanner.begin_offset))
-            self._disk.sync_directory(files.path)
+            files.sync_directories()
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
             durable_offset=durable_offset,
@@ -195,7 +190,7 @@ class StoreRecovery:
         """Return the last file whose first record, and so all before it, was durable; the first one if none is."""
         files = self._commit_log.files
         for index in range(len(files) - 1, 0, -1):
-            if 0 < _first_timestamp(files[index]) <= self._durable_before_ms:
+            if 0 < first_store_timestamp(files[index].file()) <= self._durable_before_ms:
                 return index
         return 0
 
@@ -302,16 +297,6 @@ class StoreRecovery:
                     yield
             file.sync()
             yield
-
-
-def _first_timestamp(mapped_file: MappedFile) -> int:
-    """Return the storeTimestamp of a file's first record, 0 if it has none."""
-    head = mapped_file.file().read(0, _FIRST_RECORD_SIZE)
-    if len(head) < _FIRST_RECORD_SIZE:
-        return 0
-    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
-    position = layout.store_timestamp_position(sys_flag)
-    return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
 
 
 def _physical_end(queue: ConsumeQueue) -> int:

@@ -22,10 +22,12 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
+from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.retention import RetentionPolicy, disk_usage
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 
 
@@ -39,8 +41,13 @@ class StoreFiles:
         self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         self.open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
+        self.retention_policy = policy = _retention_policy(config)
         self.commit_log = CommitLog(
-            path=config.commit_log_path,
+            directories=LogDirectories(
+                config.commit_log_paths,
+                read_only=config.read_only_commit_log_paths,
+                takes_new_files=lambda path: policy.takes_new_files(disk_usage(disk, path)),
+            ),
             disk=disk,
             open_files=self.open_files,
             file_size=config.mapped_file_size_commit_log,
@@ -69,7 +76,6 @@ class StoreFiles:
             )
         self.allocate_files = AllocateMappedFileService(
             disk=disk,
-            staging_path=f"{config.commit_log_path}.staged",
             run_blocking=run_blocking,
             is_zero_filled=config.is_sync_flush,
         )
@@ -164,3 +170,14 @@ class StoreFiles:
         if self.index is not None:
             self.index.close()
         self.open_files.close_all()
+
+
+def _retention_policy(config: MessageStoreConfig) -> RetentionPolicy:
+    return RetentionPolicy.of(
+        delete_hours=config.delete_hours,
+        file_reserved_hours=config.file_reserved_time,
+        max_used_percent=config.disk_max_used_space_ratio,
+        clean_forcibly_percent=config.disk_space_clean_forcibly_ratio,
+        warning_percent=config.disk_space_warning_level_ratio,
+        is_forcible=config.clean_file_forcibly_enable,
+    )

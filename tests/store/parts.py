@@ -16,6 +16,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
+from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import IndexWork, MessageAppender
 from rocketpy.store.message_reader import MessageReader
@@ -157,7 +158,10 @@ class Parts:
         self.arrivals: list[tuple[str, int, int]] = []
         self.open_files = OpenFiles(disk=place.disk, open_max=open_max)
         self.commit_log = CommitLog(
-            path=place.commit_log, disk=place.disk, open_files=self.open_files, file_size=log_file_size
+            directories=LogDirectories([place.commit_log]),
+            disk=place.disk,
+            open_files=self.open_files,
+            file_size=log_file_size,
         )
         self.queues = ConsumeQueueTable(
             path=place.consume_queue,

@@ -5,17 +5,28 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import DiskFullError
-from rocketpy.store.commit_log import CommitLog
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.stored_message import encode_message
+from rocketpy.store.commit_log import CommitLog, FileAllocator, first_store_timestamp
+from rocketpy.store.disk import DiskFile
+from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place, PlainAllocator
 
 
-def log_at(place: Place, end_offset: int = 0) -> CommitLog:
+def log_at(
+    place: Place,
+    end_offset: int = 0,
+    *,
+    directories: LogDirectories | None = None,
+    allocator: FileAllocator | None = None,
+) -> CommitLog:
     open_files = OpenFiles(disk=place.disk, open_max=8)
-    log = CommitLog(path=place.commit_log, disk=place.disk, open_files=open_files, file_size=100)
+    directories = directories or LogDirectories([place.commit_log])
+    log = CommitLog(directories=directories, disk=place.disk, open_files=open_files, file_size=100)
     log.load()
-    log.open_at(end_offset, timestamp_ms=5, allocator=PlainAllocator(place.disk))
+    log.open_at(end_offset, timestamp_ms=5, allocator=allocator or PlainAllocator(place.disk))
     return log
 
 
@@ -101,7 +112,9 @@ def test_a_flush_that_failed_makes_nothing_durable(place: Place) -> None:
 
 def test_a_flush_may_wait_for_some_pages(place: Place) -> None:
     open_files = OpenFiles(disk=place.disk, open_max=8)
-    log = CommitLog(path=place.commit_log, disk=place.disk, open_files=open_files, file_size=1 << 16)
+    log = CommitLog(
+        directories=LogDirectories([place.commit_log]), disk=place.disk, open_files=open_files, file_size=1 << 16
+    )
     log.load()
     log.open_at(0, timestamp_ms=0, allocator=PlainAllocator(place.disk))
     log.add_file()
@@ -109,3 +122,117 @@ def test_a_flush_may_wait_for_some_pages(place: Place) -> None:
     assert log.begin_flush(least_pages=4) is None
     log.write(b"x", 1)
     assert log.begin_flush(least_pages=4) is not None
+
+
+def test_the_first_file_goes_when_it_is_durable_and_not_the_last(place: Place) -> None:
+    log = log_at(place)
+    assert log.first_to_go() is None, "a log without files"
+    for _ in range(3):
+        log.add_file()
+        log.write(b"x" * 50, 1)
+    assert log.first_to_go() is None, "nothing is synced"
+    log.flushed_offset = 199
+    first = log.first_to_go()
+    assert first is not None
+    file = first.hold()
+    to_close: list[DiskFile] = []
+    assert log.take_first(to_close.append) is first
+    assert (log.min_offset, log.locate(0, 10), to_close) == (100, None, [])
+    assert log.locate(110, 10) is not None
+    assert log.first_to_go() is None, "the next is synced but for its last byte"
+    log.flushed_offset = 250
+    assert log.first_to_go() is log.files[0]
+    log.take_first(to_close.append)
+    assert log.first_to_go() is None, "the last file stays"
+    first.release()
+    assert to_close[1:] == [file]
+
+
+def test_a_flush_of_a_file_that_goes_meanwhile_holds_it(place: Place) -> None:
+    log = log_at(place)
+    log.add_file()
+    log.write(b"x" * 50, 1)
+    log.add_file()
+    flush_range = log.begin_flush()
+    assert flush_range is not None
+    log.flushed_offset = 100
+    to_close: list[DiskFile] = []
+    place.disk.unlink(log.take_first(to_close.append).path)
+    flush_range.sync()
+    assert not to_close
+    log.end_flush(flush_range, is_synced=True)
+    assert len(to_close) == 1
+
+
+# ---- several directories ------------------------------------------------------------------------------------------
+
+
+def test_files_go_round_the_directories_and_are_found_again(place: Place) -> None:
+    paths = [f"{place.root}/{name}/commitlog" for name in "bac"]
+    log = log_at(place, directories=LogDirectories(paths))
+    for number in range(7):
+        log.add_file()
+        log.write(b"%d" % number * 50, number)
+    assert [each.directory[-11] for each in log.files] == list("abcabca")
+    again = log_at(place, 650, directories=LogDirectories(paths[1:], read_only=paths[:1]))
+    assert [read(again, number * 100, 2) for number in range(7)] == [b"%d%d" % (each, each) for each in range(7)]
+    again.add_file()
+    again.add_file()
+    assert [each.directory[-11] for each in again.files] == list("abcabcaca"), "none in the read-only one"
+
+
+def test_a_file_is_made_where_it_was_prepared_although_the_disk_is_full_now(place: Place) -> None:
+    """Else the file in advance would be there too, and one name twice."""
+    paths = [f"{place.root}/{name}" for name in "ab"]
+    full: set[str] = set()
+    allocator = PlainAllocator(place.disk)
+    log = log_at(
+        place, directories=LogDirectories(paths, takes_new_files=lambda path: path not in full), allocator=allocator
+    )
+    log.add_file()
+    full.add(paths[1])
+    log.add_file()
+    log.add_file()
+    log.add_file()
+    assert [each.directory[-1] for each in log.files] == list("abaa")
+    assert allocator.prepared == [each.path for each in log.files][1:] + [f"{paths[0]}/{400:020d}"]
+
+
+def test_where_a_disk_has_no_space_another_one_takes_the_file(place: Place) -> None:
+    class FullDisks(PlainAllocator):
+        full: tuple[str, ...] = ()
+
+        def take(self, path: str, size: int) -> None:
+            if path.startswith(self.full):
+                raise DiskFullError(path=path, wanted_bytes=size, free_bytes=0)
+            super().take(path, size)
+
+    paths = [f"{place.root}/{name}" for name in "ab"]
+    allocator = FullDisks(place.disk)
+    log = log_at(place, directories=LogDirectories(paths), allocator=allocator)
+    log.add_file()
+    log.write(b"x" * 60, 1)
+    allocator.full = (paths[1],)
+    log.add_file()
+    assert [each.directory[-1] for each in log.files] == list("aa")
+    allocator.full = tuple(paths)
+    with pytest.raises(DiskFullError):
+        log.add_file()
+    assert log.wrote_offset == 100
+
+
+# ---- times --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1:1", "[::1]:1"])
+def test_the_first_record_says_when_a_file_begins(place: Place, host: str) -> None:
+    log = log_at(place)
+    log.file_size = 500
+    log.add_file()
+    file = log.files[0].file()
+    assert first_store_timestamp(file) == 0, "no record yet"
+    message = MessageExt(topic="T", body=b"x", store_timestamp=1_700_000_000_123, born_host=host, store_host=host)
+    log.write(encode_message(message), 1)
+    assert first_store_timestamp(file) == 1_700_000_000_123
+    file.truncate(50)
+    assert first_store_timestamp(file) == 0

@@ -19,6 +19,7 @@ from rocketpy.store.consume_queue_ext import CqExtUnit, ExtPlace, is_ext_address
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
+from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.recovery import StoreRecovery
 from rocketpy.testing.sim_disk import SimDisk
@@ -465,7 +466,8 @@ def test_bit_maps_are_made_anew_with_the_units(place: Place) -> None:
     table = table_at(place, load=True)
     recovery = StoreRecovery(
         disk=place.disk, commit_log=CommitLog(
-            path=place.commit_log, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=9), file_size=1 << 16
+            directories=LogDirectories([place.commit_log]), disk=place.disk,
+            open_files=OpenFiles(disk=place.disk, open_max=9), file_size=1 << 16,
         ), queues=table, tags_code=lambda topic, properties, _: hash_of_tags(properties["TAGS"]), is_clean=False,
         durable_before_ms=0, check_crc=True, rewrite=False, bit_map_of=lambda topic, properties: BITS,
     )  # fmt: skip

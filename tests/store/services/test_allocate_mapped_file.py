@@ -36,7 +36,6 @@ def new_service(
 ) -> AllocateMappedFileService:
     return AllocateMappedFileService(
         disk=disk,
-        staging_path="/log.staged",
         run_blocking=run_blocking,  # type: ignore[arg-type]
         is_zero_filled=is_zero_filled,
     )
