@@ -238,6 +238,8 @@ class MessageStore:
         """Return the records that the index has for a key, in log order; its owner sorts out equal hashes.
 
         As in RocketMQ: when nothing of what the index names can be read, up to two more tries further back in time.
+
+        Compatibility: a message that has the key twice is there once, in RocketMQ two times.
         """
         self.end_burst()
         index = self._files.index

@@ -16,6 +16,7 @@ from rocketpy.clock import Clock, ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message, decode_messages
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.layout import store_timestamp_position
+from rocketpy.store.log_dispatcher import TagsCodeOf
 from rocketpy.store.message_store import MessageStore, open_message_store
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
@@ -29,7 +30,13 @@ _ENTRY = struct.Struct(">iq4xi")
 
 @asynccontextmanager
 async def open_ours(
-    root: Path, sizes: StoreSizes, *, clock: Clock | None = None, store_host: bytes = STORE_HOST, **settings: object
+    root: Path,
+    sizes: StoreSizes,
+    *,
+    clock: Clock | None = None,
+    store_host: bytes = STORE_HOST,
+    tags_code: TagsCodeOf | None = None,
+    **settings: object,
 ) -> AsyncIterator[MessageStore]:
     """Open a store and wait until its index is complete."""
     async with open_message_store(
@@ -38,6 +45,7 @@ async def open_ours(
         clock=clock or ManualClock(),
         run_blocking=_inline,
         store_host=store_host,
+        tags_code=tags_code,
     ) as store:
         with trio.fail_after(30):
             while store.dispatch_behind or store.index_behind:
