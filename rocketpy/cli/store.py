@@ -6,7 +6,7 @@ Only options and printing are here; what is found and done is in :mod:`rocketpy.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from rocketpy.cli.outcome import FAILED, outcome
+from rocketpy.cli.outcome import FAILED, CommandError, outcome
 
 if TYPE_CHECKING:
     from rocketpy.store.findings import Finding
     from rocketpy.store.inspection import StoreInspection
+    from rocketpy.store.repair_steps import RepairStep
 
 store_commands = typer.Typer(
     help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
@@ -51,6 +52,61 @@ def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson =
             typer.echo(_json_text(finding.as_fields()) if as_json else finding_text(finding))
         typer.echo(summary_text(inspection), err=as_json)
         if inspection.is_severe:
+            raise typer.Exit(FAILED)
+
+
+@store_commands.command()
+def repair(
+    directory: Directory,
+    commitlog: CommitLogs = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this nothing is written.")] = False,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Cut the log at its first damaged place instead of filling such places.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what would be mended, and with --yes mend it; what is cut or overwritten is kept in DIR.
+
+    Exit status: 0 there is nothing to mend or it is done, 1 there is something to mend, or it cannot be mended, 2 wrong
+    use.
+    """
+    from rocketpy.clock import SystemClock
+    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.layout import LOCK_FILE
+    from rocketpy.store.lock_probe import is_locked
+    from rocketpy.store.repair import plan_repair, repair_store
+
+    root, paths = str(directory), commit_log_paths(commitlog)
+
+    def show(steps: Sequence[RepairStep]) -> None:
+        for number, step in enumerate(steps, 1):
+            typer.echo(_json_text(step_fields(step)) if as_json else step_text(number, step))
+
+    with outcome():
+        if is_locked(f"{root}/{LOCK_FILE}"):
+            raise CommandError(f"a broker has {root} open: stop it first")
+        with progress_bar("reading the log") as advance:
+            if yes:
+                report = repair_store(
+                    OsDisk(),
+                    root,
+                    timestamp_ms=SystemClock().timestamp_ms(),
+                    commit_log_paths=paths,
+                    cut=cut,
+                    progress=advance,
+                    planned=show,
+                )
+            else:
+                report = plan_repair(OsDisk(), root, commit_log_paths=paths, cut=cut, progress=advance)
+        if not yes:
+            show(report.steps)
+        if not report.steps:
+            typer.echo("nothing has to be mended", err=as_json)
+        elif yes:
+            kept = f"; what was there before is in {report.kept_path}" if report.kept_path else ""
+            typer.echo(f"done{kept}", err=as_json)
+        else:
+            typer.echo("nothing was written; --yes does these steps", err=as_json)
             raise typer.Exit(FAILED)
 
 
@@ -110,6 +166,19 @@ def finding_text(finding: Finding) -> str:
         f"    a start  {finding.start}\n"
         f"    a repair {finding.repair}"
     )
+
+
+def step_text(number: int, step: RepairStep) -> str:
+    """Return a step for a person."""
+    place = step.path
+    if step.begin is not None:
+        place += f" from {step.begin} on" if step.end is None else f" from {step.begin} to {step.end}"
+    return f"{number}. {place}\n    {step.does}\n    because: {step.why}"
+
+
+def step_fields(step: RepairStep) -> dict[str, object]:
+    """Return a step as what JSON can say."""
+    return {"path": step.path, "begin": step.begin, "end": step.end, "does": step.does, "why": step.why}
 
 
 def summary_text(inspection: StoreInspection) -> str:

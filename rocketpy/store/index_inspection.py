@@ -102,6 +102,20 @@ class IndexInspection:
         """Where the newest entry's record is; -1 without any."""
         return max((each.header.end_physical_offset for each in self._files), default=-1)
 
+    def vouched_for(self, index_timestamp_ms: int) -> tuple[int, int]:
+        """Return up to which time good and full files have everything, at most the given one, and their end in the log.
+
+        (0, 0) if there is no such file.
+        """
+        good = [
+            each.header
+            for each in self._files
+            if (self.bad_from is None or each.path < self.bad_from)
+            and each.header.index_count >= each.layout.entry_count
+            and each.header.end_timestamp_ms <= index_timestamp_ms
+        ]
+        return (good[-1].end_timestamp_ms, good[-1].end_physical_offset) if good else (0, 0)
+
     def see(self, records: Sequence[CheckedMessage]) -> None:
         """Look at the entries of valid records, in log order."""
         if not self._files:
@@ -133,9 +147,13 @@ class IndexInspection:
 
     def _compare(self, physical_offset: int, hashes: list[int]) -> None:
         has_entry = False
-        while (entry := self._entry()) is not None and entry[1] <= physical_offset:
+        while (entry := self._entry()) is not None and (
+            entry[1] <= physical_offset or self._is_out_of_order(physical_offset)
+        ):
             file = self._files[self._number]
-            if entry[1] < physical_offset or not hashes:
+            if entry[1] > physical_offset:
+                self._wrong(file, f"an entry for {entry[1]} before one for {physical_offset} or less")
+            elif entry[1] < physical_offset or not hashes:
                 if entry[1] >= self._inventory.log_min_offset:
                     self._wrong(file, f"an entry for {entry[1]}, where no record with keys is")
             elif entry[0] not in hashes:
@@ -150,6 +168,15 @@ class IndexInspection:
             if self.first_missing < 0:
                 self.first_missing = physical_offset
             self.missing_count += 1
+
+    def _is_out_of_order(self, physical_offset: int) -> bool:
+        """Whether the entry behind this one belongs before it: then this one's place in the log is wrong."""
+        file = self._files[self._number]
+        position = (file.next_entry + 1 - file.chunk_first) * ENTRY_SIZE
+        if file.next_entry + 1 >= file.header.index_count or position >= len(file.chunk):
+            return False
+        following: int = ENTRY.unpack_from(file.chunk, position)[1]
+        return following <= physical_offset
 
     def _entry(self) -> tuple[int, int, int, int] | None:
         while self._number < len(self._files):

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.disk import Disk
 from rocketpy.store.findings import NOTHING, Finding, Severity
 from rocketpy.store.index_inspection import IndexInspection
 from rocketpy.store.inventory import Inventory, read_inventory
-from rocketpy.store.log_walk import Damage, LogWalk
+from rocketpy.store.log_walk import Damage, LogWalk, read_record
 from rocketpy.store.queue_continuity import NeededOffsets, OffsetBreak, QueueContinuity
 from rocketpy.store.queue_inspection import QueueInspection
 from rocketpy.store.queue_verdict import LogState, QueueFault, QueuePart, QueueVerdict
@@ -44,8 +45,19 @@ class Summary:
 class StoreInspection:
     """One look at one store. The attributes are there when :meth:`run` is used up; then :meth:`close`."""
 
-    def __init__(self, disk: Disk, root: str, *, commit_log_paths: Sequence[str] = (), is_live: bool = False) -> None:
-        """``is_live``: a broker has the store open. StoreError if ``root`` is no directory."""
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        *,
+        commit_log_paths: Sequence[str] = (),
+        is_live: bool = False,
+        distrusted: frozenset[int] = frozenset(),
+    ) -> None:
+        """``is_live``: a broker has the store open. Records at ``distrusted`` places count as damaged.
+
+        StoreError if ``root`` is no directory.
+        """
         self.disk = disk
         self.opened = ReadOnlyFiles(disk)
         self.inventory: Inventory = read_inventory(disk, root, commit_log_paths)
@@ -54,7 +66,9 @@ class StoreInspection:
         self._queues = QueueInspection(self.inventory, self.opened)
         self.index = IndexInspection(self.inventory, self.opened)
         self._continuity = QueueContinuity(log_min_offset=self.inventory.log_min_offset)
-        self._walk = LogWalk(self.inventory.log_files, self.opened, durable_end=self.last_end.durable_end)
+        self._walk = LogWalk(
+            self.inventory.log_files, self.opened, durable_end=self.last_end.durable_end, distrusted=distrusted
+        )
         self.finding_count = 0
         self.findings: list[Finding] = []
         """At most ``FINDINGS_MAX``, the first ones of each kind."""
@@ -91,6 +105,10 @@ class StoreInspection:
     def continuity(self) -> QueueContinuity:
         """Where each queue of the log continues."""
         return self._continuity
+
+    def record_at(self, physical_offset: int) -> CheckedMessage | None:
+        """Return the valid record at a place of the log, None if there is none."""
+        return read_record(self.inventory.log_files, self.opened, physical_offset)
 
     @property
     def is_severe(self) -> bool:
@@ -168,7 +186,9 @@ class StoreInspection:
         last_end = self.last_end
         behind = self.log_end - damage.end_offset
         is_crash_like = damage.begin_offset >= last_end.durable_end and damage.begin_offset >= last_end.walk_begin
-        if damage.begin_offset < last_end.walk_begin:
+        if not damage.path:
+            start = "refuses the store"
+        elif damage.begin_offset < last_end.walk_begin:
             start = "does not look there: consumers get what is there, or an error"
         elif is_crash_like:
             start = f"takes it for the end of the log and cuts {behind} bytes of records behind it"

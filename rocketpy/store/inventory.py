@@ -75,6 +75,8 @@ class Inventory:
     usual_log_size: int = 0
     log_leftovers: list[str] = attrs.field(factory=list)
     """Files of no length at the end of the log."""
+    misplaced: list[str] = attrs.field(factory=list)
+    """Directories that have the name of a file."""
     queues: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     extensions: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     deleted_before: dict[str, int] = attrs.field(factory=dict)
@@ -126,7 +128,7 @@ def read_inventory(disk: Disk, root: str, commit_log_paths: Sequence[str] = ()) 
 def _find_log(disk: Disk, inventory: Inventory) -> None:
     found: dict[int, tuple[str, int]] = {}
     for directory in inventory.commit_log_paths:
-        for path, base_offset, length in _numbered_files(disk, directory, inventory.findings):
+        for path, base_offset, length in _numbered_files(disk, directory, inventory):
             other = found.get(base_offset)
             if other is not None:
                 inventory.findings.append(
@@ -213,7 +215,7 @@ def _find_queues(disk: Disk, inventory: Inventory, name: str, queues: dict[tuple
             if entry.startswith(DELETED_PREFIX):
                 inventory.deleted_before[topic] = layout.base_offset_of(entry.removeprefix(DELETED_PREFIX)) or 0
             elif entry.isascii() and entry.isdigit() and disk.is_directory(path):
-                listed = sorted(_numbered_files(disk, path, inventory.findings), key=lambda each: each[1])
+                listed = sorted(_numbered_files(disk, path, inventory), key=lambda each: each[1])
                 files, _ = measured(listed)
                 queues[topic, int(entry)] = QueueFiles(topic, int(entry), path, tuple(files))
             elif not entry.endswith(".staged"):
@@ -229,13 +231,25 @@ def _find_index(disk: Disk, inventory: Inventory) -> None:
             inventory.findings.append(_foreign(f"{path}/{name}", "a file named like a time"))
 
 
-def _numbered_files(disk: Disk, directory: str, findings: list[Finding]) -> Iterator[tuple[str, int, int]]:
+def _numbered_files(disk: Disk, directory: str, inventory: Inventory) -> Iterator[tuple[str, int, int]]:
     """Yield path, base offset and length of every file that is named by 20 digits."""
     for name in disk.list_directory(directory):
         path = f"{directory}/{name}"
         base_offset = layout.base_offset_of(name)
-        if base_offset is None or disk.is_directory(path):
-            findings.append(_foreign(path, "a file named by 20 digits"))
+        if base_offset is None:
+            inventory.findings.append(_foreign(path, "a file named by 20 digits"))
+        elif disk.is_directory(path):
+            inventory.misplaced.append(path)
+            inventory.findings.append(
+                Finding(
+                    severity=Severity.ERROR,
+                    path=path,
+                    expected="a file",
+                    found="a directory",
+                    start="fails",
+                    repair="moves it away",
+                )
+            )
         else:
             yield path, base_offset, disk.file_size(path)
 

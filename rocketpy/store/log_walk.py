@@ -58,6 +58,8 @@ class Damage:
     suspects: tuple[CheckedMessage, ...] = ()
     is_stale_behind: bool = False
     """Older records follow that a truncation has left in place."""
+    timestamp_ms: int = 0
+    """The storeTimestamp of the records around it."""
 
     @property
     def size(self) -> int:
@@ -85,11 +87,14 @@ class LogWalk:
         *,
         durable_end: int = 0,
         begin_offset: int | None = None,
+        distrusted: frozenset[int] = frozenset(),
     ) -> None:
         """Prepare a walk, from the beginning or from a record at ``begin_offset``.
 
-        Records before ``durable_end`` are known to have been written by whoever had the store last.
+        Records before ``durable_end`` are known to have been written by whoever had the store last. Records at
+        ``distrusted`` places count as damaged: their checksums are right, but these cover the bodies only.
         """
+        self._distrusted = distrusted
         self._files = files
         self._opened = opened
         self._durable_end = durable_end
@@ -140,7 +145,7 @@ class LogWalk:
                         self._pending[-1] = attrs.evolve(self._pending[-1], is_stale_behind=True)
                         self._is_over = True
                         return
-                    yield from self._confirm_damages()
+                    yield from self._confirm_damages(record.store_timestamp)
                 records.append(record)
                 position += record.size
                 self._take(record, file.base_offset + position)
@@ -170,8 +175,9 @@ class LogWalk:
     def _is_stale(self, record: CheckedMessage) -> bool:
         return record.physical_offset >= self._durable_end and record.store_timestamp < self.timestamp_ms
 
-    def _confirm_damages(self) -> Iterator[LogSlice]:
+    def _confirm_damages(self, timestamp_ms: int) -> Iterator[LogSlice]:
         for damage in self._pending:
+            damage = attrs.evolve(damage, timestamp_ms=self.timestamp_ms or timestamp_ms)
             self.damages.append(damage)
             yield LogSlice((), damage, damage.end_offset)
         self._pending.clear()
@@ -187,7 +193,10 @@ class LogWalk:
                 self._look_at(file, position, size)
                 begin = position - self._window_begin
                 available = len(self._window) - begin
-        return check_message(self._window, begin, min(available, file.size - position))
+        record = check_message(self._window, begin, min(available, file.size - position))
+        if file.base_offset + position in self._distrusted and record.status is RecordStatus.MESSAGE:
+            return CheckedMessage(RecordStatus.DAMAGED, why="record: topic, queue or queue offset are not its own")
+        return record
 
     def _look_at(self, file: StoreFile, position: int, size: int) -> None:
         """Have the window hold ``size`` bytes from a position on, as far as the file has them."""
@@ -235,6 +244,9 @@ class LogWalk:
             begin = position - self._window_begin
             available = len(self._window) - begin
             record = check_message(self._window, begin, min(available, file.size - position), check_crc=False)
+            if file.base_offset + position in self._distrusted:
+                position += max(record.size, 1)
+                continue
             if record.status is not RecordStatus.MESSAGE or objection(record, file.base_offset + position):
                 break
             suspects.append(record)
@@ -287,6 +299,23 @@ def objection(record: CheckedMessage, physical_offset: int) -> str:
     if "\0" in record.topic or b"\0" in record.properties_text:
         return "a NUL in topic or properties"
     return ""
+
+
+def read_record(files: Sequence[StoreFile], opened: ReadOnlyFiles, physical_offset: int) -> CheckedMessage | None:
+    """Return the valid record at a place, None if there is none."""
+    index = bisect_right(files, physical_offset, key=lambda file: file.base_offset) - 1
+    if index < 0 or physical_offset >= files[index].end_offset:
+        return None
+    file = files[index]
+    position = physical_offset - file.base_offset
+    size = int.from_bytes(opened.read(file.path, position, 4), "big")
+    if not RECORD_SIZE_MIN <= size <= file.size - position:
+        return None
+    content = opened.read(file.path, position, size)
+    record = check_message(content, 0, len(content))
+    if record.status is not RecordStatus.MESSAGE or objection(record, physical_offset):
+        return None
+    return record
 
 
 def is_queued(record: CheckedMessage) -> bool:

@@ -43,6 +43,11 @@ def placeholder_size_min(topic: str) -> int:
     return RECORD_SIZE_MIN + len(topic.encode())
 
 
+def placeholder_size(topic: str, physical_offset: int) -> int:
+    """Return the size of a placeholder without body, with the property for a place of about that many digits."""
+    return placeholder_size_min(topic) + len(PROPERTY_DAMAGED) + 1 + len(str(physical_offset)) + 1
+
+
 def placeholder(
     topic: str,
     queue_id: int,

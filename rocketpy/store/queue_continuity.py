@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage
 from rocketpy.store.log_walk import Damage, is_queued
 from rocketpy.store.record_places import QueueKey
 
@@ -24,7 +24,8 @@ class NeededOffsets:
 
     topic: str
     queue_id: int
-    begin: int
+    begin: int | None
+    """None where it is not known which is the first that is lost, or whether any is."""
     end: int
     after_offset: int
     """Behind the last record of the queue before them."""
@@ -58,12 +59,14 @@ class QueueContinuity:
         self._log_min_offset = log_min_offset
         self._queues: dict[QueueKey, _Queue] = {}
         self._last_damage_end = -1
+        self._damaged_bytes = 0
         self.needed: list[NeededOffsets] = []
         self.breaks: list[OffsetBreak] = []
 
     def see_damage(self, damage: Damage) -> None:
         """Take notice of a damaged place; what is seen next is behind it."""
         self._last_damage_end = damage.end_offset
+        self._damaged_bytes += damage.size
 
     def see(self, records: Sequence[CheckedMessage]) -> None:
         """Take notice of valid records, in order."""
@@ -86,28 +89,34 @@ class QueueContinuity:
         queue = self._queues.get(key)
         return None if queue is None else queue.next_offset
 
+    def end_offset(self, key: QueueKey) -> int | None:
+        """Return where in the log the last record of a queue ends, None for a queue without records."""
+        queue = self._queues.get(key)
+        return None if queue is None else queue.end_offset
+
     def _first(self, record: CheckedMessage) -> _Queue:
-        # A log that was never cut at its beginning has every queue from 0 on.
-        if self._last_damage_end >= 0 and not self._log_min_offset:
-            return _Queue(0, 0)
-        return _Queue(record.queue_offset, self._log_min_offset)
+        """Return the state of a queue before its first record, which may have any queue offset."""
+        queue_offset = record.queue_offset
+        if self._last_damage_end >= 0 and queue_offset:
+            # The queue may have begun in a damaged place; if the log was never cut at its beginning, it began with 0.
+            if not self._log_min_offset and queue_offset <= self._damaged_bytes // RECORD_SIZE_MIN:
+                return _Queue(0, 0)
+            self._need(record, None, self._log_min_offset)
+        return _Queue(queue_offset, self._log_min_offset)
 
     def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
         if record.queue_offset > queue.next_offset and queue.end_offset < self._last_damage_end:
-            if len(self.needed) < _NEEDS_MAX:
-                self.needed.append(
-                    NeededOffsets(
-                        record.topic,
-                        record.queue_id,
-                        queue.next_offset,
-                        record.queue_offset,
-                        queue.end_offset,
-                        record.physical_offset,
-                    )
-                )
+            self._need(record, queue.next_offset, queue.end_offset)
         elif len(self.breaks) < _BREAKS_MAX:
             self.breaks.append(
                 OffsetBreak(
                     record.physical_offset, record.topic, record.queue_id, queue.next_offset, record.queue_offset
                 )
+            )
+
+    def _need(self, record: CheckedMessage, begin: int | None, after_offset: int) -> None:
+        if len(self.needed) < _NEEDS_MAX:
+            end = record.queue_offset
+            self.needed.append(
+                NeededOffsets(record.topic, record.queue_id, begin, end, after_offset, record.physical_offset)
             )

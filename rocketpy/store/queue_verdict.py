@@ -14,11 +14,10 @@ from itertools import pairwise
 
 import attrs
 
-from rocketpy.protocol.stored_message import RecordStatus, check_message
 from rocketpy.store.findings import NOTHING, Finding, Severity
 from rocketpy.store.inventory import Inventory, QueueFiles
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY, UNIT_SIZE
-from rocketpy.store.log_walk import Damage
+from rocketpy.store.log_walk import Damage, read_record
 from rocketpy.store.queue_inspection import RANGES_MAX, OffsetRange, QueueCursor, QueueInspection
 from rocketpy.store.queue_units import Unit, file_of_unit, is_pre_blank, is_unit, units_between
 from rocketpy.store.read_only_files import ReadOnlyFiles
@@ -136,7 +135,7 @@ class QueueVerdict:
             severity, start, repair = Severity.ERROR, _NOT_MADE, REBUILD
             self.rebuild_offsets.append(each.physical_offset)
             self.faults.append(QueueFault(cursor.queue, each.begin, each.physical_offset))
-        expected = f"units of {each.end - each.begin} records from {each.physical_offset} on"
+        expected = f"units of the records from {each.physical_offset} of the log on"
         yield _finding(cursor.queue, each.begin, each.end, severity, expected, "none", start, repair)
 
     # ---- units without records ------------------------------------------------------------------------------------
@@ -213,12 +212,14 @@ class QueueVerdict:
         else:
             self._fault(queue, run.begin)
         if run.kind is _Kind.HOLE:
-            found = f"no unit, {count} times"
+            found = "none" if count == 1 else f"none, {count} times"
         else:
             physical_offset, size, _ = run.first
-            what = "behind its end" if run.kind is _Kind.BEHIND else self._what_is_at(physical_offset, queue)
-            found = f"{count} others; the first one says {size} bytes at {physical_offset} of the log: {what}"
-        expected = f"units of records of this queue in the log, which ends at {log.end_offset}"
+            end = f"behind the log's end at {log.end_offset}"
+            what = end if run.kind is _Kind.BEHIND else self._what_is_at(physical_offset, queue)
+            others = f", and {count - 1} like it" if count > 1 else ""
+            found = f"{size} bytes at {physical_offset} of the log: {what}{others}"
+        expected = "a unit of a record of this queue"
         yield _finding(queue, run.begin, run.end, severity, expected, found, start, repair)
 
     def _fault(self, queue: QueueFiles, queue_offset: int) -> None:
@@ -233,24 +234,12 @@ class QueueVerdict:
         return log.min_offset
 
     def _what_is_at(self, physical_offset: int, queue: QueueFiles) -> str:
-        file = next((each for each in self._inventory.log_files if each.base_offset <= physical_offset), None)
-        for each in self._inventory.log_files:
-            if each.base_offset <= physical_offset < each.end_offset:
-                file = each
-        if file is None:
-            return "no file"
-        position = physical_offset - file.base_offset
-        size = int.from_bytes(self._opened.read(file.path, position, 4), "big")
-        content = self._opened.read(file.path, position, min(size, _RECORD_SIZE_MAX))
-        record = check_message(content, 0, len(content))
-        if record.status is not RecordStatus.MESSAGE:
-            return "no record begins there"
+        record = read_record(self._inventory.log_files, self._opened, physical_offset)
+        if record is None:
+            return "no valid record begins there"
         if (record.topic, record.queue_id) == (queue.topic, queue.queue_id):
             return f"a record of queue offset {record.queue_offset}, {record.size} bytes"
         return f"a record of {record.topic!r}, queue {record.queue_id}"
-
-
-_RECORD_SIZE_MAX = 32 << 20
 
 
 def _finding(
@@ -262,7 +251,7 @@ def _finding(
         severity=severity,
         path=queue.path if file is None else file.path,
         position=None if file is None else begin * UNIT_SIZE - file.base_offset,
-        expected=f"at {offsets} {expected}",
+        expected=f"at {offsets}: {expected}",
         found=found,
         start=start,
         repair=repair,

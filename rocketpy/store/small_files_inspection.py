@@ -204,6 +204,16 @@ def why_no_json(disk: Disk, opened: ReadOnlyFiles, path: str) -> str | None:
     return None if isinstance(value, Mapping) else "no JSON object"
 
 
+def restorable_tables(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> list[tuple[str, str]]:
+    """Return the JSON files that are broken and whose ``.bak`` is not, and why."""
+    found = []
+    for path in inventory.config_files:
+        why = why_no_json(disk, opened, path)
+        if why is not None and why_no_json(disk, opened, path + ".bak") is None:
+            found.append((path, why))
+    return found
+
+
 def _json_finding(path: str, severity: Severity, found: str, start: str, repair: str) -> Finding:
     return Finding(severity=severity, path=path, expected="a JSON object", found=found, start=start, repair=repair)
 

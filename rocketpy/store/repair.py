@@ -1,0 +1,143 @@
+"""Mends a store: ``rocketpy store repair``. Plans by default; writes only when told to, under the store's lock.
+
+What is cut or overwritten is kept, see :mod:`rocketpy.store.kept_pieces`; in which order things are done, and why, is
+in :mod:`rocketpy.store.repair_plan`. A repair that dies in the middle is begun again by another one, which looks at
+everything anew and plans what is left. After a repair the store opens, here and in a Java broker; the next start makes
+queues and index again where that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.store import layout
+from rocketpy.store.disk import Disk
+from rocketpy.store.inspection import StoreInspection
+from rocketpy.store.kept_pieces import KeptPieces
+from rocketpy.store.log_filling import LogFilling
+from rocketpy.store.queue_units import is_unit, units_between
+from rocketpy.store.repair_plan import RepairPlan, RepairPlanner
+from rocketpy.store.repair_steps import STAGING_SUFFIX, RepairStep, Workshop
+
+_DISTRUSTED_MAX = 1000
+_SPARE_BYTES = 1 << 20
+
+Progress = Callable[[int, int], None]
+"""Told how many bytes of the log are read, and how many there are."""
+
+
+@attrs.frozen
+class RepairReport:
+    """What was planned, and done."""
+
+    steps: tuple[RepairStep, ...]
+    is_done: bool
+    kept_path: str | None
+
+
+def plan_repair(
+    disk: Disk, root: str, *, commit_log_paths: Sequence[str] = (), cut: bool = False, progress: Progress | None = None
+) -> RepairReport:
+    """Return what a repair would do, having looked at the whole store; changes nothing."""
+    inspection = _inspect(disk, root, commit_log_paths, progress)
+    try:
+        return RepairReport(RepairPlanner(inspection, cut=cut).plan().steps, False, None)
+    finally:
+        inspection.close()
+
+
+def repair_store(
+    disk: Disk,
+    root: str,
+    *,
+    timestamp_ms: int,
+    commit_log_paths: Sequence[str] = (),
+    cut: bool = False,
+    progress: Progress | None = None,
+    planned: Callable[[tuple[RepairStep, ...]], None] | None = None,
+) -> RepairReport:
+    """Mend a store; all is durable on return. ``planned`` is told the steps before the first one is taken.
+
+    StartError if a broker has the store open. StoreError, with nothing changed, if a file cannot be opened or there is
+    no space to keep what is changed.
+    """
+    lock = disk.lock(f"{root}/{layout.LOCK_FILE}")
+    try:
+        inspection = _inspect(disk, root, commit_log_paths, progress)
+        try:
+            plan = RepairPlanner(inspection, cut=cut).plan()
+            _require_possible(disk, inspection, plan)
+            if planned is not None:
+                planned(plan.steps)
+            kept = KeptPieces(disk, root, timestamp_ms=timestamp_ms)
+            _apply(disk, inspection, plan, kept)
+            return RepairReport(plan.steps, True, kept.path)
+        finally:
+            inspection.close()
+    finally:
+        lock.release()
+
+
+def _apply(disk: Disk, inspection: StoreInspection, plan: RepairPlan, kept: KeptPieces) -> None:
+    filling = LogFilling(inspection.opened, inspection.continuity, inspection.needed, plan.holes)
+    workshop = Workshop(disk, inspection.inventory.root, kept, filling)
+    for directory in inspection.inventory.commit_log_paths:
+        if disk.exists(directory + STAGING_SUFFIX):  # of a repair that died
+            disk.unlink(directory + STAGING_SUFFIX)
+    for step in plan.steps:
+        step.apply(workshop)
+
+
+def _require_possible(disk: Disk, inspection: StoreInspection, plan: RepairPlan) -> None:
+    unopened = next((each for each in inspection.opened.unreadable if each.position is None), None)
+    if unopened is not None:
+        raise StoreError(f"cannot repair what cannot be read: {unopened.why}", path=unopened.path)
+    free_bytes = disk.free_bytes(inspection.inventory.root)
+    if plan.steps and free_bytes < plan.kept_bytes + _SPARE_BYTES:
+        raise DiskFullError(
+            path=inspection.inventory.root, wanted_bytes=plan.kept_bytes + _SPARE_BYTES, free_bytes=free_bytes
+        )
+
+
+def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: Progress | None) -> StoreInspection:
+    """Look at everything; twice, if queues show that a record's head is wrong although its checksum is right."""
+    distrusted: frozenset[int] = frozenset()
+    while True:
+        inspection = StoreInspection(disk, root, commit_log_paths=commit_log_paths, distrusted=distrusted)
+        try:
+            for done, total in inspection.run():
+                if progress is not None:
+                    progress(done, total)
+        except BaseException:
+            inspection.close()
+            raise
+        more = distrusted | _impostors(inspection)
+        if more == distrusted or len(distrusted) >= _DISTRUSTED_MAX:
+            return inspection
+        distrusted = more
+        inspection.close()
+
+
+def _impostors(inspection: StoreInspection) -> frozenset[int]:
+    """Return places of records that are not what they say: a queue does not continue, and its unit leads to one of
+    another queue or queue offset.
+    """
+    found = set()
+    for each in inspection.breaks:
+        queue = inspection.inventory.queues.get((each.topic, each.queue_id))
+        if queue is None:
+            continue
+        end = max(each.expected + 1, min(each.found, each.expected + _DISTRUSTED_MAX))
+        for queue_offset, unit in units_between(inspection.opened, queue, each.expected, end):
+            if is_unit(unit) and unit[0] <= each.physical_offset:
+                record = inspection.record_at(unit[0])
+                if record is not None and (record.topic, record.queue_id, record.queue_offset) != (
+                    each.topic,
+                    each.queue_id,
+                    queue_offset,
+                ):
+                    found.add(unit[0])
+    return frozenset(found)
