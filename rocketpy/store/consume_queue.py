@@ -10,7 +10,7 @@ queue that never had a message has no directory.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rocketpy.store import layout
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
@@ -18,6 +18,7 @@ from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
+from rocketpy.store.read_steps import Steps, read_now
 from rocketpy.store.sparse_file import add_sparse_file, reserve_step
 
 _CHUNK_SIZE = 800 * UNIT_SIZE * 16
@@ -175,15 +176,7 @@ class ConsumeQueue:
 
     def first_at_or_behind(self, physical_offset: int) -> int:
         """Return the first queue offset whose message lies at or behind a place in the log, or ``max_offset``."""
-        low, high = self.files.min_offset // UNIT_SIZE, self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            found, size, _ = self.unit_at(middle)
-            if found >= physical_offset and size != PRE_BLANK_SIZE:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return read_now(self._search(self.files.min_offset // UNIT_SIZE, physical_offset))[0]
 
     def rewind(self, queue_offset: int) -> None:
         """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones.
@@ -274,28 +267,6 @@ class ConsumeQueue:
         if self.max_offset > self.min_offset:
             self.min_offset = self.first_at_or_behind(log_min_offset)
 
-    def delete_expired_files(self, log_min_offset: int) -> int:
-        """Delete leading files all of whose messages lay in front of a place in the log; return how many.
-
-        Never the last file, and none with units that are not written yet. Each is gone for good before the next one
-        goes, because power that is lost in between must not leave a gap: blocks for a sync of the directory, once for
-        each 300,000 messages.
-        """
-        count = 0
-        while len(self.files) > 1 and self.files[0].end_offset <= self.max_offset * UNIT_SIZE:
-            physical_offset, _, _ = self.unit_at(self.files[0].end_offset // UNIT_SIZE - 1)
-            if physical_offset >= log_min_offset:
-                break
-            self.files.remove_first()
-            self._disk.sync_directory(self.files.path)
-            count += 1
-        self.correct_min_offset(log_min_offset)
-        if self.ext is not None and self.min_offset < self.max_offset:
-            tags_code = self.unit_at(self.min_offset)[2]
-            if is_ext_address(tags_code):
-                self.ext.delete_expired_files(tags_code)
-        return count
-
     def remove_files(self) -> None:
         """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
         self.files.remove_all()
@@ -311,6 +282,29 @@ class ConsumeQueue:
         """Find the files of the extension."""
         self._make_ext().load()
 
+    # ---- deletion -------------------------------------------------------------------------------------------------
+
+    def find_min_offset(self, log_min_offset: int) -> Steps[tuple[int, int]]:
+        """Return where ``min_offset`` belongs, and the tagsCode field of that unit: when the log has lost messages."""
+        return self._search(self.min_offset, log_min_offset)
+
+    def begin_at(self, min_offset: int) -> None:
+        """Move ``min_offset``, never back: readers find nothing before it from now on."""
+        self.min_offset = max(self.min_offset, min(min_offset, self.max_offset))
+
+    def delete_expired_file(self, tags_code: int, close: Callable[[DiskFile], None]) -> str | None:
+        """Delete the first file of queue or extension if it ends before ``min_offset``; never the last file.
+
+        ``tags_code`` is the tagsCode field of that unit. Return the directory, None if there is no such file. It must
+        be synced before the next one goes, because power that is lost in between must not leave a gap. ``close`` gets
+        the descriptor, see :meth:`MappedFile.retire`.
+        """
+        if len(self.files) > 1 and self.files[0].end_offset <= self.min_offset * UNIT_SIZE:
+            return self.files.remove_first(close).directory
+        if self.ext is not None and is_ext_address(tags_code):
+            return self.ext.delete_expired_file(tags_code, close)
+        return None
+
     # ---- flush ----------------------------------------------------------------------------------------------------
 
     def hold_unflushed(self) -> Iterator[tuple[MappedFile, DiskFile]]:
@@ -324,6 +318,24 @@ class ConsumeQueue:
                 yield mapped_file, mapped_file.hold()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _search(self, low: int, physical_offset: int) -> Steps[tuple[int, int]]:
+        """Return the first queue offset from ``low`` on whose message lies at or behind a place in the log, with its
+        tagsCode field; or ``max_offset``. It looks at ``low`` first, which mostly is the one.
+        """
+        high, probe, first_tags_code = self.max_offset, low, 0
+        while low < high:
+            mapped_file = self.files.find(probe * UNIT_SIZE)
+            if mapped_file is None:
+                break  # deleted with its topic meanwhile
+            (unit,) = yield [(mapped_file, probe * UNIT_SIZE - mapped_file.base_offset, UNIT_SIZE)]
+            found, size, tags_code = UNIT.unpack(unit)
+            if found >= physical_offset and size != PRE_BLANK_SIZE:
+                high, first_tags_code = probe, tags_code
+            else:
+                low = probe + 1
+            probe = (low + high) // 2
+        return low, first_tags_code
 
     def _set_end(self, queue_offset: int) -> None:
         self.next_offset = self.max_offset = self.reserved_offset = queue_offset

@@ -13,7 +13,7 @@ Compatibility: ``ConsumeQueueExt`` (4.9.8), byte for byte; RocketMQ gives an add
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
@@ -242,14 +242,14 @@ class ConsumeQueueExt:
         self._parts.clear()
         self._next_offset = -1
 
-    def delete_expired_files(self, min_tags_code: int) -> int:
-        """Delete leading files that end before the address of the queue's first unit; return how many."""
-        count = 0
-        while len(self.files) > 1 and self.files[0].end_offset < min_tags_code + _SIGN:
-            self.files.remove_first()
-            self._disk.sync_directory(self.files.path)  # one after the other: no crash may leave a gap
-            count += 1
-        return count
+    def delete_expired_file(self, min_tags_code: int, close: Callable[[DiskFile], None]) -> str | None:
+        """Delete the first file if it ends before the address of the queue's first unit; never the last one.
+
+        Return the directory, to be synced before the next one goes; None if there is no such file.
+        """
+        if len(self.files) > 1 and self.files[0].end_offset < min_tags_code + _SIGN:
+            return self.files.remove_first(close).directory
+        return None
 
     def remove_files(self) -> None:
         """Delete everything, with the directory unless something foreign is in it."""

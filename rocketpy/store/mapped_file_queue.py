@@ -8,11 +8,11 @@ Nothing here reads or writes contents.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from rocketpy.errors import DamagedStoreError
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import base_offset_of
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 
@@ -105,10 +105,16 @@ class MappedFileQueue:
         self._base_offsets.pop(0)
         return self._files.pop(0)
 
-    def remove_first(self) -> MappedFile:
-        """Delete the first file, and return it: who holds it can still read. Syncs no directory."""
+    def remove_first(self, close: Callable[[DiskFile], None]) -> MappedFile:
+        """Delete the first file, and return it: who holds it can still read. Syncs no directory.
+
+        ``close`` gets its descriptor, see :meth:`MappedFile.retire`; there is one in any case, so that the space goes
+        back with its closing, not here.
+        """
         mapped_file = self.take_first()
-        mapped_file.remove(self._disk)
+        mapped_file.file()
+        mapped_file.retire(close)
+        self._disk.unlink(mapped_file.path)
         return mapped_file
 
     def remove_last_behind(self, offset: int) -> bool:

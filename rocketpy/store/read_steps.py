@@ -1,8 +1,9 @@
-"""Reads as generators, and the two ways to bring them their bytes.
+"""Reads as generators, and the ways to bring them their bytes.
 
 A read yields ``(file, position, size)`` for what it needs and is sent the bytes, as often as it takes: what is read,
 and in which order, stands once. :func:`read_nowait` takes the bytes from memory on the event loop and gives up when
 something is cold; :func:`read_blocking` has a worker thread wait for the disk, and holds the files meanwhile.
+:func:`read_now` waits for it where it is called, before the store is open.
 """
 
 from __future__ import annotations
@@ -20,6 +21,17 @@ Reads: TypeAlias = list[tuple[MappedFile, int, int]]
 """What to read: file, position, size. The answer is the bytes of each, in order."""
 
 Steps: TypeAlias = Generator[Reads, list[bytes], T]
+
+
+def read_now(steps: Steps[T]) -> T:
+    """Run a read here and now. Blocks if something is cold."""
+    try:
+        reads = next(steps)
+        while True:
+            reads = steps.send([mapped_file.file().read(position, size) for mapped_file, position, size in reads])
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def read_nowait(steps: Steps[T]) -> T | None:

@@ -10,6 +10,7 @@ from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
+from tests.store.queue_deletion import delete_expired_files
 
 FILE_SIZE = 10 * UNIT_SIZE
 
@@ -189,9 +190,9 @@ def test_what_is_not_flushed_is_held_for_the_flush(place: Place) -> None:
 def test_files_go_when_all_their_messages_have_left_the_log(place: Place) -> None:
     queue = queue_at(place)
     append(queue, 35)
-    assert queue.delete_expired_files(900) == 0
+    assert delete_expired_files(queue, place.disk, 900) == 0
     assert (queue.min_offset, len(queue.files)) == (9, 4), "the last unit of the first file is still there"
-    assert queue.delete_expired_files(2100) == 2
+    assert delete_expired_files(queue, place.disk, 2100) == 2
     assert (queue.min_offset, queue.files.min_offset) == (21, 20 * UNIT_SIZE)
     assert place.disk.list_directory(queue.files.path) == [f"{base * UNIT_SIZE:020d}" for base in (20, 30)]
     assert queue.unit_at(21)[0] == 2100
@@ -206,11 +207,11 @@ def test_the_last_file_and_pending_units_stay_whatever_the_log_has_lost(place: P
     for number in range(8, 13):
         queue.units.append(UNIT.pack(number * 100, 100, 7))
         queue.next_offset += 1
-    assert queue.delete_expired_files(1 << 40) == 0, "units at the end of the first file are not written yet"
+    assert delete_expired_files(queue, place.disk, 1 << 40) == 0, "units of the first file are not written yet"
     queue.write_units()
-    assert queue.delete_expired_files(1 << 40) == 1
+    assert delete_expired_files(queue, place.disk, 1 << 40) == 1
     assert (queue.min_offset, queue.max_offset, len(queue.files)) == (13, 13, 1)
-    assert queue.delete_expired_files(1 << 40) == 0
+    assert delete_expired_files(queue, place.disk, 1 << 40) == 0
 
 
 def test_power_lost_while_files_go_leaves_no_gap() -> None:
@@ -220,7 +221,7 @@ def test_power_lost_while_files_go_leaves_no_gap() -> None:
     for mapped_file in queue.files:
         mapped_file.file().sync()
     disk.sync_directory(queue.files.path)
-    queue.delete_expired_files(3100)
+    delete_expired_files(queue, disk, 3100)
     disk.lose_power(lambda count: 0)
     again = queue_at(Place(disk, "/store"), load=True, is_clean=False)
     assert (again.min_offset, again.max_offset) == (30, 45)

@@ -25,6 +25,7 @@ from rocketpy.store.recovery import StoreRecovery
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
 from tests.store.parts import Parts, Place
+from tests.store.queue_deletion import delete_expired_files
 
 FILE_SIZE = 256
 MIN_ADDRESS = -(1 << 63)
@@ -313,7 +314,7 @@ def test_files_go_when_the_queue_begins_behind_them(place: Place) -> None:
     queue = table_at(place).find("T", 0)
     append(queue, 60)
     assert len(ext_files(place)) == 9
-    assert queue.delete_expired_files(4000) == 2
+    assert delete_expired_files(queue, place.disk, 4000) == 7, "two of the queue, five of the extension"
     assert queue.min_offset == 40
     assert ext_files(place)[0] == f"{5 * FILE_SIZE:020d}"
     assert seen(queue) == wanted(60, first=40)

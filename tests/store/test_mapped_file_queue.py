@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import DamagedStoreError
+from rocketpy.store.disk import DiskFile
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
 from tests.store.parts import Place
@@ -75,18 +76,25 @@ def test_files_are_added_and_removed_at_the_end(place: Place) -> None:
 
 
 def test_the_first_file_goes_and_the_order_begins_with_the_next(place: Place) -> None:
-    queue = queue_with(place, {30: 10, 40: 25, 65: 5})
+    queue = queue_with(place, {30: 10, 40: 25, 65: 5, 70: 5})
     first = queue[0].hold()
-    removed = queue.remove_first()
-    assert (removed.base_offset, queue.min_offset, len(queue)) == (30, 40, 2)
+    to_close: list[DiskFile] = []
+    removed = queue.remove_first(to_close.append)
+    assert (removed.base_offset, queue.min_offset, len(queue)) == (30, 40, 3)
     assert queue.find(35) is None
     assert queue.index_of(queue[0]) == 0
     assert not place.disk.exists(removed.path)
     assert first.read(0, 10) == bytes(10)
+    assert not to_close
     removed.release()
+    assert to_close == [first]
+    queue.remove_first(to_close.append)
+    assert len(to_close) == 2, "one that was not open is closed by others too, which takes long"
+    for file in to_close:
+        file.close()
     taken = queue.take_first()
     assert place.disk.exists(taken.path), "the caller deletes it"
-    assert [each.base_offset for each in queue] == [65]
+    assert [each.base_offset for each in queue] == [70]
 
 
 def test_files_of_several_directories_are_in_one_order(place: Place) -> None:
