@@ -238,6 +238,9 @@ class StoreRecovery:
         for count, queue in enumerate(self._queues):
             if self._is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
+            elif queue.files.min_offset and not self._commit_log.min_offset:
+                # Its first file went with the power and a later one did not: the log knows all of it.
+                queue.remove_files()
             elif queue.files:
                 queue.rewind(queue.first_at_or_behind(walk_begin))
             queue_count += queue.max_offset * layout.UNIT_SIZE > queue.files.min_offset

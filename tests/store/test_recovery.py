@@ -305,6 +305,19 @@ def test_units_behind_the_log_are_dropped(place: Place) -> None:
     assert content[12 * UNIT_SIZE :].strip(b"\0") == b""
 
 
+@pytest.mark.parametrize("count", [0, 30])
+def test_a_queue_whose_first_file_went_with_the_power_begins_at_0_again(place: Place, count: int) -> None:
+    parts = Parts(place)
+    places = parts.put_all(bodies_of(50))
+    parts.kill()
+    place.write(place.log_file(), bytes(LOG_FILE_SIZE - places[count]), places[count])
+    place.disk.unlink(place.queue_file("TopicTest", 0))
+
+    again = Parts(place, is_clean=False)
+    assert again.bodies() == bodies_of(count)
+    assert again.put(b"next")[2] == count
+
+
 def test_preallocated_empty_files_are_no_obstacle(place: Place) -> None:
     """RocketMQ prepares one or two files ahead; a kill leaves them all zero."""
     parts = Parts(place)
