@@ -26,6 +26,7 @@ Compose::
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TypeAlias, TypeVar
@@ -125,6 +126,8 @@ class IndexService:
         self._no_space: str | None = None
         self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
         self._idle = trio.lowlevel.ParkingLot()
+        self._readers: Counter[IndexFile] = Counter()  # files that queries look into
+        self._readers_gone = trio.lowlevel.ParkingLot()
         self._key_count = 0
         self._slice_count = 0
 
@@ -310,15 +313,43 @@ class IndexService:
         if not snapshot:
             return QueryOffsetResult([], 0, 0)
         last = snapshot[0][1]
-        found = await self._run_blocking(
-            self._select,
-            snapshot,
-            hash_index_key(topic, key),
-            min(count_max, self._query_count_max),
-            begin_timestamp_ms,
-            end_timestamp_ms,
-        )
+        files = [index_file for index_file, _ in snapshot]
+        self._readers.update(files)
+        try:
+            found = await self._run_blocking(
+                self._select,
+                snapshot,
+                hash_index_key(topic, key),
+                min(count_max, self._query_count_max),
+                begin_timestamp_ms,
+                end_timestamp_ms,
+            )
+        finally:
+            self._readers -= Counter(files)
+            self._readers_gone.unpark_all()
         return QueryOffsetResult(found, last.end_timestamp_ms, last.end_physical_offset)
+
+    # ---- deletion -------------------------------------------------------------------------------------------------
+
+    async def delete_expired_files(self, log_min_offset: int) -> int:
+        """Delete leading files all of whose messages lay in front of a place in the log; return how many.
+
+        Never the last one, nor one that is still to be synced. Queries find nothing in them at once; who is at it goes
+        on. A loss of power may bring some back, which does no harm: what they name is not in the log.
+        """
+        files = self._files
+        count = 0
+        while len(files) > 1 and files[0] not in self._unsynced:
+            index_file = files[0]
+            if index_file.header.end_physical_offset >= log_min_offset:
+                break
+            del files[0]
+            while self._readers[index_file]:
+                await self._readers_gone.park()
+            index_file.close()
+            await self._run_blocking(self._disk.unlink, index_file.path)
+            count += 1
+        return count
 
     def statistics(self) -> IndexStatistics:
         """Return the counters."""

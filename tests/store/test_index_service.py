@@ -12,6 +12,7 @@ import trio.testing
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
+from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.disk import Disk, OsDisk
 from rocketpy.store.index_catch_up import index_keys
@@ -39,13 +40,14 @@ def new_service(
     is_clean: bool = True,
     path: str = "/index",
     checkpoint_path: str = "/checkpoint",
+    run_blocking: RunBlocking = inline,
 ) -> IndexService:
     disk = disk or SimDisk()
     service = IndexService(
         path=path,
         disk=disk,
         clock=clock or ManualClock(),
-        run_blocking=inline,
+        run_blocking=run_blocking,
         checkpoint=load_checkpoint(disk, checkpoint_path),
         layout=layout,
         query_count_max=64,
@@ -242,6 +244,59 @@ class TestDurability:
         assert await offsets(ours, "key1") == [100]
         assert await offsets(ours, "key2") == [200]
         assert ours.statistics().file_count == 2
+
+
+class TestDeletion:
+    async def test_files_go_when_all_their_messages_have_left_the_log(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "same") for number in range(1, 36)]
+        service.flush()
+        assert len(disk.list_directory("/index")) == 4
+        assert await service.delete_expired_files(1000) == 0, "the tenth message is still there"
+        assert await service.delete_expired_files(2500) == 2
+        assert len(disk.list_directory("/index")) == 2
+        assert await offsets(service, "same") == [number * 100 for number in range(35, 20, -1)]
+        assert await service.delete_expired_files(1 << 40) == 1, "the last one stays"
+        assert service.end_physical_offset == 3500
+        again = new_service(disk)
+        assert (again.statistics().file_count, again.end_physical_offset) == (1, 3500)
+
+    async def test_a_file_that_is_still_to_be_synced_stays(self) -> None:
+        service = new_service()
+        service.pending += [work(number) for number in range(1, 16)]
+        service.build()
+        assert await service.delete_expired_files(1 << 40) == 0
+        service.flush()
+        assert await service.delete_expired_files(1 << 40) == 1
+
+    async def test_a_query_that_is_under_way_keeps_its_files(self) -> None:
+        disk = SimDisk()
+        may_read = trio.Event()
+
+        async def slow(function: Callable[..., T], /, *arguments: object) -> T:
+            if function.__name__ == "_select":
+                await may_read.wait()
+            return function(*arguments)
+
+        service = new_service(disk, run_blocking=slow)
+        service.pending += [work(number, "same") for number in range(1, 16)]
+        service.flush()
+        found: list[int] = []
+
+        async def query() -> None:
+            found.extend(await offsets(service, "same"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(query)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(service.delete_expired_files, 1 << 40)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(disk.list_directory("/index")) == 2
+            may_read.set()
+        assert len(found) == 15
+        assert len(disk.list_directory("/index")) == 1
+        assert await offsets(service, "same") == [number * 100 for number in range(15, 10, -1)]
 
 
 class TestFullDisk:
