@@ -9,7 +9,8 @@ Pages are immutable, so a state of a file is a value that shares them with the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -24,7 +25,7 @@ def pages_of(position: int, size: int) -> range:
     return range(position // PAGE_SIZE, -(-(position + size) // PAGE_SIZE))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class InodeState:
     """A file at one moment, whatever its names. A page that is missing holds zeros."""
 
@@ -40,6 +41,13 @@ class InodeState:
     durable_allocated: frozenset[int]
     modified_timestamp_ms: int
     is_cold: bool
+    _survivors: dict[Hashable, InodeState] = attrs.field(factory=dict, init=False)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """Equal for files that read the same, and for others different except by an accident of 64 bits."""
+        pages = tuple((number, page) for number, page in sorted(self.pages.items()) if page.count(0) != PAGE_SIZE)
+        return hash((self.size, pages))
 
     def changed_sectors(self, number: int, sector_size: int) -> int:
         """Return which sectors of a page differ from the disk, as bits: the first sector is the lowest one."""
@@ -53,7 +61,17 @@ class InodeState:
         )
 
     def survived(self, size: int, sectors: Mapping[int, int], sector_size: int) -> InodeState:
-        """Return what is on the disk when power is lost: this length, and of these pages these sectors as bits."""
+        """Return what is on the disk when power is lost: this length, and of these pages these sectors as bits.
+
+        The same one when asked for the same.
+        """
+        key = size, tuple(sectors.items()), sector_size
+        survivor = self._survivors.get(key)
+        if survivor is None:
+            survivor = self._survivors[key] = self._survivor(size, sectors, sector_size)
+        return survivor
+
+    def _survivor(self, size: int, sectors: Mapping[int, int], sector_size: int) -> InodeState:
         pages = dict(self.durable_pages)
         for number, mask in sectors.items():
             pages[number] = self._mixed(number, mask, sector_size)
