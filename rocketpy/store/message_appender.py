@@ -104,6 +104,7 @@ class MessageAppender:
         self._touched: list[ConsumeQueue] = []  # with pending units
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self._refusal = refuse_all  # why every put is refused from now on, until the store is opened again
+        self._obstacle: str | None = None  # why every put is refused until somebody says that it is over
         self._no_room: str | None = None  # why there is no space, as of _no_room_since_ms
         self._no_room_since_ms = 0
         self.put_count = 0  # of written bursts
@@ -291,9 +292,16 @@ class MessageAppender:
         self._refusal = self._refusal or why
         self._room_end = -1
 
+    def refuse_while(self, why: str | None) -> None:
+        """Take no message for a reason that will pass; None when it has."""
+        self._obstacle = why
+        if why is not None:
+            self._room_end = -1
+
     def writable_or_why(self) -> str | None:
         """Return None, or why messages are refused; a full disk is looked at again with the next message."""
-        return self._refusal or self._no_room or (self._index.writable_or_why() if self._index is not None else None)
+        index_s = self._index.writable_or_why() if self._index is not None else None
+        return self._refusal or self._obstacle or self._no_room or index_s
 
     # ---- everything that is not plain -----------------------------------------------------------------------------
 
@@ -354,7 +362,7 @@ class MessageAppender:
         self, topic: str, queue_id: int, body_size: int, properties: bytes, total_size: int, unit_count: int
     ) -> ConsumeQueue | PutMessageStatus:
         """Return the queue with room for everything, or why there is none; RocketMQ's checks in its order."""
-        if self._refusal is not None:
+        if self._refusal is not None or self._obstacle is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if not layout.names_a_directory(topic):
             return PutMessageStatus.MESSAGE_ILLEGAL
@@ -436,7 +444,7 @@ class MessageAppender:
             self._commit_log.write(content, self._burst_timestamp_ms)
 
     def _set_room_end(self) -> None:
-        if self._refusal is None and self._no_room is None:
+        if self._refusal is None and self._obstacle is None and self._no_room is None:
             commit_log = self._commit_log
             self._room_end = min(
                 commit_log.end_of_file - layout.BLANK_SIZE_MIN, commit_log.wrote_offset + _PENDING_BYTES_MAX

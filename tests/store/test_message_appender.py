@@ -253,6 +253,21 @@ def test_messages_are_refused_while_the_index_has_no_space(place: Place) -> None
     assert parts.bodies() == [b"one", b"two", b"four"]
 
 
+def test_messages_are_refused_while_somebody_says_so(place: Place) -> None:
+    parts = Parts(place)
+    parts.put(b"before")
+    parts.appender.refuse_while("the disk is 91% full")
+    assert parts.put(b"no")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert parts.appender.put_batch("TopicTest", 0, [(0, b"no", b"", 0, ())], 0, 1, BORN_HOST, 0)[2] == -1
+    assert parts.appender.writable_or_why() == "the disk is 91% full"
+    parts.appender.end_burst()
+    assert parts.put(b"still not")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert parts.bodies() == [b"before"], "what was accepted is there"
+    parts.appender.refuse_while(None)
+    parts.put_all([b"after"])
+    assert parts.bodies() == [b"before", b"after"]
+
+
 def test_a_full_disk_refuses_and_takes_messages_again_when_there_is_space() -> None:
     """Sends are refused with path and free space, reads go on, and space is looked for at most once a second."""
     disk = SimDisk(capacity_bytes=5 * LOG_FILE_SIZE)
