@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import msgspec
 import typer
 
+from rocketpy.cli.dump import dump
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 store_commands = typer.Typer(
     help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
 )
+
+store_commands.command()(dump)
+
+FOREVER = 1 << 62
+"""A time and a queue offset that never come."""
 
 Directory = Annotated[
     Path,
@@ -108,6 +115,104 @@ def repair(
         else:
             typer.echo("nothing was written; --yes does these steps", err=as_json)
             raise typer.Exit(FAILED)
+
+
+@store_commands.command()
+def export(
+    directory: Directory,
+    commitlog: CommitLogs = None,
+    topic: Annotated[str | None, typer.Option("-t", "--topic", help="One topic only.", show_default=False)] = None,
+    queue: Annotated[
+        int | None, typer.Option("-q", "--queue", min=0, help="One queue id only.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("-k", "--key", help="Messages with this key or message id.", show_default=False)
+    ] = None,
+    begin: Annotated[str, typer.Option(help="Stored at this time or later: ISO 8601, or ms since the epoch.")] = "",
+    end: Annotated[str, typer.Option(help="Stored at this time or earlier.")] = "",
+    offsets: Annotated[str, typer.Option(metavar="FROM:TO", help="Queue offsets FROM up to, without, TO.")] = "",
+    through_log: Annotated[
+        bool, typer.Option("--through-log", help="In the order of the log, even where there are queues.")
+    ] = False,
+    as_base64: Annotated[bool, typer.Option("--base64", help="Every body in base64, not only binary ones.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
+) -> None:
+    """Write messages as JSON, a line each; damaged places are passed over and reported on standard error.
+
+    Exit status: 0 all of it is there, 1 something was passed over, 2 wrong use.
+    """
+    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.message_fields import body_fields, message_fields
+    from rocketpy.store.store_export import ExportWish, StoreExport
+
+    first, behind = parse_offsets(offsets)
+    wish = ExportWish(
+        topic=topic,
+        queue_id=queue,
+        key=key,
+        begin_timestamp_ms=parse_time(begin, "--begin", 0),
+        end_timestamp_ms=parse_time(end, "--end", FOREVER),
+        begin_offset=first,
+        end_offset=behind,
+        through_log=through_log,
+    )
+    complaints = 0
+
+    def report(text: str) -> None:
+        nonlocal complaints
+        complaints += 1
+        typer.echo(f"rocketpy: {text}", err=True)
+
+    with outcome():
+        warn_if_locked(directory)
+        exported = StoreExport(
+            OsDisk(), str(directory), wish, commit_log_paths=commit_log_paths(commitlog), report=report
+        )
+        try:
+            with opened_output(output) as file:
+                for message in exported.messages():
+                    fields = message_fields(message) | body_fields(message.body, as_base64=as_base64)
+                    file.write(msgspec.json.encode(fields) + b"\n")
+        finally:
+            exported.close()
+        if complaints:
+            raise typer.Exit(FAILED)
+
+
+@contextmanager
+def opened_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Open the file of --output, or give standard output; all is written when the block has ended."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file = path.open("wb")
+    except OSError as failure:
+        raise CommandError(f"cannot write {path}: {failure.strerror}") from failure
+    with file:
+        yield file
+
+
+def parse_time(text: str, option: str, default_ms: int) -> int:
+    """Return a time in ms since the epoch; without a zone it is local."""
+    if not text:
+        return default_ms
+    if text.isdecimal():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        expected = "2026-01-31T23:59:59, with +02:00 or Z for a zone, or ms since the epoch"
+        raise typer.BadParameter(f"{text!r}, expected {expected}", param_hint=option) from None
+
+
+def parse_offsets(text: str) -> tuple[int, int]:
+    """Return what --offsets means; either side may be left out."""
+    first, colon, behind = text.partition(":")
+    if any(each and not each.isdecimal() for each in (first, behind)) or (text and not colon):
+        raise typer.BadParameter(f"{text!r}, expected FROM:TO", param_hint="--offsets")
+    return int(first or 0), int(behind) if behind else FOREVER
 
 
 def warn_if_locked(directory: Path) -> bool:

@@ -70,8 +70,8 @@ class RepairPlanner:
         again = [*(fault.physical_offset for fault in found.faults), *found.rebuild_offsets]
         again += [each for each in (first_invented, cut_offset, found.index.rebuild_offset) if each is not None]
         if again or not is_checkpoint_sane(found.last_end.checkpoint):
-            log_end = found.log_end if cut_offset is None else cut_offset
-            steps.append(self._begin_anew(min(again, default=log_end), log_end))
+            # Not behind where a start would begin by itself: what it mends from there on is in no other step.
+            steps.append(self._begin_anew(min([*again, found.last_end.walk_begin]), cut_offset))
         steps += cut_steps
         steps += self._cut_queues()
         if found.index.bad_from is not None:
@@ -171,7 +171,7 @@ class RepairPlanner:
 
     # ---- the next start -------------------------------------------------------------------------------------------
 
-    def _begin_anew(self, again_from: int, log_end: int) -> BeginAnew:
+    def _begin_anew(self, again_from: int, cut_offset: int | None) -> BeginAnew:
         """Return the step that makes the next start walk from a file on, ours and Java's.
 
         Java's index is made again from where its walk begins, so that must not be behind what its index files have.
@@ -182,8 +182,12 @@ class RepairPlanner:
         index_ms, index_end = found.index.vouched_for(index_ms)
         file = _file_before(inventory.log_files, again_from)
         java_ms = self._java_time(min(again_from, index_end))
-        flushed = min(found.last_end.durable_end, log_end)
         begin = 0 if file is None else file.base_offset
+        flushed = found.last_end.durable_end
+        if cut_offset is not None:
+            # The last record before a cut may end earlier, with a BLANK behind it; not before the file that is left.
+            left = [each.base_offset for each in inventory.log_files if each.base_offset < cut_offset]
+            flushed = min(flushed, max(left, default=0))
         return BeginAnew(
             root=inventory.root,
             why="units or index entries must be made again, or the log ends elsewhere now",
