@@ -9,8 +9,9 @@ queue that never had a message has no directory.
 
 from __future__ import annotations
 
-import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rocketpy.store import layout
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
@@ -18,10 +19,10 @@ from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
+from rocketpy.store.queue_end import FoundUnits, bisect_end, columns, walk_end
 from rocketpy.store.read_steps import Steps, read_now
 from rocketpy.store.sparse_file import add_sparse_file, reserve_step
 
-_CHUNK_SIZE = 800 * UNIT_SIZE * 16
 _TAGS_CODE_AT = 12  # in a unit
 _SECTOR_SIZE = 512  # what a disk writes whole, at least
 _LOW_HALF = 0xFFFF_FFFF
@@ -34,6 +35,7 @@ class ConsumeQueue:
         "_disk",
         "_ext_place",
         "_file_size",
+        "_found",
         "_open_files",
         "ext",
         "files",
@@ -78,6 +80,7 @@ class ConsumeQueue:
         self._open_files = open_files
         self._file_size = file_size
         self._ext_place = ext_place
+        self._found: FoundUnits | None = None  # during recovery: what it read
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}..{self.max_offset})"
@@ -141,6 +144,9 @@ class ConsumeQueue:
 
     def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
         """Return (physical offset, size, tags code) of a written unit. Blocks if it is cold."""
+        unit = None if self._found is None else self._found.unit_at(queue_offset)
+        if unit is not None:
+            return unit
         mapped_file, position, _ = self.locate(queue_offset, 1)
         return UNIT.unpack(mapped_file.file().read(position, UNIT_SIZE))
 
@@ -158,31 +164,50 @@ class ConsumeQueue:
         """
         self.min_offset = self.files.min_offset // UNIT_SIZE
         end = self.files.min_offset
+        units, is_clear = b"", False
         for mapped_file in list(self.files)[-3:]:
-            count = _bisect_end(mapped_file) if is_clean else _walk_end(mapped_file)
-            end = mapped_file.base_offset + count * UNIT_SIZE
+            found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
+            end = mapped_file.base_offset + found.count * UNIT_SIZE
+            units, is_clear = found.last_units, found.is_clear and mapped_file is self.files[-1]
             if end < mapped_file.end_offset:
                 break
         if not is_clean and self.files:
             # The last file may be short: a recovery died between cutting the tail and extending it again.
-            last = self.files[len(self.files) - 1]
+            last = self.files[-1]
             if len(self.files) > 1:
-                file_size = self.files[len(self.files) - 2].size
+                file_size = self.files[-2].size
             elif end == last.end_offset:
                 file_size = self._file_size
-            last.size = max(last.size, file_size)
+            if last.size < file_size:
+                last.size, is_clear = file_size, False
         self._set_end(end // UNIT_SIZE)
         self.flushed_offset = self.max_offset
+        first = self.max_offset - len(units) // UNIT_SIZE
+        self._found = FoundUnits(first, units, self.max_offset, self.max_offset if is_clear else None)
 
     def first_at_or_behind(self, physical_offset: int) -> int:
         """Return the first queue offset whose message lies at or behind a place in the log, or ``max_offset``."""
-        return read_now(self._search(self.files.min_offset // UNIT_SIZE, physical_offset))[0]
+        low, high = self.files.min_offset // UNIT_SIZE, self.max_offset
+        found = self._found
+        if found is not None and found.end >= high > found.first:
+            first = found.unit_at(found.first)
+            if found.first == low or (first is not None and first[0] < physical_offset):
+                return bisect_left(range(high), True, found.first, key=partial(self._lies_at, physical_offset))
+        return read_now(self._search(low, physical_offset))[0]
 
     def rewind(self, queue_offset: int) -> None:
         """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones.
 
         Nothing behind it counts as durable, whatever is there: after a kill it may be in memory only.
         """
+        found = self._found
+        if found is not None:
+            if self.max_offset > found.end:
+                self._found = None  # somebody has written since
+            else:
+                found.end = queue_offset
+        if queue_offset < self.max_offset or queue_offset * UNIT_SIZE <= self.files.min_offset:
+            self.has_new_file = True  # perhaps
         self._set_end(queue_offset)
         self.flushed_offset = queue_offset
         if self.ext is not None:
@@ -206,6 +231,9 @@ class ConsumeQueue:
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
         """Return what stands in the place of units, written in another life; fewer at the end of a file."""
+        stale = None if self._found is None else self._found.stale(queue_offset, count)
+        if stale is not None:
+            return stale
         mapped_file = self.files.find(queue_offset * UNIT_SIZE)
         if mapped_file is None:
             return b""
@@ -218,7 +246,7 @@ class ConsumeQueue:
         """
         adopted = 0
         while adopted < len(sizes):
-            fields = _columns(self.stale_units(self.next_offset, len(sizes) - adopted))
+            fields = columns(self.stale_units(self.next_offset, len(sizes) - adopted))
             count = len(fields) // 3
             expected = slice(adopted, adopted + count)
             places_match = fields[::3] == tuple(physical_offsets[expected])
@@ -229,6 +257,8 @@ class ConsumeQueue:
                 break
             taken = self._torn_at(tags_codes)
             adopted += taken
+            if self._found is not None:
+                self._found.adopt(self.next_offset, self.next_offset + taken)
             self._set_end(self.next_offset + taken)
             if taken < count:
                 break
@@ -248,24 +278,19 @@ class ConsumeQueue:
 
     def truncate(self, queue_offset: int) -> None:
         """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""
-        end = queue_offset * UNIT_SIZE
-        self.files.remove_behind(end)
-        mapped_file = self.files.find(end)
-        if mapped_file is not None:
-            mapped_file.file().truncate(end - mapped_file.base_offset)
-            mapped_file.file().truncate(mapped_file.size)
-        self.has_new_file = True
+        if not self._is_clear_from(queue_offset):
+            self._clear_from(queue_offset)
         self._set_end(queue_offset)
-        self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
         if self.ext is not None:
             self.ext.forget_end()
             if self.ext.files:
                 self.ext.begin(self._last_tags_code())
 
     def correct_min_offset(self, log_min_offset: int) -> None:
-        """Move ``min_offset`` to the first unit whose message is still in the log."""
+        """Move ``min_offset`` to the first unit whose message is still in the log: what ends a queue's recovery."""
         if self.max_offset > self.min_offset:
             self.min_offset = self.first_at_or_behind(log_min_offset)
+        self._found = None
 
     def remove_files(self) -> None:
         """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
@@ -275,6 +300,7 @@ class ConsumeQueue:
         if self.ext is not None:
             self.ext.remove_files()
         self.units.clear()
+        self._found = None
         self._set_end(0)
         self.min_offset = self.flushed_offset = 0
 
@@ -318,6 +344,29 @@ class ConsumeQueue:
                 yield mapped_file, mapped_file.hold()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _is_clear_from(self, queue_offset: int) -> bool:
+        """Whether all bytes behind a queue offset are known to be zero."""
+        clear_from = None if self._found is None else self._found.clear_from
+        return clear_from is not None and queue_offset >= max(clear_from, self.max_offset)
+
+    def _clear_from(self, queue_offset: int) -> None:
+        """Make all bytes behind a queue offset zero; nothing of that is durable."""
+        end = queue_offset * UNIT_SIZE
+        self.files.remove_behind(end)
+        mapped_file = self.files.find(end)
+        if mapped_file is not None:
+            mapped_file.file().truncate(end - mapped_file.base_offset)
+            mapped_file.file().truncate(mapped_file.size)
+        self.has_new_file = True
+        self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
+        if self._found is not None:
+            self._found.cut(queue_offset)
+
+    def _lies_at(self, physical_offset: int, queue_offset: int) -> bool:
+        """Whether the message of a unit lies at or behind a place in the log."""
+        found, size, _ = self.unit_at(queue_offset)
+        return found >= physical_offset and size != PRE_BLANK_SIZE
 
     def _search(self, low: int, physical_offset: int) -> Steps[tuple[int, int]]:
         """Return the first queue offset from ``low`` on whose message lies at or behind a place in the log, with its
@@ -382,40 +431,3 @@ class ConsumeQueue:
         else:
             _, size, tags_code = self.unit_at(self.next_offset - 1)
         return None if size == PRE_BLANK_SIZE else tags_code
-
-
-def _walk_end(mapped_file: MappedFile) -> int:
-    """Return how many units at the beginning of a file are valid, looking at each."""
-    file = mapped_file.file()
-    count = 0
-    for position in range(0, mapped_file.size, _CHUNK_SIZE):
-        fields = _columns(file.read(position, min(_CHUNK_SIZE, mapped_file.size - position)))
-        if not fields or min(fields[::3]) < 0 or min(fields[1::3]) <= 0:
-            for physical_offset, size in zip(fields[::3], fields[1::3], strict=True):
-                if physical_offset < 0 or size <= 0:
-                    return count
-                count += 1
-            return count
-        count += len(fields) // 3
-    return count
-
-
-def _columns(units: bytes) -> tuple[int, ...]:
-    """Return the fields of whole units, one after another: place, size and tags code of each."""
-    count = len(units) // UNIT_SIZE
-    return struct.unpack_from(">" + "qiq" * count, units)
-
-
-def _bisect_end(mapped_file: MappedFile) -> int:
-    """Return how many units at the beginning of a file are valid, given that no valid one follows an invalid one."""
-    file = mapped_file.file()
-    low, high = 0, mapped_file.size // UNIT_SIZE
-    while low < high:
-        middle = (low + high) // 2
-        content = file.read(middle * UNIT_SIZE, UNIT_SIZE)
-        physical_offset, size, _ = UNIT.unpack(content) if len(content) == UNIT_SIZE else (0, 0, 0)
-        if physical_offset >= 0 and size > 0:
-            low = middle + 1
-        else:
-            high = middle
-    return low
