@@ -15,7 +15,8 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, c
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
-from rocketpy.store.message_appender import Index, MessageAppender
+from rocketpy.store.index_feed import Index
+from rocketpy.store.message_appender import MessageAppender
 
 _WINDOW_SIZE = 64 << 10
 _HEAD = struct.Struct(">ii")  # totalSize and magic

@@ -3,15 +3,18 @@
 A message becomes bytes in a list, and a burst of messages one write per file (``end_burst``), before any reply leaves.
 What is common is straight-line code in :meth:`MessageAppender.put`; whatever is unusual (a full file, large messages,
 IPv6, transactions, refusals) it leaves to :meth:`MessageAppender._put_unusual`, in one comparison where it can: a store
-that cannot be written has no room for anything.
+that cannot be written has no room for anything, and neither has one that does more with a message (multi-dispatch,
+extensions of queues).
 
 Rules: a message gets its queue offset and place here and nowhere else; it is accepted only when its record and its unit
 have reserved space; readers see it after ``end_burst``. It knows no topic's meaning, no delay levels, no sockets.
+With a transient store pool bursts end with ``keep_burst`` instead, and ``end_burst`` is the commit.
 
 A wall clock that is set back harms nothing: see :meth:`MessageAppender._stamp_burst`.
 
 Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
-the CRC covers the body only. All messages of a burst have the burst's storeTimestamp.
+the CRC covers the body only. All messages of a burst have the burst's storeTimestamp. When there is no space for a file
+the status is SERVICE_NOT_AVAILABLE, as for a full disk, not CREATE_MAPEDFILE_FAILED.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, repeat
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
 from rocketpy.clock import Clock
@@ -30,27 +33,14 @@ from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.index_feed import Index, IndexWork
+from rocketpy.store.message_limits import MessageLimits
+from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
+from rocketpy.store.record_pieces import head_for, tail_for
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.store_figures import SLOW_BURSTS_MAX, SlowBursts
-
-IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
-"""Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
-
-
-class Index(Protocol):
-    """Where the keys of messages go."""
-
-    pending: list[IndexWork]
-    """Takes messages in log order. Always the same list; only its owner takes away."""
-
-    def end_burst(self) -> None:
-        """Take notice of what was added; cheap."""
-        ...
-
-    def writable_or_why(self) -> str | None:
-        """Return None, or why no message may be appended for now."""
-        ...
-
+from rocketpy.store.transient_store_pool import TransientStorePool
+from rocketpy.store.unit_extensions import UnitExtensions
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 """Flag, body, stored properties, tags code and index keys of one message of a batch."""
@@ -60,7 +50,6 @@ _MASK = 0x7FFF_FFFF
 _PENDING_BYTES_MAX = 4 << 20
 """When a burst has collected this much it is written, without waiting for the burst's end."""
 
-_TAILS_MAX = 512
 _ROOM_CHECK_MS = 1000
 """A store without space looks for some this often."""
 
@@ -83,20 +72,29 @@ class MessageAppender:
         index: Index | None,
         message_arriving: Callable[[str, int, int], None] | None,
         refuse_all: str | None = None,
+        multi_dispatch: MultiDispatch | None = None,
+        unit_extensions: UnitExtensions | None = None,
+        pool: TransientStorePool | None = None,
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._queue_by_id = queues.topics
         self._timestamp_ms = clock.timestamp_ms
         self._store_host = store_host
-        self._store_v6 = len(store_host) != layout.HOST_V4_SIZE
-        self._message_size_max = message_size_max
+        self._limits = MessageLimits(message_size_max)
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
         self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
         self._index = index
         # The index's own list when it takes messages from here; before, and without index, one that is thrown away.
         self._index_work: list[IndexWork] = []
+        self._feeds_index = False
         self._message_arriving = message_arriving
+        self._multi_dispatch = multi_dispatch
+        self._unit_extensions = unit_extensions
+        self._does_more = unit_extensions is not None or multi_dispatch is not None  # then every message is unusual
+        self._pool = pool
+        if pool is not None:
+            pool.committed_offset = commit_log.wrote_offset
 
         self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
         self._room_end = -1  # a record must end here or before: file end, bound on pending bytes, or not writable
@@ -107,6 +105,7 @@ class MessageAppender:
         self._obstacle: str | None = None  # why every put is refused until somebody says that it is over
         self._no_room: str | None = None  # why there is no space, as of _no_room_since_ms
         self._no_room_since_ms = 0
+        self._copy_count = 0  # pending units of messages that have another one in their own queue
         self.put_count = 0  # of written bursts
         self.put_bytes = 0
         self.refused_count = 0
@@ -203,7 +202,7 @@ class MessageAppender:
         """
         if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not records:
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        head, sys_flag = self._head_for(sys_flag, born_host)
+        head, sys_flag = head_for(sys_flag, born_host, self._store_host)
         topic_size = len(topic.encode("utf-8", "replace"))
         fixed_size = head.size + 3 + topic_size
         flags, bodies, all_properties, tags_codes, all_keys = zip(*records, strict=True)
@@ -214,7 +213,8 @@ class MessageAppender:
         if b"\0" in b"".join(all_properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         longest = max(all_properties, key=len)
-        queue = self._accepted(topic, queue_id, sum(body_sizes), longest, total_size, count)
+        refusal = self._refusal_of(topic, queue_id, sum(body_sizes), longest)
+        queue = refusal or self._queue_with_room(topic, queue_id, total_size, count)
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
 
@@ -225,7 +225,7 @@ class MessageAppender:
         places = list(accumulate(sizes, initial=self.wrote_offset))
         physical_end = places.pop()
         crcs = [crc32(body) & _MASK for body in bodies]
-        tails = [tail_of(size) or self._tail(queue, size) for size in property_sizes]
+        tails = [tail_of(size) or tail_for(queue, size) for size in property_sizes]
         same = repeat
         try:
             units = list(map(_pack_unit, places, sizes, tags_codes))
@@ -238,6 +238,8 @@ class MessageAppender:
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
+        if self._unit_extensions is not None:
+            units = list(map(_pack_unit, places, sizes, self._extended(queue, tags_codes, all_properties)))
         self._append(queue, parts, units, physical_end)
         self._index_work += [
             (topic, keys, place, timestamp_ms) for keys, place in zip(all_keys, places, strict=True) if keys
@@ -251,9 +253,17 @@ class MessageAppender:
         """Whether something is collected that readers do not see yet."""
         return bool(self._parts)
 
+    def keep_burst(self) -> None:
+        """End a burst in the transient store pool: readers see it, and a kill spares it, after ``end_burst`` only."""
+        assert self._pool is not None, "a store with a pool"
+        if self._parts:
+            self._pool.keep(self._parts, self._burst_timestamp_ms)
+            self._parts.clear()
+
     def end_burst(self) -> None:
         """Make what was put real: log bytes, then units, then the notes of arrival. StoreError is final."""
-        if not self._parts and not self._touched:
+        pool = self._pool
+        if not self._parts and not self._touched and (pool is None or pool.committed_offset == self.wrote_offset):
             return
         touched, self._touched = self._touched, []
         unflushed, put_count = self._queues.unflushed, self.put_count
@@ -266,12 +276,21 @@ class MessageAppender:
         except StoreError as error:
             self.refuse_all(f"a write failed: {error}")
             raise
+        if self._copy_count:
+            self.put_count -= self._copy_count
+            self._copy_count = 0
         self.burst_count += 1
-        elapsed_ms = self._timestamp_ms() - self._burst_timestamp_ms
-        if elapsed_ms > 0:
-            self.slow_bursts.append((elapsed_ms, self.put_count - put_count))
+        if pool is not None:
+            pool.committed_offset = self._commit_log.wrote_offset
+        else:
+            elapsed_ms = self._timestamp_ms() - self._burst_timestamp_ms
+            if elapsed_ms > 0:
+                self.slow_bursts.append((elapsed_ms, self.put_count - put_count))
         self._set_room_end()
-        if self._index is not None and self._index_work is self._index.pending:
+        if self._index is not None and self._feeds_index:
+            if pool is not None:
+                self._index.pending += self._index_work
+                self._index_work.clear()
             self._index.end_burst()
             if self._index.writable_or_why() is not None:
                 self._room_end = -1
@@ -285,7 +304,9 @@ class MessageAppender:
         """From the next message on, give keys to the index; what was stored before it has read from the log."""
         assert self._index is not None
         self.end_burst()
-        self._index_work = self._index.pending
+        self._feeds_index = True
+        if self._pool is None:
+            self._index_work = self._index.pending
 
     def refuse_all(self, why: str) -> None:
         """Take no message from now on."""
@@ -321,13 +342,19 @@ class MessageAppender:
         prepared_transaction_offset: int,
     ) -> tuple[PutMessageStatus, int, int]:
         """Do what :meth:`put` does for any message, and refuse what must be refused."""
-        if b"\0" in properties:
-            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
-        head, sys_flag = self._head_for(sys_flag, born_host)
+        refusal = self._refusal_of(topic, queue_id, len(body), properties)
+        if refusal is not None:
+            return self._refused(refusal)
+        addressed = self._addressed(topic, queue_id, properties)
+        if isinstance(addressed, PutMessageStatus):
+            return self._refused(addressed)
+        properties = addressed.properties
+        head, sys_flag = head_for(sys_flag, born_host, self._store_host)
         topic_size = len(topic.encode("utf-8", "replace"))
         size = head.size + 3 + topic_size + len(body) + len(properties)
         unit_count = 0 if sys_flag & layout.SYS_FLAG_NO_QUEUE else 1
-        queue = self._accepted(topic, queue_id, len(body), properties, size, unit_count)
+        queue_keys = addressed.queue_keys if unit_count else ()
+        queue = self._queue_with_room(topic, queue_id, size, unit_count, queue_keys)
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)
         self._stamp_burst()
@@ -343,42 +370,42 @@ class MessageAppender:
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
-        parts = [packed, body, self._tail(queue, len(properties)), properties]
+        parts = [packed, body, tail_for(queue, len(properties)), properties]
+        self._append_copies(queue_keys, units)
+        if self._unit_extensions is not None and units:
+            units = [_pack_unit(physical_offset, size, *self._extended(queue, (tags_code,), (properties,)))]
         self._append(queue, parts, units, physical_offset + size)
         if keys and sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
 
-    def _head_for(self, sys_flag: int, born_host: bytes) -> tuple[struct.Struct, int]:
-        """Return the struct of a record's head and the sysFlag, whose address bits are the store's to set."""
-        sys_flag &= ~(layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6)
-        if len(born_host) != layout.HOST_V4_SIZE:
-            sys_flag |= layout.SYS_FLAG_BORN_V6
-        if self._store_v6:
-            sys_flag |= layout.SYS_FLAG_STORE_V6
-        return layout.RECORD_HEADS[sys_flag >> 4 & 3], sys_flag
-
-    def _accepted(
-        self, topic: str, queue_id: int, body_size: int, properties: bytes, total_size: int, unit_count: int
-    ) -> ConsumeQueue | PutMessageStatus:
-        """Return the queue with room for everything, or why there is none; RocketMQ's checks in its order."""
+    def _refusal_of(self, topic: str, queue_id: int, body_size: int, properties: bytes) -> PutMessageStatus | None:
         if self._refusal is not None or self._obstacle is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if not layout.names_a_directory(topic):
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        if len(properties) > layout.PROPERTIES_SIZE_MAX:
-            if len(properties.decode("utf-8", "replace")) > layout.PROPERTIES_SIZE_MAX:
-                return PutMessageStatus.MESSAGE_ILLEGAL  # RocketMQ counts characters first
-            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-        if body_size > self._message_size_max or queue_id < 0:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        if total_size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        queue = self._queues.find(topic, queue_id)
-        return queue if self._has_room(queue, total_size, unit_count) else PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return self._limits.refusal_of(topic, queue_id, body_size, properties)
 
-    def _has_room(self, queue: ConsumeQueue, size: int, unit_count: int) -> bool:
-        """Make room for a record and its units; False when the disk is full. StoreError is final."""
+    def _addressed(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
+        if self._multi_dispatch is None:
+            return Addressed(properties)
+        return self._multi_dispatch.address(topic, queue_id, properties)
+
+    def _queue_with_room(
+        self, topic: str, queue_id: int, size: int, unit_count: int, queue_keys: Sequence[QueueKey] = ()
+    ) -> ConsumeQueue | PutMessageStatus:
+        """Return the queue with room for everything, in the queues named besides too; or why there is none."""
+        if size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        pool = self._pool
+        if pool is not None and self.wrote_offset + size > pool.end_offset:
+            if pool.is_fail_fast:
+                return PutMessageStatus.CREATE_MAPEDFILE_FAILED
+            self.end_burst()
+        queue = self._queues.find(topic, queue_id)
+        queues = [queue, *(self._queues.find(*key) for key in queue_keys)]
+        return queue if self._has_room(queues, size, unit_count) else PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+    def _has_room(self, queues: Sequence[ConsumeQueue], size: int, unit_count: int) -> bool:
+        """Make room for a record and its units in each queue; False when the disk is full. StoreError is final."""
         if self._no_room is not None and abs(self._timestamp_ms() - self._no_room_since_ms) < _ROOM_CHECK_MS:
             return False
         if self._index is not None and self._index.writable_or_why() is not None:
@@ -389,9 +416,10 @@ class MessageAppender:
                 self._write_log()
                 commit_log.add_file()
                 self.wrote_offset = commit_log.wrote_offset
-            elif self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
+            elif self._pool is None and self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
                 self._write_log()
-            queue.make_room(unit_count)
+            for queue in queues:
+                queue.make_room(unit_count)
         except DiskFullError as error:
             self._no_room = str(error)
             self._no_room_since_ms = self._timestamp_ms()
@@ -415,17 +443,6 @@ class MessageAppender:
             if self.wrote_offset == self._commit_log.last_file_offset:
                 self._burst_timestamp_ms = max(self._burst_timestamp_ms, self._commit_log.wrote_timestamp_ms)
 
-    def _tail(self, queue: ConsumeQueue, properties_size: int) -> bytes:
-        """Return what stands between body and properties, remembered for the topic."""
-        tails = queue.tails
-        tail = tails.get(properties_size)
-        if tail is None:
-            if len(tails) >= _TAILS_MAX:
-                tails.clear()
-            topic = queue.topic.encode("utf-8", "replace")
-            tail = tails[properties_size] = bytes((len(topic),)) + topic + layout.PROPERTIES_SIZE.pack(properties_size)
-        return tail
-
     def _append(self, queue: ConsumeQueue, parts: list[bytes], units: list[bytes], physical_end: int) -> None:
         self._parts += parts
         self.wrote_offset = physical_end
@@ -435,20 +452,36 @@ class MessageAppender:
             queue.units += units
             queue.next_offset += len(units)
 
+    def _append_copies(self, queue_keys: Sequence[QueueKey], units: list[bytes]) -> None:
+        """Let a message also stand in the queues that it names; RocketMQ gives these no extension."""
+        for key in queue_keys:
+            self._append(self._queues.find(*key), [], units, self.wrote_offset)
+        self._copy_count += len(queue_keys)
+
+    def _extended(self, queue: ConsumeQueue, tags_codes: Sequence[int], texts: Sequence[bytes]) -> Sequence[int]:
+        assert self._unit_extensions is not None, "a store with extensions"
+        try:
+            return self._unit_extensions.extend(queue, tags_codes, texts, self._burst_timestamp_ms)
+        except StoreError as error:
+            self.refuse_all(f"a write failed: {error}")
+            raise
+
     def _write_log(self) -> None:
-        parts = self._parts
+        parts, timestamp_ms = self._parts, self._burst_timestamp_ms
+        if self._pool is not None:
+            self.keep_burst()
+            parts, timestamp_ms = self._pool.take()
         if parts:
             content = b"".join(parts)
             parts.clear()
             self.put_bytes += len(content)
-            self._commit_log.write(content, self._burst_timestamp_ms)
+            self._commit_log.write(content, timestamp_ms)
 
     def _set_room_end(self) -> None:
-        if self._refusal is None and self._obstacle is None and self._no_room is None:
-            commit_log = self._commit_log
-            self._room_end = min(
-                commit_log.end_of_file - layout.BLANK_SIZE_MIN, commit_log.wrote_offset + _PENDING_BYTES_MAX
-            )
+        if self._refusal is None and self._obstacle is None and self._no_room is None and not self._does_more:
+            commit_log, pool = self._commit_log, self._pool
+            pending_end = commit_log.wrote_offset + _PENDING_BYTES_MAX if pool is None else pool.end_offset
+            self._room_end = min(commit_log.end_of_file - layout.BLANK_SIZE_MIN, pending_end)
 
     def _refused(self, status: PutMessageStatus) -> tuple[PutMessageStatus, int, int]:
         self.refused_count += 1

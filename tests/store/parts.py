@@ -16,9 +16,10 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
+from rocketpy.store.index_feed import IndexWork
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
-from rocketpy.store.message_appender import IndexWork, MessageAppender
+from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import Steps
