@@ -14,7 +14,7 @@ import attrs
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, ExtPlace
-from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.disk import Disk, DiskFile, sync_directory_if_there
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 
@@ -50,7 +50,7 @@ class QueueFlushRange:
         for _, file in self.files:
             file.sync()
         for directory in self.directories:
-            self.disk.sync_directory(directory)
+            sync_directory_if_there(self.disk, directory)
 
 
 class ConsumeQueueTable:
@@ -156,6 +156,20 @@ class ConsumeQueueTable:
             directory = f"{self._ext_place.path}/{topic}"
             if self._disk.is_directory(directory) and not self._disk.list_directory(directory):
                 self._disk.remove_directory(directory)
+
+    def remove_queue(self, queue: ConsumeQueue) -> str:
+        """Delete a queue of which the log has no message any more; its next message begins it anew, at 0.
+
+        Return the topic's directory, to be synced.
+        """
+        queues = self.topics[queue.topic]
+        del queues[queue.queue_id]
+        if not queues:
+            del self.topics[queue.topic]
+            self._tails.pop(queue.topic, None)
+        self.unflushed.pop(queue, None)
+        queue.remove_files()
+        return f"{self.path}/{queue.topic}"
 
     def forget_deletions(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""

@@ -30,7 +30,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from rocketpy.errors import StartError
+from rocketpy.errors import StartError, StoreError
 from rocketpy.store.os_file import OsFile, OsLock, existing_ancestor, store_error
 
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
@@ -185,6 +185,15 @@ def persist_text(disk: Disk, path: str, text: str) -> None:
         disk.rename(path + ".bak.tmp", path + ".bak")
     disk.rename(path + ".tmp", path)
     disk.sync_directory(os.path.dirname(path))
+
+
+def sync_directory_if_there(disk: Disk, path: str) -> None:
+    """Sync a directory from a worker thread, unless the event loop has removed it meanwhile."""
+    try:
+        disk.sync_directory(path)
+    except StoreError:
+        if disk.is_directory(path):
+            raise
 
 
 def _read_all(disk: Disk, path: str) -> bytes:

@@ -67,10 +67,11 @@ class IndexCatchUp:
         return True
 
     async def _read(self, size: int) -> bytes:
-        """Return bytes of the log from where it goes on, at most to the end of the file."""
+        """Return bytes of the log from where it goes on, at most to the end of the file; none if that was deleted."""
         commit_log = self._commit_log
         mapped_file = commit_log.files.find(self._next_offset)
-        assert mapped_file is not None, self._next_offset
+        if mapped_file is None:
+            return b""
         size = min(size, mapped_file.end_offset - self._next_offset, commit_log.wrote_offset - self._next_offset)
         position = self._next_offset - mapped_file.base_offset
         content = mapped_file.file().read_nowait(position, size)

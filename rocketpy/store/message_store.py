@@ -17,7 +17,7 @@ the appender's, reads are the reader's, durability is the services'; this module
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
+from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
@@ -37,6 +38,8 @@ from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, QueueTimeSpan, StoreStatistics
+from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback
 from rocketpy.store.store_figures import StoreFigures
 from rocketpy.store.store_files import StoreFiles
@@ -96,7 +99,7 @@ class MessageStore:
             slow_bursts=appender.slow_bursts,
             clock=clock,
             disk=disk,
-            commit_log_paths=[config.commit_log_path],
+            commit_log_paths=config.commit_log_paths,
             consume_queue_path=config.consume_queue_path,
             current_time=trio.current_time,
         )
@@ -275,6 +278,37 @@ class MessageStore:
         self.end_burst()
         self._queues.remove_topic(topic, self._commit_log.wrote_offset)
 
+    # ---- deletion -------------------------------------------------------------------------------------------------
+
+    @property
+    def running_flags(self) -> RunningFlags:
+        """What the store may be asked for at the moment."""
+        return self._services.running_flags
+
+    def execute_delete_files_manually(self) -> None:
+        """Let the next runs delete files of the log that are expired, whatever the hour."""
+        self._services.clean_commit_log.execute_delete_files_manually()
+
+    def clean_statistics(self) -> CleanCommitLogStatistics:
+        """Return what deletion has done so far, and how full the disks are."""
+        return self._services.clean_commit_log.statistics()
+
+    async def clean_expired_consumer_queue(self) -> int:
+        """Delete queues whose messages are all gone from the log; return how many. Their next message gets offset 0."""
+        self.end_burst()
+        return await self._services.clean_queues.delete_expired_queues((SCHEDULE_TOPIC,))
+
+    async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
+        """Delete the queues of topics that are not in use; return of how many. Those of the store's own stay."""
+        kept = {SCHEDULE_TOPIC, TRANS_OP_HALF_TOPIC, *topics_in_use}
+        count = 0
+        for topic in list(self._queues.topics):
+            if topic not in kept and not topic.startswith(LMQ_PREFIX):
+                self.delete_topic_queues(topic)
+                count += 1
+                await trio.lowlevel.checkpoint()
+        return count
+
     # ---- how far others are behind --------------------------------------------------------------------------------
 
     @property
@@ -373,6 +407,8 @@ async def open_message_store(
                 config,
                 files=files,
                 appender=appender,
+                disk=disk,
+                clock=clock,
                 run_blocking=run_blocking,
                 run_sync=runner,
                 flush_replies=flush_replies or _nothing,

@@ -11,10 +11,16 @@ from typing import cast
 
 import trio
 
+from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk import Disk
 from rocketpy.store.index_catch_up import IndexCatchUp
 from rocketpy.store.message_appender import MessageAppender
+from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.clean_commit_log import CleanCommitLogService
+from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
+from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.flush_real_time import FlushRealTimeService
@@ -35,6 +41,8 @@ class StoreServices:
         *,
         files: StoreFiles,
         appender: MessageAppender,
+        disk: Disk,
+        clock: Clock,
         run_blocking: RunBlocking,
         run_sync: RunBlocking,
         flush_replies: Callable[[], None],
@@ -85,6 +93,32 @@ class StoreServices:
                 run_blocking=run_blocking,
             )
             self._reput = ReputMessageService(catch_up=self._catch_up)
+        self.running_flags = RunningFlags()
+        self._close_files = CloseFilesService(run_blocking=run_blocking)
+        self.clean_queues = CleanConsumeQueueService(
+            commit_log=commit_log,
+            queues=files.queues,
+            index=files.index,
+            disk=disk,
+            run_blocking=run_blocking,
+            close_files=self._close_files,
+            pause_ms=config.delete_consume_queue_files_interval,
+        )
+        self.clean_commit_log = CleanCommitLogService(
+            commit_log=commit_log,
+            disk=disk,
+            clock=clock,
+            run_blocking=run_blocking,
+            policy=files.retention_policy,
+            log_paths=[path for path in config.commit_log_paths if path not in config.read_only_commit_log_paths],
+            queue_path=config.consume_queue_path,
+            interval_ms=config.clean_resource_interval,
+            pause_ms=config.delete_commit_log_files_interval,
+            running_flags=self.running_flags,
+            close_files=self._close_files,
+            refuse_while=appender.refuse_while,
+            log_shrunk=self.clean_queues.log_shrunk,
+        )
 
     @property
     def index_behind(self) -> int:
@@ -105,6 +139,9 @@ class StoreServices:
             await nursery.start(self._files.index.run)
         if self._reput is not None:
             await nursery.start(self._reput.run)
+        await nursery.start(self._close_files.run)
+        await nursery.start(self.clean_queues.run)
+        await nursery.start(self.clean_commit_log.run)
 
     async def finish(self) -> None:
         """Make everything durable and end in order; the services have ended, nothing is appended any more.

@@ -1,0 +1,125 @@
+"""Follows the CommitLog when that has lost files: queues begin behind what is gone, and their files and the index's go.
+
+Nothing is looked at while the log begins where it did. A queue's ``min_offset`` moves first, so that readers find
+nothing in a file that is about to go; then its leading files go one by one, each for good before the next, since power
+that is lost in between must not leave a gap. Cold units are read, and directories synced, in a worker thread.
+
+Compatibility: ``DefaultMessageStore.CleanConsumeQueueService`` (4.9.8). A queue all of whose messages are gone begins
+at its end here; in RocketMQ it goes on to offer offsets that lead nowhere.
+
+Compose: ``index`` is the IndexService, None without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import trio
+
+from rocketpy.runner import RunBlocking
+from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.disk import Disk, sync_directory_if_there
+from rocketpy.store.read_steps import read_blocking, read_nowait
+from rocketpy.store.services.clean_commit_log import FIRST_RUN_SECONDS
+from rocketpy.store.services.close_files import CloseFilesService
+
+
+class ExpiringIndex(Protocol):
+    """The index, as far as it forgets."""
+
+    async def delete_expired_files(self, log_min_offset: int) -> int:
+        """Delete leading files that only name messages before a place in the log; return how many."""
+        ...
+
+
+class CleanConsumeQueueService:
+    """Cleans the queues and the index of one store."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: ExpiringIndex | None,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        close_files: CloseFilesService,
+        pause_ms: int,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._disk = disk
+        self._run_blocking = run_blocking
+        self._close_files = close_files
+        self._pause_s = pause_ms / 1000
+        self._cleaned_to = 0  # nothing before this place in the log is left over
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def log_shrunk(self) -> None:
+        """Take notice that the log begins later."""
+        self._idle.unpark()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Clean when the log has lost files, until cancelled; and once after a start. StoreError ends it."""
+        task_status.started()
+        await trio.sleep(FIRST_RUN_SECONDS)
+        while True:
+            while self._commit_log.min_offset <= self._cleaned_to:
+                await self._idle.park()
+            await self.clean()
+
+    async def clean(self) -> int:
+        """Delete what is left over; return how many files went."""
+        min_offset = self._commit_log.min_offset
+        deleted = 0
+        for queue in self._queues:
+            count = await self._clean_queue(queue, min_offset)
+            deleted += count
+            await trio.sleep(self._pause_s if count else 0)
+        self._queues.forget_deletions(min_offset)
+        if self._index is not None:
+            deleted += await self._index.delete_expired_files(min_offset)
+        self._cleaned_to = min_offset
+        return deleted
+
+    async def delete_expired_queues(self, kept_topics: Collection[str]) -> int:
+        """Delete queues of which the log has no message any more, but for some topics; return how many."""
+        log_min_offset = self._commit_log.min_offset
+        count = 0
+        for queue in self._queues:
+            if queue.topic in kept_topics or not queue.files:
+                continue
+            min_offset, _ = await self._min_offset_of(queue, log_min_offset)
+            if self._is_there(queue) and min_offset == queue.next_offset:
+                directory = self._queues.remove_queue(queue)
+                await self._run_blocking(sync_directory_if_there, self._disk, directory)
+                count += 1
+            await trio.lowlevel.checkpoint()
+        return count
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _clean_queue(self, queue: ConsumeQueue, log_min_offset: int) -> int:
+        min_offset, tags_code = await self._min_offset_of(queue, log_min_offset)
+        if not self._is_there(queue):
+            return 0
+        queue.begin_at(min_offset)
+        count = 0
+        while (directory := queue.delete_expired_file(tags_code, self._close_files.close)) is not None:
+            await self._run_blocking(sync_directory_if_there, self._disk, directory)
+            count += 1
+        return count
+
+    async def _min_offset_of(self, queue: ConsumeQueue, log_min_offset: int) -> tuple[int, int]:
+        found = read_nowait(queue.find_min_offset(log_min_offset))
+        if found is None:
+            found = await read_blocking(queue.find_min_offset(log_min_offset), self._run_blocking)
+        return found
+
+    def _is_there(self, queue: ConsumeQueue) -> bool:
+        """Whether a queue was not deleted while we waited."""
+        return self._queues.get(queue.topic, queue.queue_id) is queue
