@@ -10,7 +10,6 @@ import struct
 from collections.abc import Mapping
 from functools import cache
 from itertools import repeat
-from operator import sub
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
@@ -20,7 +19,7 @@ from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
-from rocketpy.store.queue_scan import GAP_MAX, QueueScan, ReadLimits
+from rocketpy.store.queue_scan import GAP_MAX, RECORD_PLACE, QueueScan, ReadLimits
 from rocketpy.store.read_steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter
 
@@ -33,6 +32,7 @@ _PLACE = struct.Struct(">28xq")
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
+_unpack_place = RECORD_PLACE.unpack_from
 
 
 class MessageReader:
@@ -85,9 +85,14 @@ class MessageReader:
         body = place[0].file().read_nowait(place[1], span)
         if body is None:
             return None
+        try:
+            heads = [_unpack_place(body, at - begin) for at in offsets]
+        except struct.error:
+            return None
+        if heads != list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False)):
+            return None  # a damaged unit or record: the long way finds out which
         if span != body_size:
-            places = zip(map(sub, offsets, repeat(begin)), sizes, strict=False)
-            body = b"".join([body[at : at + size] for at, size in places])
+            body = b"".join([body[at - begin : at - begin + size] for at, size in zip(offsets, sizes, strict=True)])
         if len(body) != body_size:  # units that are not in the order of the log
             return None
         return GetMessageResult(GetMessageStatus.FOUND, queue_offset + count, queue.min_offset, max_offset, body, count)
@@ -106,7 +111,7 @@ class MessageReader:
         units_max = max(_UNITS_MAX, max_msg_nums)
         end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
         scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
-        while scan.next_offset < end_offset and not scan.is_full:
+        while scan.next_offset < scan.end_offset and not scan.is_full:
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
             ext_units = _NO_EXT
             if message_filter is not None and queue.ext is not None:
@@ -123,6 +128,7 @@ class MessageReader:
             body,
             scan.message_count,
             log_end - scan.last_physical_offset > self._limits.memory_bytes,
+            _damage(queue, scan),
         )
 
     def _out_of_range(self, queue_offset: int, min_offset: int, max_offset: int) -> GetMessageResult:
@@ -160,7 +166,7 @@ class MessageReader:
 
     def record_timestamp(self, physical_offset: int, size: int) -> Steps[int]:
         """Return when the record at a place was stored, -1 if it cannot be read."""
-        if physical_offset < self._commit_log.min_offset:
+        if physical_offset < self._commit_log.min_offset or size <= 0:
             return -1
         head = yield from self._read_log(physical_offset, min(size, _TIME_READ_SIZE))
         if head is None or len(head) < _TIME_READ_SIZE:
@@ -236,6 +242,17 @@ class MessageReader:
             return None
         (content,) = yield [(place[0], place[1], size)]
         return content if len(content) == size else None
+
+
+def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
+    """Return the sentence about a unit that cannot be served, and where it is."""
+    if not scan.damage:
+        return ""
+    mapped_file, position, _ = queue.locate(scan.next_offset, 1)
+    return (
+        f"{scan.damage} (unit {scan.next_offset} of topic {queue.topic}, queue {queue.queue_id}: "
+        f"{mapped_file.path} at {position})"
+    )
 
 
 def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUnit]]:

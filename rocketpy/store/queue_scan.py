@@ -2,24 +2,36 @@
 
 The limits are RocketMQ's: the first message whatever its size, then so many messages and bytes, fewer when they are
 likely to be on disk. Sizes are checked before filters, counts only for messages that are wanted.
+
+Nothing is passed over silently. An answer ends before a unit that leads out of the log, or to what is no record; one
+that would begin there says so. Compatibility: ``DefaultMessageStore.getMessage`` (4.9.8) goes on behind such a unit, or
+hands out whatever it leads to. A record that was expired is passed over here too.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import CqExtUnit
-from rocketpy.store.layout import EXT_ADDRESS_MAX, UNIT
+from rocketpy.store.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, UNIT
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.read_steps import Reads
 from rocketpy.store.results import GetMessageStatus, MessageFilter
 
 GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
+
+RECORD_PLACE = struct.Struct(">ii20xq")
+"""What a unit and its record must agree in: totalSize, magic, physicalOffset."""
+
+_RECORD_PLACE_SIZE = RECORD_PLACE.size
+_unpack_place = RECORD_PLACE.unpack_from
 
 
 @attrs.frozen(kw_only=True)
@@ -49,8 +61,8 @@ class QueueScan:
     """One walk over units: what it has chosen so far, and when the answer is full."""
 
     __slots__ = (
-        "_body_size", "_count_max", "_limits", "_log_end", "_message_filter", "_skip_before", "_spans", "bodies",
-        "end_offset", "is_full", "last_physical_offset", "message_count", "next_offset", "status",
+        "_begin_offset", "_body_size", "_count_max", "_limits", "_log_end", "_message_filter", "_spans", "bodies",
+        "damage", "end_offset", "is_full", "last_physical_offset", "message_count", "next_offset", "status",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +78,7 @@ class QueueScan:
         self._log_end = log_end
         self._message_filter = message_filter
         self._count_max = count_max
-        self._skip_before = 0  # units that point before this are known to have lost their bytes
+        self._begin_offset = next_offset
         self._body_size = 0
         self._spans: list[_Span] = []  # of the reads under way
         self.bodies: list[bytes] = []
@@ -76,6 +88,8 @@ class QueueScan:
         self.next_offset = next_offset
         self.end_offset = end_offset
         self.last_physical_offset = 0
+        self.damage = ""
+        """Why the unit at ``next_offset`` cannot be served, when it is the first one that was asked for."""
 
     def count_to_look_at(self) -> int:
         """Return how many units to read now: with a filter nobody knows how many it takes."""
@@ -96,9 +110,6 @@ class QueueScan:
         physical_offset = self.last_physical_offset
         wanted = []
         for physical_offset, size, tags_code in UNIT.iter_unpack(units):
-            if physical_offset < self._skip_before:
-                next_offset += 1
-                continue
             if count:
                 in_disk = physical_offset < memory_begin
                 if (
@@ -116,12 +127,15 @@ class QueueScan:
             ):
                 if not count:
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
-            elif physical_offset < log_min or physical_offset + size > log_end:
+            elif 0 <= physical_offset < log_min or size == PRE_BLANK_SIZE:
                 if not count:
                     self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                self._skip_before = commit_log.next_file_offset(physical_offset)
+            elif physical_offset < 0 or size <= 0 or physical_offset + size > log_end:
+                next_offset -= 1
+                self._stop_at(next_offset, f"{size} bytes at {physical_offset} of a log that ends at {log_end}")
+                break
             else:
-                wanted.append((physical_offset, size))
+                wanted.append((physical_offset, size, next_offset - 1))
                 count += 1
                 body_size += size
         self.last_physical_offset = physical_offset
@@ -134,20 +148,28 @@ class QueueScan:
         message_filter = self._message_filter
         bodies = self.bodies
         for span, content in zip(self._spans, contents, strict=True):
+            sound_count = span.count_sound(content)
+            is_sound = sound_count == len(span.records)
             if message_filter is not None and message_filter.needs_record:
-                for begin, end in span.records:
+                for begin, end, _ in span.records[:sound_count]:
                     record = content[begin:end]
                     if message_filter.is_matched_by_commit_log(record):
                         bodies.append(record)
                         self.message_count += 1
                         self._body_size += len(record)
             else:
-                if span.is_solid:
+                if span.is_solid and is_sound:
                     bodies.append(content)
+                    self._body_size += len(content)
                 else:
-                    bodies += [content[begin:end] for begin, end in span.records]
-                self.message_count += len(span.records)
-                self._body_size += span.record_bytes
+                    records = [content[begin:end] for begin, end, _ in span.records[:sound_count]]
+                    bodies += records
+                    self._body_size += sum(map(len, records))
+                self.message_count += sound_count
+            if not is_sound:
+                begin, end, queue_offset = span.records[sound_count]
+                self._stop_at(queue_offset, f"{end - begin} bytes at {span.begin + begin} of the log, no record")
+                break
         if self.message_count:
             self.status = GetMessageStatus.FOUND
         # It was full only if all of them were wanted: then it goes on with what is left of the limits.
@@ -157,6 +179,14 @@ class QueueScan:
             self.is_full = False
         self.is_full |= self.message_count >= self._count_max
 
+    def _stop_at(self, queue_offset: int, found: str) -> None:
+        """End the answer before a unit that cannot be served; the next read begins with it, and gets to know why."""
+        self.next_offset = self.end_offset = queue_offset
+        self.is_full = True
+        if queue_offset == self._begin_offset:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            self.damage = f"expected the place of a record, found {found}"
+
 
 def _may_match(message_filter: MessageFilter, ext: CqExtUnit | None) -> bool:
     """Whether a message may be wanted by its extension; of one that was lost nobody knows, so its record decides."""
@@ -164,35 +194,46 @@ def _may_match(message_filter: MessageFilter, ext: CqExtUnit | None) -> bool:
 
 
 class _Span:
-    """Neighbouring records that are read in one go; ``records`` are their places within it."""
+    """Neighbouring records that are read in one go; ``records`` are their places within it and their queue offsets."""
 
-    __slots__ = ("begin", "end", "is_solid", "mapped_file", "record_bytes", "records")
+    __slots__ = ("begin", "end", "is_solid", "mapped_file", "records")
 
-    def __init__(self, mapped_file: MappedFile, begin: int, size: int) -> None:
+    def __init__(self, mapped_file: MappedFile, begin: int, size: int, queue_offset: int) -> None:
         self.mapped_file = mapped_file
         self.begin = begin
         self.end = begin + size
-        self.records = [(0, size)]
-        self.record_bytes = size
+        self.records = [(0, size, queue_offset)]
         self.is_solid = True  # nothing unwanted between the records
 
+    def count_sound(self, content: bytes) -> int:
+        """Return how many of the records, from the first on, are what their units say: whole records of that place."""
+        first, content_end = self.begin, len(content)
+        for count, (begin, end, _) in enumerate(self.records):
+            size = end - begin
+            if (
+                size < _RECORD_PLACE_SIZE
+                or end > content_end
+                or _unpack_place(content, begin) != (size, MESSAGE_MAGIC_CODE, first + begin)
+            ):
+                return count
+        return len(self.records)
 
-def _spans_of(wanted: list[tuple[int, int]], commit_log: CommitLog) -> list[_Span]:
+
+def _spans_of(wanted: list[tuple[int, int, int]], commit_log: CommitLog) -> list[_Span]:
     spans: list[_Span] = []
     begin = end = file_end = 0
     span: _Span | None = None
-    for physical_offset, size in wanted:
+    for physical_offset, size, queue_offset in wanted:
         if span is not None and 0 <= physical_offset - end <= GAP_MAX and physical_offset + size <= file_end:
             if physical_offset != end:
                 span.is_solid = False
             position = physical_offset - begin
-            span.records.append((position, position + size))
-            span.record_bytes += size
+            span.records.append((position, position + size, queue_offset))
             span.end = end = physical_offset + size
         else:
             mapped_file = commit_log.files.find(physical_offset)
             assert mapped_file is not None, physical_offset
-            span = _Span(mapped_file, physical_offset, size)
+            span = _Span(mapped_file, physical_offset, size, queue_offset)
             spans.append(span)
             begin, end, file_end = physical_offset, physical_offset + size, mapped_file.end_offset
     return spans

@@ -54,6 +54,8 @@ class GetMessageResult:
     body: bytes = b""
     message_count: int = 0
     suggest_pulling_from_slave: bool = False
+    damage: str = ""
+    """Why the message at the offset that was asked for cannot be served: its unit or its record is damaged."""
 
 
 @attrs.frozen(slots=True)

@@ -3,11 +3,15 @@
 What is in the page cache is answered in the same turn; what is cold is read by a task beside it. A pull that finds
 nothing and may wait is held; the answer is then deferred.
 
+A message that cannot be served because its unit or record is damaged refuses the pull that begins with it: the consumer
+stays there and hears the place, until the store is repaired or its offset is set behind it. Everything else is served.
+
 Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, codes and remarks as there.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import Protocol
 
@@ -43,6 +47,8 @@ _EXPRESSION_REMEMBERED_MAX = 1000
 
 _SHOWN_MAX = 255
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
+
+_log = logging.getLogger("rocketpy.broker")
 
 
 class PullHeader(Protocol):
@@ -174,6 +180,8 @@ class PullMessageProcessor:
             if not connection.start_task(self._read_cold, pull):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
             return True
+        if result.damage:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
         code = pull_response_code(result.status, pull.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
             self._hold_service.suspend(pull)
@@ -189,7 +197,10 @@ class PullMessageProcessor:
         )
         if result is None:
             if not pull.connection.start_task(self._read_cold, pull):
-                self._answer_deferred_busy(pull)
+                self._refuse_deferred(pull, ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
+            return True
+        if result.damage:
+            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
             return True
         code = pull_response_code(result.status, pull.queue_offset)
         if not is_final and code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
@@ -207,7 +218,10 @@ class PullMessageProcessor:
         result = await self._store.get_message(
             pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.message_filter
         )
-        self._answer_deferred(pull, pull_response_code(result.status, pull.queue_offset), result)
+        if result.damage:
+            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
+        else:
+            self._answer_deferred(pull, pull_response_code(result.status, pull.queue_offset), result)
         pull.connection.flush()
 
     def _answer_deferred(self, pull: PullRequest, code: int, result: GetMessageResult) -> None:
@@ -217,18 +231,18 @@ class PullMessageProcessor:
             frame = encode_pull_answer(pull, code, result, self._suggested_broker(result))
             pull.connection.reply_deferred(frame)
 
-    def _answer_deferred_busy(self, pull: PullRequest) -> None:
+    def _refuse_deferred(self, pull: PullRequest, code: int, remark: str) -> None:
         if pull.is_oneway:
             pull.connection.drop_deferred()
         else:
-            busy = RemotingCommand(
-                code=ResponseCode.SYSTEM_BUSY,
-                remark=_TOO_MANY_READS,
+            refusal = RemotingCommand(
+                code=code,
+                remark=remark,
                 opaque=pull.opaque,
                 flag=RESPONSE_FLAG,
                 serialize_type=pull.serialize_type,
             )
-            pull.connection.reply_deferred(encode_frame(busy))
+            pull.connection.reply_deferred(encode_frame(refusal))
 
     def _suggested_broker(self, result: GetMessageResult) -> int:
         return 1 if self._config.slave_read_enable and result.suggest_pulling_from_slave else 0
@@ -314,6 +328,12 @@ def _checked_filter(expression: str | None) -> TagFilter | None:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {_shown(str(failure))}"
         ) from failure
+
+
+def _damaged(result: GetMessageResult) -> str:
+    """Return why a message cannot be served, and let the operator know too."""
+    _log.error("a message cannot be served: %s", result.damage)
+    return f"the message at this offset cannot be served: {result.damage}"
 
 
 def _shown(text: str) -> str:
