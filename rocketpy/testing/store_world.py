@@ -167,7 +167,7 @@ class StoreWorld:
         properties = _properties(keys, tags, delay_level)
         now_ms = self.clock.timestamp_ms()
         tags_code = now_ms + delay_ms(delay_level) if delay_level else hash_of_tags(tags or None)
-        with self._failing():
+        with self.failing():
             status, physical_offset, queue_offset = self.store.put(
                 topic, queue_id, body, properties, tags_code, _encoded(keys), flag, 0, now_ms, BORN_HOST, 0
             )
@@ -182,7 +182,7 @@ class StoreWorld:
         """Send messages in one batch, each with the same keys; return them, or why all were refused."""
         properties = _properties(keys, "", 0)
         records = [(0, body, properties, 0, _encoded(keys)) for body in bodies]
-        with self._failing():
+        with self.failing():
             status, places, queue_offset = self.store.put_batch(
                 topic, queue_id, records, 0, self.clock.timestamp_ms(), BORN_HOST, 0
             )
@@ -196,13 +196,13 @@ class StoreWorld:
     def end_burst(self) -> None:
         """Write what was put. Under SYNC_FLUSH its sender waits from here on: :attr:`durable_end` is what he knows."""
         store = self.store
-        with self._failing():
+        with self.failing():
             store.end_burst()
         if store.sync_flush:
             store.wait_durable(store.wrote_offset, _Sender(self, store.wrote_offset))
 
     def pass_time(self, milliseconds: float) -> None:
-        """Let the services work."""
+        """Let the services work. End the burst first: no burst lasts, in the broker either."""
         self._go(lambda run: run.pass_time(milliseconds / 1000))
 
     def flush(self) -> bool:
@@ -211,6 +211,16 @@ class StoreWorld:
         seconds_max = 2 * self.config.flush_commit_log_thorough_interval / 1000 + 1
         self._go(lambda run: run.run_until(lambda: self._known_durable() >= end, seconds_max))
         return self.durable_end >= end
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Around plain calls of :attr:`store`: one that fails ends the process, as in the broker, with LifeEnded."""
+        try:
+            yield
+        except (ProcessDied, StoreError) as error:
+            self._known_durable()
+            self._fail(error)
+            raise LifeEnded(error) from error
 
     def ask(self, question: Callable[[MessageStore], Awaitable[T]]) -> T:
         """Return what the open store answers to a call that may wait for the disk."""
@@ -223,9 +233,10 @@ class StoreWorld:
         self._wake.unpark_all()
         self._is_reading = True
         try:
-            self._go(lambda run: run.settle())
+            self._go(lambda run: run.run_until(lambda: bool(answers), _STOP_SECONDS_MAX))
         finally:
             self._is_reading = False
+        assert answers, f"no answer in {_STOP_SECONDS_MAX} s"
         return answers[0]
 
     def contents(self) -> tuple[dict[tuple[str, int], list[Sent]], list[Sent]]:
@@ -297,16 +308,6 @@ class StoreWorld:
         self._known_durable()
         if self._run.is_over:
             self._end()
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """A plain call of the store that fails ends the process, as in the broker."""
-        try:
-            yield
-        except (ProcessDied, StoreError) as error:
-            self._known_durable()
-            self._fail(error)
-            raise LifeEnded(error) from error
 
     def _fail(self, error: BaseException) -> None:
         async def request(store: MessageStore) -> None:

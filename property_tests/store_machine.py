@@ -1,0 +1,413 @@
+"""The rules by which a store lives, dies and is tampered with, and the model that it is held against.
+
+A step is something that a client, the machine, the disk or a person can do to a store; what the store may answer is for
+:class:`~rocketpy.testing.store_model.StoreModel` to judge, after every recovery. While the store is open its reads must
+agree with the model too. A failing example is a script of these steps; it belongs into ``test_store_machine.py``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from rocketpy.errors import DiskFullError
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.results import GetMessageStatus, PutMessageStatus
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.store_model import Sent, StoreModel
+from rocketpy.testing.store_world import LifeEnded, StoreWorld
+
+T = TypeVar("T")
+ROOT = "/store"
+BODY_SIZE_MAX = 1000
+RECORD_OVERHEAD = 91 + len("T")  # of a message without properties
+UNLIMITED = 1 << 50
+CONFIG = MessageStoreConfig(
+    store_path_root_dir=ROOT,
+    mapped_file_size_commit_log=4096,
+    mapped_file_size_consume_queue=200,
+    max_message_size=BODY_SIZE_MAX,
+    max_hash_slot_num=8,
+    max_index_num=40,
+    max_msgs_num_batch=10_000,
+    flush_consume_queue_thorough_interval=5_000,
+)
+SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
+
+
+@attrs.frozen(repr=False)
+class Survives:
+    """What the disk has of what was not synced when the power goes."""
+
+    seed: int
+
+    def __repr__(self) -> str:
+        return {-2: "NOTHING", -1: "EVERYTHING"}.get(self.seed, f"some({self.seed})")
+
+    def choose(self) -> Callable[[int], int]:
+        """Return who answers the disk."""
+        if self.seed == -2:
+            return lambda count: 0
+        if self.seed == -1:
+            return lambda count: count - 1
+        return random.Random(self.seed).randrange
+
+
+NOTHING, EVERYTHING = Survives(-2), Survives(-1)
+
+
+def some(seed: int) -> Survives:
+    """Pages, lengths and names, each or not."""
+    return Survives(seed)
+
+
+queue_names = st.sampled_from([("T", 0), ("T", 1), ("Topic", 0)])
+keys = st.sampled_from(["", "a", "b"])
+sizes = st.sampled_from([0, 10, 100, 500, BODY_SIZE_MAX])
+survivors = st.integers(-2, 255).map(Survives)
+disk_calls = st.integers(1, 40)
+disk_methods = st.sampled_from(["read", "read_nowait", "write", "sync", "sync_directory"])
+
+
+def is_open(machine: StoreMachine) -> bool:
+    return machine.world.is_open
+
+
+def is_closed(machine: StoreMachine) -> bool:
+    return not machine.world.is_open
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One store through its lives. Begins closed, on an empty disk."""
+
+    may_remove_abort_file = False
+    may_delete_index = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = StoreWorld(CONFIG, disk=SimDisk(choose=random.Random(0).randrange))
+        self.model = StoreModel()
+        self.body_count = 0
+        self.is_faulty = False  # a disk call was told to fail
+
+    def teardown(self) -> None:
+        """In the end everything is there once more, after a death of each kind."""
+        try:
+            self.no_faults()
+            if self.world.is_open:
+                self.read_everything()
+                self.kill()
+            self.start()
+            self.lose_power(survives=NOTHING)
+            self.start()
+        finally:
+            self.world.kill()
+
+    def no_faults(self) -> None:
+        self.world.disk.capacity_bytes = UNLIMITED
+        self.world.disk_delay_ms = 0
+        if self.is_faulty and self.world.is_open:
+            self.kill()
+
+    @property
+    def has_abort_file(self) -> bool:
+        return self.world.disk.exists(f"{ROOT}/abort")
+
+    @contextmanager
+    def living(self) -> Iterator[None]:
+        """What the store does in here may be its last; only a fault that was arranged is a reason for that."""
+        try:
+            yield
+        except LifeEnded as ended:
+            cause = ended.cause
+            is_arranged = isinstance(cause, ProcessDied) or (
+                self.is_faulty
+                if "simulated failure" in str(cause)
+                else isinstance(cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
+            )
+            if not is_arranged:
+                raise
+            self.ended()
+        self.model.synced(self.world.durable_end)
+
+    def ended(self, *, power_lost: bool = False) -> None:
+        self.model.synced(self.world.durable_end)
+        self.model.died(power_lost=power_lost)
+        self.is_faulty = False
+
+    def accepted(self, answer: Sent | Sequence[Sent] | PutMessageStatus) -> None:
+        if isinstance(answer, Sent):
+            self.model.sent([answer])
+        elif isinstance(answer, Sequence):
+            self.model.sent(answer)
+
+    def body(self, size: int) -> bytes:
+        """Return a body that no other message has, if the size allows it."""
+        self.body_count += 1
+        return (b"%d." % self.body_count).ljust(size, b"x")[: max(size, 8)]
+
+    # ---- a life ---------------------------------------------------------------------------------------------------
+
+    @initialize(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), sector_size=st.sampled_from([64, 512]))
+    def first_start(self, flush: FlushDiskType, pages: int, sector_size: int) -> None:
+        self.world.disk = SimDisk(choose=random.Random(0).randrange, sector_size=sector_size)
+        self.world.config = attrs.evolve(CONFIG, flush_disk_type=flush, mapped_file_size_commit_log=4096 * pages)
+        self.start()
+
+    @precondition(is_closed)
+    @rule()
+    def start(self) -> None:
+        with self.living():
+            found = self.world.open()
+            self.model.recovered(found)
+
+    @precondition(is_closed)
+    @rule(call=disk_calls)
+    def start_and_die(self, call: int) -> None:
+        self.world.disk.die_at_call(call)
+        self.start()
+
+    @precondition(is_open)
+    @rule()
+    def stop(self) -> None:
+        with self.living():
+            self.world.stop()
+            self.is_faulty = False
+            self.model.stopped()
+        if not self.has_abort_file:
+            self.model.stopped()  # that it goes is the very last act: if it died in that, everything else was done
+
+    @precondition(is_open)
+    @rule()
+    def kill(self) -> None:
+        self.world.kill()
+        self.ended()
+
+    @rule(survives=survivors)
+    def lose_power(self, survives: Survives) -> None:
+        self.world.lose_power(survives.choose())
+        self.ended(power_lost=True)
+
+    @precondition(is_open)
+    @rule(call=disk_calls)
+    def die_soon(self, call: int) -> None:
+        self.world.disk.die_at_call(call)
+
+    # ---- what clients do ------------------------------------------------------------------------------------------
+
+    @precondition(is_open)
+    @rule(queue=queue_names, size=sizes, key=keys)
+    def put(self, queue: tuple[str, int], size: int, key: str) -> None:
+        with self.living():
+            self.accepted(self.world.put(*queue, self.body(size), keys=[key] if key else [], flag=self.body_count))
+
+    @precondition(is_open)
+    @rule(queue=queue_names, sizes=st.lists(sizes, min_size=1, max_size=4), key=keys)
+    def put_batch(self, queue: tuple[str, int], sizes: Sequence[int], key: str) -> None:
+        with self.living():
+            bodies = [self.body(size) for size in sizes]
+            self.accepted(self.world.put_batch(*queue, bodies, keys=[key] if key else []))
+
+    @precondition(is_open)
+    @rule(queue=queue_names)
+    def put_oversize(self, queue: tuple[str, int]) -> None:
+        with self.living():
+            answer = self.world.put(*queue, b"x" * (BODY_SIZE_MAX + 1))
+            assert isinstance(answer, PutMessageStatus)
+
+    @precondition(is_open)
+    @rule(level=st.integers(1, 3), size=sizes)
+    def put_delayed(self, level: int, size: int) -> None:
+        with self.living():
+            self.accepted(self.world.put("later", level - 1, self.body(size), delay_level=level))
+
+    @precondition(is_open)
+    @rule(left=st.sampled_from([0, 7, 8, 9, 20]))
+    def fill_file(self, left: int) -> None:
+        """Put messages until exactly so many bytes are left in the file; it rolls over with the next one."""
+        file_size = self.world.config.mapped_file_size_commit_log
+        for _ in range(20):
+            if not self.world.is_open:
+                return
+            room = file_size - self.world.store.wrote_offset % file_size - left - RECORD_OVERHEAD
+            if room < 8:
+                return
+            size = room if room <= BODY_SIZE_MAX else min(BODY_SIZE_MAX, room - RECORD_OVERHEAD - 8)
+            with self.living():
+                self.accepted(self.world.put("T", 0, self.body(size)))
+
+    @precondition(is_open)
+    @rule()
+    def end_burst(self) -> None:
+        with self.living():
+            self.world.end_burst()
+            self.model.written()
+
+    # ---- time, disk, people ---------------------------------------------------------------------------------------
+
+    @precondition(is_open)
+    @rule(milliseconds=st.sampled_from([1, 20, 600, 6_000, 70_000]))
+    def time_passes(self, milliseconds: int) -> None:
+        self.end_burst()
+        if self.world.is_open:
+            with self.living():
+                self.world.pass_time(milliseconds)
+
+    @precondition(is_open)
+    @rule()
+    def flush(self) -> None:
+        self.end_burst()
+        if self.world.is_open:
+            with self.living():
+                self.world.flush()
+
+    @rule(milliseconds=st.sampled_from([-100_000, -3_500, -1, 1, 3_500, 100_000]))
+    def clock_is_set(self, milliseconds: int) -> None:
+        self.world.clock.advance_ms(milliseconds)
+
+    @precondition(is_open)
+    @rule(milliseconds=st.sampled_from([0, 15, 400]))
+    def disk_is_slow(self, milliseconds: int) -> None:
+        self.world.disk_delay_ms = milliseconds
+
+    @rule(pages=st.integers(0, 12))
+    def disk_fills_up(self, pages: int) -> None:
+        disk = self.world.disk
+        disk.capacity_bytes = UNLIMITED
+        disk.capacity_bytes = UNLIMITED - disk.free_bytes(ROOT) + 4096 * pages
+
+    @precondition(lambda machine: machine.world.disk.capacity_bytes < UNLIMITED)
+    @rule()
+    def disk_has_space_again(self) -> None:
+        self.world.disk.capacity_bytes = UNLIMITED
+
+    @precondition(is_open)
+    @rule(method=disk_methods, call=st.integers(1, 5))
+    def disk_call_fails(self, method: str, call: int) -> None:
+        self.world.disk.fail_call(method, call)
+        self.is_faulty = True
+
+    @precondition(is_closed)
+    @rule(method=disk_methods, call=st.integers(1, 20))
+    def start_and_fail(self, method: str, call: int) -> None:
+        self.world.disk.fail_call(method, call)
+        self.is_faulty = True
+        self.start()
+
+    @precondition(is_closed)
+    @rule()
+    def checkpoint_is_lost(self) -> None:
+        self.world.remove(f"{ROOT}/checkpoint")
+
+    @precondition(is_closed)
+    @rule()
+    def abort_file_is_left(self) -> None:
+        self.world.disk.open(f"{ROOT}/abort", create=True).close()
+
+    @precondition(lambda machine: is_closed(machine) and machine.may_remove_abort_file)
+    @rule()
+    def abort_file_is_removed(self) -> None:
+        self.world.remove(f"{ROOT}/abort")
+        self.model.abort_file_removed()
+
+    @precondition(is_closed)
+    @rule(topic=st.sampled_from(["", "/T", "/T/1", "/Topic"]))
+    def queues_are_deleted(self, topic: str) -> None:
+        self.world.remove(f"{ROOT}/consumequeue{topic}")
+
+    @precondition(lambda machine: is_closed(machine) and (machine.may_delete_index or machine.has_abort_file))
+    @rule()
+    def index_is_deleted(self) -> None:
+        self.world.remove(f"{ROOT}/index")
+
+    @precondition(is_closed)
+    @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=st.integers(5, 30))
+    def settings_are_changed(self, flush: FlushDiskType, pages: int, units: int) -> None:
+        self.world.config = attrs.evolve(
+            CONFIG,
+            flush_disk_type=flush,
+            mapped_file_size_commit_log=4096 * pages,
+            mapped_file_size_consume_queue=20 * units,
+        )
+
+    # ---- what readers see -----------------------------------------------------------------------------------------
+
+    @precondition(is_open)
+    @rule()
+    def read_everything(self) -> None:
+        self.end_burst()
+        if not self.world.is_open:
+            return
+        with self.living():
+            queues, log = self.world.contents()
+            assert log == self.model.log
+            assert queues == {key: [each for each in log if (each.topic, each.queue_id) == key] for key in queues}
+            assert sum(map(len, queues.values())) == len(log)
+
+    @precondition(is_open)
+    @rule(queue=queue_names, key=st.sampled_from(["a", "b"]))
+    def search_by_key(self, queue: tuple[str, int], key: str) -> None:
+        topic, world = queue[0], self.world
+        self.end_burst()
+        if not world.is_open:
+            return
+        with self.living():
+            world.pass_time(10)
+            if world.store.index_behind or world.store.writable_or_why():
+                return
+            result = world.ask(lambda store: store.query_message(topic, key, 10_000, 0, 1 << 62))
+            found = sorted(
+                each.physical_offset
+                for each in decode_messages(result.body)
+                if each.topic == topic and each.properties.get("KEYS") == key
+            )
+            expected = [
+                each.physical_offset
+                for each in self.model.log
+                if each.topic == topic and b"KEYS\x01%s" % key.encode() in each.properties
+            ]
+            assert found == expected, f"the index has {found} for {key!r} of {topic}, expected {expected}"
+
+    @precondition(is_open)
+    @rule(queue=queue_names, which=st.integers(0, 50))
+    def search_by_time(self, queue: tuple[str, int], which: int) -> None:
+        self.end_burst()
+        if not self.world.is_open:
+            return
+        with self.living():
+            count = self.world.store.max_offset_in_queue(*queue)
+            stored = [self.world.ask(lambda store, at=at: store.store_timestamp_of(*queue, at)) for at in range(count)]
+            if not stored or stored != sorted(stored):
+                return  # the clock was set back: then it finds some message, and nobody says which
+            wanted = stored[which % count]
+            found = self.world.ask(lambda store: store.offset_in_queue_by_time(*queue, wanted))
+            assert stored[found] == wanted
+
+    @precondition(is_open)
+    @rule(queue=queue_names, which=st.integers(0, 50))
+    def pull(self, queue: tuple[str, int], which: int) -> None:
+        self.end_burst()
+        if not self.world.is_open:
+            return
+        with self.living():
+            expected = [each for each in self.model.log if (each.topic, each.queue_id) == queue]
+            store, begin = self.world.store, which % (len(expected) + 1)
+            with self.world.failing():
+                result = store.get_message_nowait(*queue, begin, 4)
+            if result is None:
+                result = self.world.ask(lambda store: store.get_message(*queue, begin, 4))
+            if begin == len(expected):
+                assert result.status is not GetMessageStatus.FOUND
+                return
+            bodies = [each.body for each in decode_messages(result.body)]
+            assert bodies == [each.body for each in expected[begin : begin + len(bodies)]]
+            assert bodies
+            assert result.next_begin_offset == begin + len(bodies)
+            assert result.max_offset == len(expected)
