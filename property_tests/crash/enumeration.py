@@ -1,0 +1,309 @@
+"""Stops a store at every disk call, builds the disks that may be left, and holds each recovery against the model.
+
+A history is a chain of lives, each ended by a crash: :class:`Lived` says what was done in it, in which disk call it
+died, and whether the power was lost and what survived. After the last one the store is recovered, and must have what
+the model promises. What is enumerated:
+
+- one life: every workload, every call, and the death of the process, or any legal disk after a loss of power;
+- two: while it recovers from that it dies again, at every call, in both ways (for one in so many disks);
+- another life, in which it goes on, before it dies again (for one in so many, and in so many of those that were cut).
+
+Recovery depends on nothing but the disk. So disks that look the same are recovered once, however they came about, and
+what was found is held against each promise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from multiprocessing import get_context
+
+import attrs
+
+from property_tests.crash.recovery import moments_of_recovery, recover
+from property_tests.crash.workloads import Life, Moment, Setup, copied, lives
+from rocketpy.errors import StoreError
+from rocketpy.testing.disk_state import DiskState, Survival
+from rocketpy.testing.legal_disks import UNITS_MAX, LegalDisks
+from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.store_model import Found, Invariant, InvariantBroken, StoreModel
+
+LATER_LIVES = (("put", "acknowledge"), ("put large", "acknowledge"), ("put batch", "restart"))
+"""What a store does that lives again after a crash."""
+
+NEVER = -1
+
+
+@attrs.frozen
+class Lived:
+    """One life in a history: what was done in it (nothing: it died while it recovered, or just after), and its end."""
+
+    operations: tuple[str, ...]
+    call: int
+    """The call in which it died, counted from 0 in this life; :data:`NEVER` if a start in it went wrong before that."""
+
+    survival: Survival | None
+    """What survived the loss of power; None if only the process died."""
+
+
+@attrs.frozen
+class Effort:
+    """How much is tried."""
+
+    operations_max: int = 4
+    samples: int = 8
+    """Seeded samples of disks, where there are too many for all."""
+
+    again_each: int = 50
+    """One in so many different disks dies again in its recovery."""
+
+    goes_on_each: int = 50
+    """One in so many goes on with other lives, dies then, and recovers; the same of those that recovery cuts."""
+
+    units_max_later: int = 3
+    """With so many units, at most, every disk of such a later death comes."""
+
+
+@attrs.define
+class Counts:
+    """How much was tried."""
+
+    workloads: int = 0
+    crash_points: int = 0
+    disks_possible: int = 0
+    disks_built: int = 0
+    disks_recovered: int = 0
+    """Different ones."""
+
+    later_deaths: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Count what another one has counted too."""
+        for name, count in attrs.asdict(other).items():
+            setattr(self, name, getattr(self, name) + count)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.workloads:,} workloads, {self.crash_points:,} crash points, {self.disks_built:,} disks checked of "
+            f"{self.disks_possible:,} possible ({self.disks_recovered:,} different ones recovered), "
+            f"{self.later_deaths:,} later deaths"
+        )
+
+
+@attrs.frozen
+class Failure:
+    """A history after which recovery does not do what it should."""
+
+    setup: Setup
+    history: tuple[Lived, ...]
+    moments: tuple[Moment, ...]
+    """For each life, when it died."""
+
+    error: Exception
+
+    @property
+    def invariant(self) -> Invariant | None:
+        """The sentence that is not true; None if the store does not even open."""
+        return self.error.invariant if isinstance(self.error, InvariantBroken) else None
+
+    def __str__(self) -> str:
+        lines = []
+        for lived, moment in zip(self.history, self.moments, strict=True):
+            doings = ", ".join(lived.operations) or "nothing but recovery"
+            lines.append(f"  life: {doings}\n  died: {where(moment, lived.survival)}")
+        script = "\n".join(f"        {lived!r}," for lived in self.history)
+        text = "\n".join(lines)
+        return (
+            f"{type(self.error).__name__}: {self.error}\n{text}\n  again:\n"
+            f"    replay(\n        {self.setup!r},\n{script}\n    )"
+        )
+
+
+class TooManyFailures(Exception):
+    """Enough is known."""
+
+
+class Enumeration:
+    """One enumeration, with what it has counted and found."""
+
+    def __init__(self, setup: Setup, effort: Effort, *, failures_max: int = 1) -> None:
+        self.counts = Counts()
+        self.failures: list[Failure] = []
+        self._setup = setup
+        self._effort = effort
+        self._failures_max = failures_max
+        self._outcomes: dict[int, Found | Exception] = {}  # of recovery, by the hash (64 bits) of what is on the disk
+        self._found: dict[Hashable, Found] = {}  # each once, though many disks lead to it
+        self._new_disks = Counter[bool]()  # different ones, by whether recovery has cut something
+
+    def run(self, first: str | None = None) -> None:
+        """Go through everything, or what begins with one operation; ends early when there are failures enough."""
+        try:
+            for life in lives(self._setup, self._effort.operations_max, first):
+                self.counts.workloads += 1
+                for moment in life.moments:
+                    self.counts.crash_points += 1
+                    self._die(moment)
+        except TooManyFailures:
+            pass
+
+    # ---- one death after the other ----------------------------------------------------------------------------------
+
+    def _die(self, moment: Moment) -> None:
+        """Die at a moment, in every way that the effort allows, and in some cases again."""
+        counts, effort = self.counts, self._effort
+        counts.disks_possible += 1 + LegalDisks(moment.disk).possible_count
+        for death in self._deaths(None, moment, units_max=UNITS_MAX):
+            counts.disks_built += 1
+            if self._is_right(death) and death.is_new:
+                counts.disks_recovered += 1
+                if counts.disks_recovered % effort.again_each == 0:
+                    self._die_again(death)
+                self._new_disks[death.has_cut] += 1
+                if self._new_disks[death.has_cut] % effort.goes_on_each == 0:
+                    self._go_on(death)
+
+    def _die_again(self, death: _Death) -> None:
+        """Die in each disk call of the recovery."""
+        for moment in moments_of_recovery(self._setup, death.disk, death.model):
+            self._die_later(death, moment)
+
+    def _go_on(self, death: _Death) -> None:
+        """Let the store live again, and die in the end."""
+        for operations in LATER_LIVES:
+            life = Life(self._setup, death.disk, death.model, number=len(death.history))
+            try:
+                life.run(operations, watched_from=len(operations))
+            except (InvariantBroken, StoreError, AssertionError) as error:
+                moment = Moment(NEVER, operations, "it had started again", death.disk, death.model)
+                self._fail((*death.history, Lived(operations, NEVER, None)), (*death.moments, moment), error)
+            else:
+                for moment in life.moments[-1:]:
+                    self._die_later(death, moment)
+
+    def _die_later(self, before: _Death, moment: Moment) -> None:
+        for death in self._deaths(before, moment, units_max=self._effort.units_max_later):
+            self.counts.later_deaths += 1
+            self._is_right(death)
+
+    def _deaths(self, before: _Death | None, moment: Moment, *, units_max: int) -> Iterator[_Death]:
+        """Yield what may be left when a store dies at a moment: by a kill, and by a loss of power."""
+        history, moments = ((), ()) if before is None else (before.history, before.moments)
+        legal = LegalDisks(moment.disk).disks(samples=self._effort.samples, seed=moment.call, units_max=units_max)
+        killed, dark = copied(moment.model), copied(moment.model)
+        killed.died(power_lost=False)
+        dark.died(power_lost=True)
+        verdicts: dict[int, Exception | None] = {}
+        for survival, disk, model in chain([(None, moment.disk, killed)], ((*each, dark) for each in legal)):
+            is_new, outcome = self._recovered(disk, is_dirty=survival is None)
+            key = id(outcome) if survival is not None else 0
+            if key not in verdicts:
+                verdicts[key] = _error_of(model, outcome)
+            lived = Lived(moment.operations, moment.call, survival)
+            has_cut = isinstance(outcome, Found) and len(outcome.log) < len(model.log)
+            yield _Death((*history, lived), (*moments, moment), disk, model, verdicts[key], is_new, has_cut)
+
+    # ---- recovery and judgement -------------------------------------------------------------------------------------
+
+    def _recovered(self, disk: DiskState, *, is_dirty: bool) -> tuple[bool, Found | Exception]:
+        """Return what recovery finds on a disk, and whether this is the first disk that looks like it."""
+        key = hash((disk.fingerprint, is_dirty))
+        outcome = self._outcomes.get(key)
+        if outcome is not None:
+            return False, outcome
+        try:
+            found = recover(self._setup, SimDisk(state=disk))
+        except (StoreError, AssertionError) as error:
+            outcome = error
+        else:
+            queues = tuple((name, tuple(messages)) for name, messages in sorted(found.queues.items()))
+            outcome = self._found.setdefault(
+                (tuple(found.log), queues, found.abort_file_was_there, found.durable_end), found
+            )
+        self._outcomes[key] = outcome
+        return True, outcome
+
+    def _is_right(self, death: _Death) -> bool:
+        if death.error is not None:
+            self._fail(death.history, death.moments, death.error)
+        return death.error is None
+
+    def _fail(self, history: tuple[Lived, ...], moments: tuple[Moment, ...], error: Exception) -> None:
+        self.failures.append(Failure(self._setup, history, moments, error))
+        if len(self.failures) >= self._failures_max:
+            raise TooManyFailures
+
+
+@attrs.frozen(eq=False)
+class _Death:
+    """A disk that is left, and what is to be thought of it."""
+
+    history: tuple[Lived, ...]
+    moments: tuple[Moment, ...]
+    disk: DiskState
+    model: StoreModel
+    error: Exception | None
+    is_new: bool
+    has_cut: bool
+
+
+def _error_of(model: StoreModel, outcome: Found | Exception) -> Exception | None:
+    """Hold what recovery found against what was promised."""
+    if isinstance(outcome, Exception):
+        return outcome
+    try:
+        copied(model).recovered(outcome)
+    except InvariantBroken as broken:
+        return broken
+    return None
+
+
+def enumerate_all(setups: Sequence[tuple[Setup, Effort]], processes: int) -> dict[str, tuple[Counts, list[str]]]:
+    """Go through some set-ups in several processes; return for each by name what was counted, and failures as text."""
+    results: dict[str, tuple[Counts, list[str]]] = {setup.name: (Counts(), []) for setup, _ in setups}
+    parts = [(setup, effort, first) for setup, effort in setups for first in setup.alphabet]
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as executor:
+        for (setup, _, _), (part_counts, part_failures) in zip(parts, executor.map(_run_part, parts), strict=True):
+            counts, failures = results[setup.name]
+            counts.add(part_counts)
+            failures += part_failures
+    return results
+
+
+def _run_part(part: tuple[Setup, Effort, str]) -> tuple[Counts, list[str]]:
+    setup, effort, first = part
+    enumeration = Enumeration(setup, effort)
+    enumeration.run(first)
+    return enumeration.counts, [str(failure) for failure in enumeration.failures]
+
+
+def where(moment: Moment, survival: Survival | None) -> str:
+    """Say in which call a store died, and what became of everything that was not synced."""
+    if survival is None:
+        return f"killed before call {moment.call}, {moment.what}"
+    units = "".join(f"\n      {unit}" for unit in moment.disk.describe(survival))
+    return f"power lost before call {moment.call}, {moment.what}{units}"
+
+
+def replay(setup: Setup, *history: Lived) -> None:
+    """Go through one history and recover; raises what is wrong with that, as the enumeration found it."""
+    disk: DiskState | None = None
+    model = StoreModel()
+    for number, lived in enumerate(history):
+        if lived.operations or disk is None:
+            life = Life(setup, disk, model, number=number)
+            life.run(lived.operations)
+            moments = life.moments
+        else:
+            moments = moments_of_recovery(setup, disk, model)
+        if lived.call == NEVER:
+            return
+        moment = next(each for each in reversed(moments) if each.call == lived.call)
+        print(where(moment, lived.survival))
+        disk = moment.disk if lived.survival is None else moment.disk.after_power_loss(lived.survival)
+        model = copied(moment.model)
+        model.died(power_lost=lived.survival is not None)
+    assert disk is not None, "a history has lives"
+    model.recovered(recover(setup, SimDisk(state=disk)))

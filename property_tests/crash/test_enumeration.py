@@ -1,0 +1,133 @@
+"""Every workload, every disk call, every legal disk: recovery keeps what was promised.
+
+How far this goes is chosen by ROCKETPY_TIER, as for Hypothesis: ``dev`` some seconds, ``ci`` about a minute on two
+cores, ``deep`` hours. What was tried is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from property_tests.crash.enumeration import Effort, Enumeration, Lived, enumerate_all, replay
+from property_tests.crash.recovery import recover
+from property_tests.crash.workloads import Setup, World, copied, lives
+from property_tests.planted_bugs import planted
+from rocketpy.store.config import FlushDiskType
+from rocketpy.testing.disk_state import Survival
+from rocketpy.testing.legal_disks import LegalDisks
+from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.store_model import Invariant, InvariantBroken
+
+TIER = os.environ.get("ROCKETPY_TIER", "dev")
+PROCESSES = min(4, len(os.sched_getaffinity(0)))
+
+FEW = ("put", "put large", "acknowledge", "put meanwhile", "restart")
+WITHOUT_ACKNOWLEDGEMENT = ("put", "put large", "checkpoint", "put meanwhile", "restart")
+ALL = (*FEW, "put batch", "checkpoint", "sync fails", "clock back")
+
+SYNC = Setup("SYNC_FLUSH", FEW)
+ASYNC = Setup("ASYNC_FLUSH with index", WITHOUT_ACKNOWLEDGEMENT, flush=FlushDiskType.ASYNC_FLUSH, has_index=True)
+EVERYTHING = Setup("SYNC_FLUSH, every operation", ALL)
+SMALL_SECTORS = Setup("SYNC_FLUSH with index, sectors of 64 bytes", FEW, has_index=True, sector_size=64)
+
+EFFORTS = {
+    "dev": [(SYNC, Effort(2)), (ASYNC, Effort(1)), (EVERYTHING, Effort(1)), (SMALL_SECTORS, Effort(1))],
+    "ci": [
+        (SYNC, Effort(4, samples=2, again_each=500, goes_on_each=500)),
+        (ASYNC, Effort(3, samples=2, again_each=500, goes_on_each=500)),
+        (EVERYTHING, Effort(2)),
+        (SMALL_SECTORS, Effort(2, again_each=200, goes_on_each=200)),
+    ],
+    "deep": [
+        (SYNC, Effort(5, samples=20, again_each=100, goes_on_each=100)),
+        (ASYNC, Effort(4, samples=20, again_each=100, goes_on_each=100)),
+        (EVERYTHING, Effort(4, samples=20, again_each=100, goes_on_each=100)),
+        (SMALL_SECTORS, Effort(4, samples=20, again_each=100, goes_on_each=100)),
+    ],
+}
+
+
+def test_every_crash_keeps_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:
+    begin = time.perf_counter()
+    results = enumerate_all(EFFORTS[TIER], PROCESSES)
+    with capsys.disabled():
+        print(f"\n  crash by enumeration, {TIER}, {time.perf_counter() - begin:.0f} s in {PROCESSES} processes:")
+        for name, (counts, _) in results.items():
+            print(f"    {name}: {counts}")
+    failures = [failure for _, failures in results.values() for failure in failures]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_a_store_opened_in_full_finds_what_the_short_way_finds() -> None:
+    """The enumeration recovers without services and without Trio; this is why that may be."""
+    count = 0
+    for life in lives(SYNC, 2):
+        for moment in life.moments[::3]:
+            for _, disk in list(LegalDisks(moment.disk).disks(samples=1, seed=count))[::7]:
+                found = recover(SYNC, SimDisk(state=disk))
+                world = World(SYNC.config, disk=SimDisk(state=disk))
+                full = world.open()
+                world.kill()
+                assert {key: list(each) for key, each in full.queues.items() if each} == {
+                    key: each for key, each in found.queues.items() if each
+                }
+                assert full.log == found.log
+                assert full.abort_file_was_there == found.abort_file_was_there
+                assert full.durable_end is not None
+                assert found.durable_end is not None
+                assert full.durable_end >= found.durable_end
+                count += 1
+    assert count > 100
+
+
+def test_the_same_is_tried_every_time() -> None:
+    def counts() -> list[str]:
+        enumeration = Enumeration(EVERYTHING, Effort(1, again_each=20, goes_on_each=20))
+        enumeration.run()
+        return [str(enumeration.counts)]
+
+    assert counts() == counts()
+
+
+def test_parts_together_are_the_whole() -> None:
+    setup = Setup("parts", ("put", "acknowledge", "restart"))
+    whole = Enumeration(setup, Effort(2))
+    whole.run()
+    ((counts, failures),) = enumerate_all([(setup, Effort(2))], 2).values()
+    assert not failures
+    assert (counts.workloads, counts.crash_points) == (whole.counts.workloads, whole.counts.crash_points)
+    assert (counts.disks_possible, counts.disks_built) == (whole.counts.disks_possible, whole.counts.disks_built)
+
+
+def test_a_failure_tells_how_to_see_it_again() -> None:
+    with planted("acknowledge before sync"):
+        enumeration = Enumeration(Setup("replay", ("put", "acknowledge")), Effort(2))
+        enumeration.run()
+        (failure,) = enumeration.failures
+        text = str(failure)
+        script = text[text.index("replay(") :]
+        names = {"replay": replay, "Setup": Setup, "Lived": Lived, "Survival": Survival, "FlushDiskType": FlushDiskType}
+        with pytest.raises(InvariantBroken) as raised:
+            eval(script, names)
+    assert raised.value.invariant is failure.invariant is Invariant.ACKNOWLEDGED_IS_THERE
+    assert "power lost before call" in text
+    assert "sync /store/commitlog/00000000000000000000" in text
+    eval(script, names)  # without the bug nothing is wrong
+
+
+def test_what_is_acknowledged_is_promised_at_the_next_disk_call() -> None:
+    """And not only when the operation is over: else the bug that acknowledges too early would go unseen."""
+    (life,) = lives(Setup("moments", ("acknowledge",)), 1)
+    assert [moment.model.synced_count for moment in life.moments][-1] == 0
+    life = next(iter(lives(Setup("moments", ("put", "acknowledge")), 2)))
+    assert life.moments[-1].operations == ("put", "put")
+    life = list(lives(Setup("moments", ("put", "acknowledge")), 2))[1]
+    syncs = [moment for moment in life.moments if moment.what == "sync /store/commitlog/00000000000000000000"]
+    assert [moment.model.synced_count for moment in syncs] == [0]
+    assert life.moments[-1].model.synced_count == 1
+    model = copied(life.moments[-1].model)
+    model.died(power_lost=True)
+    assert (model.promised_count, life.moments[-1].model.written_count) == (1, 1)

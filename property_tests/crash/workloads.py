@@ -1,0 +1,301 @@
+"""What happens to a store before it dies: operations over a small alphabet, and the promises that they bring about.
+
+A life is one run of the real store, ``open_message_store`` with all services, on a simulated disk. While it goes on,
+every change of the disk is announced, and :class:`Life` takes note of the disk as it is at that moment and of what the
+reference model promises then: one run shows what a death in any of its disk calls would leave.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from random import Random
+from typing import TypeVar
+
+import attrs
+import trio
+
+from rocketpy.clock import ManualClock
+from rocketpy.errors import StoreError
+from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.testing.disk_state import DiskState
+from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.store_model import Sent, StoreModel
+from rocketpy.testing.store_world import LifeEnded, StoreWorld
+
+T = TypeVar("T")
+
+# Trio shuffles tasks that are ready together. Here the same workload must give the same disk calls every time; that
+# other orders are right too is for the state machines to find out.
+_TRIO_RANDOM: Random = trio._core._run._r
+
+ROOT = "/store"
+ABORT_FILE = f"{ROOT}/abort"
+FLUSH_INTERVAL_MS = 1000
+LOG_FILE_SIZE = 8192
+SMALL, LARGE = 150, 6000  # bodies; two large ones never fit into one file, and each touches several pages
+
+
+@attrs.frozen(slots=False)
+class Setup:
+    """How the store is set, and what may happen to it."""
+
+    name: str
+    alphabet: tuple[str, ...] = attrs.field(default=(), repr=False)
+    flush: FlushDiskType = attrs.field(default=FlushDiskType.SYNC_FLUSH, repr=str)
+    has_index: bool = False
+    sector_size: int = 512
+
+    @cached_property
+    def config(self) -> MessageStoreConfig:
+        """The store's configuration: everything small, and every flush a thorough one."""
+        return MessageStoreConfig(
+            store_path_root_dir=ROOT,
+            flush_disk_type=self.flush,
+            mapped_file_size_commit_log=LOG_FILE_SIZE,
+            mapped_file_size_consume_queue=100,  # five units
+            message_index_enable=self.has_index,
+            max_hash_slot_num=4,
+            max_index_num=8,
+            flush_interval_commit_log=FLUSH_INTERVAL_MS,
+            flush_commit_log_thorough_interval=FLUSH_INTERVAL_MS,
+            flush_interval_consume_queue=FLUSH_INTERVAL_MS,
+            flush_consume_queue_thorough_interval=FLUSH_INTERVAL_MS,
+        )
+
+
+@attrs.frozen(eq=False)
+class Moment:
+    """The disk and the promises at the moment of one disk call, just before it changes something."""
+
+    call: int
+    """Its number in this life, 0 for the first; the last moment of an operation is that of a call that never came."""
+
+    operations: tuple[str, ...]
+    """What was done in this life until then; the last one is under way."""
+
+    what: str
+    """Method and path of the call."""
+
+    disk: DiskState
+    model: StoreModel
+
+
+class World(StoreWorld):
+    """A world in which something can happen while a worker thread is at the disk."""
+
+    meanwhile: Callable[[], None] | None = None
+    """Done once, when the next call in a worker thread has done its work and its caller does not know it yet."""
+
+    async def _run_blocking(self, function: Callable[..., T], /, *arguments: object) -> T:
+        result = await super()._run_blocking(function, *arguments)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return result
+
+
+class Life:
+    """One life of a store, watched."""
+
+    def __init__(self, setup: Setup, disk: DiskState | None, model: StoreModel, *, number: int = 0) -> None:
+        """Prepare a life on a disk; ``number`` says which it is in this disk's history, 0 for the first one."""
+        sim_disk = SimDisk(state=disk, choose=lambda count: 0, sector_size=setup.sector_size)
+        self.world = World(setup.config, disk=sim_disk, clock=ManualClock())
+        self.model = copied(model)
+        self.moments: list[Moment] = []
+        self.is_watched = False
+        self._number = number
+        self._change_count = 0
+        self._operations: tuple[str, ...] = ()
+        self._message_count = 0
+        self._promise: StoreModel | None = None  # a copy of the model, as long as it does not change
+
+    def run(self, operations: Sequence[str], *, watched_from: int = 0) -> None:
+        """Open the store and do something with it; take note of moments from that operation on, 0 for the opening.
+
+        The life ends with a kill. A store that stops because of its disk has ended by itself.
+        """
+        self.world.disk.before_change = self._before_change
+        _TRIO_RANDOM.seed(0)
+        try:
+            for index, operation in enumerate(("open", *operations)):
+                self._operations = tuple(operations[:index])
+                self.is_watched = index >= watched_from
+                OPERATIONS[operation](self)
+                self.tell(self.model.synced, self.world.durable_end)
+                self._take_note("nothing more")
+        except LifeEnded as ended:
+            if not isinstance(ended.cause, StoreError) or "simulated" not in str(ended.cause):
+                raise
+            self._take_note("the store has stopped itself")
+        finally:
+            self.world.disk.before_change = None
+            self.world.kill()
+
+    # ---- for the operations -----------------------------------------------------------------------------------------
+
+    def tell(self, event: Callable[..., None], *arguments: object) -> None:
+        """Tell the model what has happened."""
+        event(*arguments)
+        self._promise = None
+
+    def put(self, size: int) -> None:
+        """Send one message; the burst goes on."""
+        sent = self.world.put("A", 0, self._body(size), keys=["key"])
+        assert isinstance(sent, Sent), sent
+        self.tell(self.model.sent, [sent])
+
+    def put_batch(self, count: int) -> None:
+        """Send some messages at once; the burst goes on."""
+        sent = self.world.put_batch("B", 0, [self._body(SMALL) for _ in range(count)], keys=["key"])
+        assert isinstance(sent, list), sent
+        self.tell(self.model.sent, sent)
+
+    def end_burst(self, *, waits: bool) -> None:
+        """End the burst; under SYNC_FLUSH the sender may wait for the disk or not."""
+        if waits:
+            self.world.end_burst()
+        else:
+            self.world.store.end_burst()
+        self.tell(self.model.written)
+
+    def _body(self, size: int) -> bytes:
+        self._message_count += 1
+        return (b"%d.%d " % (self._number, self._message_count)).ljust(size, b".")
+
+    # ---- what is seen -----------------------------------------------------------------------------------------------
+
+    def _before_change(self, method: str, path: str) -> None:
+        if self.world.durable_end:
+            self.tell(self.model.synced, self.world.durable_end)
+        self._take_note(f"{method} {path}")
+        self._change_count += 1
+        if (method, path) == ("unlink", ABORT_FILE):
+            # From here on the file may be missing; so everything must be durable before it goes.
+            self.tell(self.model.written)
+            self.tell(self.model.stopped)
+
+    def _take_note(self, what: str) -> None:
+        if self.is_watched:
+            if self._promise is None:
+                self._promise = copied(self.model)
+            disk = self.world.disk.state()
+            self.moments.append(Moment(self._change_count, self._operations, what, disk, self._promise))
+
+
+def copied(model: StoreModel) -> StoreModel:
+    """Return a model that goes its own way from here."""
+    other = copy.copy(model)
+    other.log, other.cut = list(model.log), set(model.cut)
+    return other
+
+
+# ---- the operations --------------------------------------------------------------------------------------------------
+
+
+def _open(life: Life) -> None:
+    life.tell(life.model.recovered, life.world.open())
+
+
+def _put(life: Life) -> None:
+    life.put(SMALL)
+
+
+def _put_large(life: Life) -> None:
+    life.put(LARGE)
+
+
+def _put_batch(life: Life) -> None:
+    life.put_batch(3)
+
+
+def _acknowledge(life: Life) -> None:
+    """End the burst, and wait until its messages are durable."""
+    life.end_burst(waits=True)
+    life.world.flush()
+
+
+def _checkpoint(life: Life) -> None:
+    """End the burst without waiting, and let time pass until the queues are flushed and the checkpoint is written."""
+    life.end_burst(waits=False)
+    life.world.pass_time(1.1 * FLUSH_INTERVAL_MS)
+
+
+def _put_meanwhile(life: Life) -> None:
+    """The same, and one more message comes while the disk works on the first sync."""
+
+    def meanwhile() -> None:
+        life.put(SMALL)
+        life.end_burst(waits=False)
+
+    life.end_burst(waits=False)
+    life.world.meanwhile = meanwhile
+    life.world.pass_time(1.1 * FLUSH_INTERVAL_MS)
+    life.world.meanwhile = None
+
+
+def _restart(life: Life) -> None:
+    """Stop in order and start again."""
+    life.world.stop()
+    life.tell(life.model.written)
+    life.tell(life.model.stopped)
+    _open(life)
+
+
+def _clock_back(life: Life) -> None:
+    """The wall clock is set back by an hour."""
+    life.world.clock.advance_ms(-3_600_000)
+
+
+def _sync_fails(life: Life) -> None:
+    """The next sync of a file will fail, and have written nothing."""
+    life.world.disk.fail_call("sync")
+
+
+OPERATIONS: Mapping[str, Callable[[Life], None]] = {
+    "open": _open,
+    "put": _put,
+    "put large": _put_large,
+    "put batch": _put_batch,
+    "acknowledge": _acknowledge,
+    "checkpoint": _checkpoint,
+    "put meanwhile": _put_meanwhile,
+    "restart": _restart,
+    "clock back": _clock_back,
+    "sync fails": _sync_fails,
+}
+
+
+def lives(setup: Setup, length: int, first: str | None = None) -> Iterator[Life]:
+    """Run every workload of so many operations from an empty disk, or those that begin with one of the alphabet.
+
+    Workloads that begin alike are neighbours, and moments that were seen in the one before are not seen again: so
+    the lives together hold each moment of every workload up to that length once.
+    """
+    previous: tuple[str, ...] | None = None
+    for workload in _workloads(setup.alphabet, length):
+        if first is None or workload[:1] == (first,):
+            if previous is not None:
+                watched_from = _common(previous, workload) + 1
+            else:  # the opening is the same everywhere: who has the first workloads sees it
+                watched_from = 0 if first is None or first == setup.alphabet[0] else 1
+            life = Life(setup, None, StoreModel())
+            life.run(workload, watched_from=watched_from)
+            yield life
+            previous = workload
+
+
+def _workloads(alphabet: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
+    if not length:
+        yield ()
+    else:
+        for first in alphabet:
+            for rest in _workloads(alphabet, length - 1):
+                yield first, *rest
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many operations two workloads begin with alike."""
+    return next((index for index, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), len(one))

@@ -1,0 +1,193 @@
+"""Nine deliberate bugs: what finds none of them proves nothing.
+
+Each is a small change of the real classes, switched on for a while by :func:`planted`. The bugs are of the kind that
+passes every test without a crash in it. Both ways of looking for crashes must find each of them: the enumeration in
+``crash/`` and the state machine in ``test_store_machine.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.store import commit_log
+from rocketpy.store.abort_file import AbortFile
+from rocketpy.store.commit_log import FlushRange
+from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.recovery import StoreRecovery
+from rocketpy.store.results import PutMessageStatus
+from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
+from rocketpy.store.services.flush_once import flush_once
+from rocketpy.store.services.group_commit import GroupCommitService
+from rocketpy.testing.sim_disk import SimDisk
+
+Function = Callable[..., Any]
+Change = tuple[object, str, Callable[[Function], Function]]
+"""A class or module, the name of a function in it, and what makes the wrong function from the right one."""
+
+
+@attrs.frozen
+class PlantedBug:
+    """A bug that can be switched on."""
+
+    what: str
+    changes: Sequence[Change]
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have a bug of :data:`PLANTED` as long as the block lasts."""
+    with ExitStack() as restored:
+        for owner, function_name, wrong in PLANTED[name].changes:
+            original = getattr(owner, function_name)
+            restored.callback(setattr, owner, function_name, original)
+            setattr(owner, function_name, wrong(original))
+        yield
+
+
+# ---- the changes: each takes the right function and returns the wrong one -------------------------------------------
+
+
+def _answers_first(flush: Function) -> Function:
+    async def _flush(self: Any) -> None:
+        self._answer(PutMessageStatus.PUT_OK, len(self._requests))
+        await flush(self)
+
+    return _flush
+
+
+def _without_directory_sync(init: Function) -> Function:
+    def begin(self: Any, *, disk: Any, **others: Any) -> None:
+        init(self, disk=_SkipsDirectorySync(disk), **others)
+
+    return begin
+
+
+class _SkipsDirectorySync:
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+
+def _checkpoint_first(flush_thoroughly: Function) -> Function:
+    async def flush_too_late(self: Any) -> None:
+        queues, self._queues = self._queues, _AsIfFlushed(self._queues)
+        await flush_thoroughly(self)
+        self._queues = queues
+        while await flush_once(queues, self._run_blocking) is not None:
+            pass
+
+    return flush_too_late
+
+
+class _AsIfFlushed:
+    """Queues that have nothing to flush."""
+
+    unflushed = ()
+
+    def __init__(self, queues: Any) -> None:
+        self._queues = queues
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queues, name)
+
+    def begin_flush(self, *, least_pages: int = 0) -> None:
+        return None
+
+
+def _without_crc(init: Function) -> Function:
+    def begin(self: Any, *, check_crc: bool, **others: Any) -> None:
+        init(self, check_crc=False, **others)
+
+    return begin
+
+
+def _in_memory_only(truncate: Function) -> Function:
+    def forgets_the_bytes(self: Any, queue_offset: int) -> None:
+        self._set_end(queue_offset)
+
+    return forgets_the_bytes
+
+
+def _nothing(function: Function) -> Function:
+    return lambda *_: None
+
+
+def _one_byte_short(encode_blank: Function) -> Function:
+    return lambda size: encode_blank(max(8, size - 1))
+
+
+def _not_cut(clear_tail: Function) -> Function:
+    return lambda *_: False
+
+
+def _tries_again(sync: Function) -> Function:
+    def sync_until_it_works(self: Any) -> None:
+        try:
+            sync(self)
+        except StoreError:
+            sync(self)
+
+    return sync_until_it_works
+
+
+def _forgets_failures(sync_inode: Function) -> Function:
+    """The disk itself refuses a second sync; so it must be made as forgetful as the operating system is."""
+
+    def sync_as_the_system_does(self: Any, inode: Any, path: str) -> None:
+        try:
+            sync_inode(self, inode, path)
+        finally:
+            self._failed_syncs.discard(inode)
+
+    return sync_as_the_system_does
+
+
+PLANTED: Mapping[str, PlantedBug] = {
+    "acknowledge before sync": PlantedBug(
+        "GroupCommitService answers whoever waits, and then asks the disk",
+        [(GroupCommitService, "_flush", _answers_first)],
+    ),
+    "skip a directory sync": PlantedBug(
+        "a new CommitLog file has its name, but the name is not durable before records go into it",
+        [(AllocateMappedFileService, "__init__", _without_directory_sync)],
+    ),
+    "write the checkpoint too early": PlantedBug(
+        "the checkpoint says that queues are durable, and then they are synced",
+        [(FlushConsumeQueueService, "flush_thoroughly", _checkpoint_first)],
+    ),
+    "no CRC check": PlantedBug(
+        "recovery believes a record whose body is not what was written",
+        [(StoreRecovery, "__init__", _without_crc)],
+    ),
+    "forget consume-queue truncation": PlantedBug(
+        "units of records that were cut stay in the files of their queues",
+        [(ConsumeQueue, "truncate", _in_memory_only)],
+    ),
+    "lose the abort file": PlantedBug(
+        "an open store has no abort file, so nobody sees how it ended",
+        [(AbortFile, "create", _nothing), (AbortFile, "remove", _nothing)],
+    ),
+    "off-by-one at roll over": PlantedBug(
+        "the BLANK at the end of a full file is a byte short",
+        [(commit_log, "encode_blank", _one_byte_short)],
+    ),
+    "leave the stale tail": PlantedBug(
+        "recovery finds the end of the log, and leaves what is behind it",
+        [(StoreRecovery, "_clear_tail", _not_cut)],
+    ),
+    "sync again after a failed sync": PlantedBug(
+        "a sync that fails is tried again; the second one finds clean pages and works",
+        [(FlushRange, "sync", _tries_again), (SimDisk, "sync_inode", _forgets_failures)],
+    ),
+}
