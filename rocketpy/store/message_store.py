@@ -29,13 +29,14 @@ from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
+from rocketpy.store.appending import make_appender
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.queue_scan import ReadLimits
-from rocketpy.store.read_steps import read_blocking, read_nowait
+from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, QueueTimeSpan, StoreStatistics
 from rocketpy.store.running_flags import RunningFlags
@@ -58,7 +59,7 @@ class MessageStore:
     """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
 
     ``put``, ``put_batch`` and ``end_burst`` are the appender's own methods (see :class:`MessageAppender`): the hot path
-    has no call in between.
+    has no call in between. With a transient store pool ``end_burst`` leaves the burst there, and readers see it later.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class MessageStore:
         self.sync_flush = config.is_sync_flush
         self.put = appender.put
         self.put_batch = appender.put_batch
-        self.end_burst = appender.end_burst
+        self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why
         self.figures = StoreFigures(
             statistics=self.statistics,
@@ -188,12 +189,16 @@ class MessageStore:
     async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a time; 0 if there is none."""
         self.end_burst()
-        return await read_blocking(self._reader.offset_by_time(topic, queue_id, timestamp_ms), self._run_blocking)
+        return await read_anywhere(
+            lambda: self._reader.offset_by_time(topic, queue_id, timestamp_ms), self._run_blocking
+        )
 
     async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return when a message was stored, -1 if it is not there."""
         self.end_burst()
-        return await read_blocking(self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking)
+        return await read_anywhere(
+            lambda: self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking
+        )
 
     async def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
         """Return when the oldest message of a queue was stored, -1 if it has none."""
@@ -202,8 +207,8 @@ class MessageStore:
     async def get_earliest_message_time_of_store(self) -> int:
         """Return when the first message of the log was stored, -1 if there is none."""
         self.end_burst()
-        steps = self._reader.record_timestamp(self._commit_log.min_offset, _HEAD_SIZE)
-        return await read_blocking(steps, self._run_blocking)
+        first = self._commit_log.min_offset
+        return await read_anywhere(lambda: self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
 
     async def queue_time_span(self, topic: str, queue_id: int, consumer_offset: int) -> QueueTimeSpan:
         """Return when the messages of a queue were stored, and how far a group has come among them."""
@@ -233,7 +238,7 @@ class MessageStore:
     async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """Return the record that begins at a place in the log, None if none does."""
         self.end_burst()
-        return await read_blocking(self._reader.look_message(physical_offset), self._run_blocking)
+        return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
 
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_timestamp_ms: int, end_timestamp_ms: int
@@ -253,7 +258,7 @@ class MessageStore:
         for _ in range(_QUERY_ROUNDS):
             found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
             for physical_offset in sorted(set(found.physical_offsets)):
-                record = await read_blocking(self._reader.look_message(physical_offset), self._run_blocking)
+                record = await self.look_message_by_offset(physical_offset)
                 if record is not None:
                     records.append(record)
             if not found.physical_offsets or records:
@@ -275,7 +280,7 @@ class MessageStore:
 
     def delete_topic_queues(self, topic: str) -> None:
         """Delete a topic's queues; its records stay in the log until the log's files go."""
-        self.end_burst()
+        self._appender.end_burst()
         self._queues.remove_topic(topic, self._commit_log.wrote_offset)
 
     # ---- deletion -------------------------------------------------------------------------------------------------
@@ -383,14 +388,13 @@ async def open_message_store(
             if report is not None:
                 report(files.report)
             files.begin()
-            appender = MessageAppender(
-                commit_log=files.commit_log,
-                queues=files.queues,
+            appender = make_appender(
+                config,
+                files=files,
                 clock=clock,
                 store_host=store_host,
-                message_size_max=config.max_message_size,
-                index=files.index,
                 message_arriving=message_arriving,
+                bit_map_of=bit_map_of,
             )
             memory = _physical_memory_bytes() if memory_bytes is None else memory_bytes
             limits = ReadLimits.of(config, memory_bytes=memory)

@@ -2,14 +2,17 @@
 
 A read yields ``(file, position, size)`` for what it needs and is sent the bytes, as often as it takes: what is read,
 and in which order, stands once. :func:`read_nowait` takes the bytes from memory on the event loop and gives up when
-something is cold; :func:`read_blocking` has a worker thread wait for the disk, and holds the files meanwhile.
-:func:`read_now` waits for it where it is called, before the store is open.
+something is cold; :func:`read_blocking` has a worker thread wait for the disk, and holds the files meanwhile;
+:func:`read_anywhere` tries the first, then does the second. :func:`read_now` waits for the disk where it is called,
+before the store is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
+
+import trio
 
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import DiskFile
@@ -67,6 +70,18 @@ async def read_blocking(steps: Steps[T], run_blocking: RunBlocking) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+async def read_anywhere(steps_of: Callable[[], Steps[T]], run_blocking: RunBlocking) -> T:
+    """Run a read from memory if everything it needs is there, else with a worker thread, from its beginning.
+
+    A hop to a thread costs a hundred times what a small read from memory does, and a search takes dozens of reads.
+    """
+    result = read_nowait(steps_of())
+    if result is None:
+        return await read_blocking(steps_of(), run_blocking)
+    await trio.lowlevel.checkpoint()
+    return result
 
 
 def _read_all(reads: list[tuple[DiskFile, int, int]]) -> list[bytes]:

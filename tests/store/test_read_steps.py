@@ -10,7 +10,7 @@ import trio
 
 from rocketpy.errors import StoreError
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
-from rocketpy.store.read_steps import Reads, read_blocking, read_nowait
+from rocketpy.store.read_steps import Reads, read_anywhere, read_blocking, read_nowait
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
@@ -71,4 +71,23 @@ async def test_a_read_that_fails_gives_its_files_back() -> None:
     disk.fail_call("read")
     with pytest.raises(StoreError):
         await read_blocking(pointed_to(mapped_file), trio.to_thread.run_sync)
+    assert not mapped_file.is_held
+
+
+async def test_a_thread_is_asked_only_for_what_is_cold() -> None:
+    disk = SimDisk()
+    mapped_file = file_at(Place(disk, "/store"), b"\x03..body")
+    hops = 0
+
+    async def run(function: Callable[..., T], /, *arguments: object) -> T:
+        nonlocal hops
+        hops += 1
+        await trio.lowlevel.checkpoint()
+        return function(*arguments)
+
+    assert await read_anywhere(lambda: pointed_to(mapped_file), run) == b"body"
+    assert hops == 0
+    disk.evict(mapped_file.path)
+    assert await read_anywhere(lambda: pointed_to(mapped_file), run) == b"body"
+    assert hops == 2
     assert not mapped_file.is_held
