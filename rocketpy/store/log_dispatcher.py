@@ -101,6 +101,9 @@ class LogDispatcher:
                     if record.physical_offset + record.size <= self._built.get(queue, 0):
                         continue
                     self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
+                    if not queue.units and queue.adopt_units((record.physical_offset,), (record.size,)):
+                        self._queues.unflushed[queue] = None
+                        continue
                     queue.make_room(1)
                     queue.units.append(self._unit(queue, queue_offset, record))
                     queue.next_offset += 1

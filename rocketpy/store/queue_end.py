@@ -28,9 +28,7 @@ class FoundUnits:
     first: int  # the queue offset of the first of them
     content: bytes
     end: int  # units before it are still the queue's
-    clear_from: (
-        int | None
-    )  # everything behind this queue offset, and behind what the queue has, is zero; None: who knows
+    clear_from: int | None  # all behind this queue offset, and behind what the queue has, is zero; None: who knows
 
     def unit_at(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Return a unit of the queue, None if it is not here."""
@@ -115,7 +113,7 @@ def _units_before(file: DiskFile, count: int) -> bytes:
 def _valid_count(content: bytes) -> int:
     """Return how many units at the beginning are valid; an incomplete one is not."""
     fields = columns(content)
-    if fields and min(fields[::3]) >= 0 and min(fields[1::3]) > 0:
+    if fields and fields[-2] > 0 and min(fields[::3]) >= 0 and min(fields[1::3]) > 0:
         return len(fields) // 3
     for count, (physical_offset, size) in enumerate(zip(fields[::3], fields[1::3], strict=True)):
         if physical_offset < 0 or size <= 0:
