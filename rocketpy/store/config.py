@@ -16,7 +16,6 @@ from rocketpy.store import layout
 
 _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
-_PAGE_CACHE = "writes go straight to the page cache, there is no buffer pool"
 _NO_DLEDGER = "DLedger is not supported"
 _UNLINKED = "a file is unlinked at once, whoever reads it, and its space goes back with the last reader"
 
@@ -68,12 +67,20 @@ class MessageStoreConfig:
     )
 
     flush_interval_commit_log: int = setting(500, unit="ms", validator=Between(1))
-    flush_commit_log_timed: bool = setting(True, ignored="the flush is always timed under ASYNC_FLUSH")
+    flush_commit_log_timed: bool = setting(True)
     flush_commit_log_least_pages: int = setting(4, unit="pages of 4096 bytes", validator=Between(0))
     flush_commit_log_thorough_interval: int = setting(10_000, unit="ms", validator=Between(1))
     flush_interval_consume_queue: int = setting(1_000, unit="ms", validator=Between(1))
     flush_consume_queue_least_pages: int = setting(2, unit="pages of 4096 bytes", validator=Between(0))
     flush_consume_queue_thorough_interval: int = setting(60_000, unit="ms", validator=Between(1))
+    transient_store_pool_enable: bool = setting(False)
+    transient_store_pool_size: int = setting(5, unit="CommitLog files", validator=Between(1))
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(False)
+    commit_interval_commit_log: int = setting(200, unit="ms", validator=Between(1))
+    commit_commit_log_least_pages: int = setting(4, unit="pages of 4096 bytes", validator=Between(0))
+    commit_commit_log_thorough_interval: int = setting(200, unit="ms", validator=Between(1))
+    warm_maped_file_enable: bool = setting(False)
+    flush_least_pages_when_warm_maped_file: int = setting(4096, unit="pages of 4096 bytes", validator=Between(1))
     sync_flush_timeout: int = setting(5_000, unit="ms", expected="a number; negative: every answer is a timeout")
 
     max_transfer_bytes_on_message_in_memory: int = setting(262_144, unit="bytes", validator=Between(1))
@@ -103,6 +110,10 @@ class MessageStoreConfig:
     delete_commit_log_files_interval: int = setting(100, unit="ms", validator=Between(0))
     delete_consume_queue_files_interval: int = setting(100, unit="ms", validator=Between(0))
 
+    enable_multi_dispatch: bool = setting(False)
+    enable_lmq: bool = setting(False)
+    max_lmq_consume_queue_num: int = setting(20_000, unit="queues", validator=Between(0))
+
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", expected="delays such as 1s 5m, by spaces"
     )
@@ -110,14 +121,6 @@ class MessageStoreConfig:
     # Accepted without effect: replication, delay and what Java's memory needs.
     store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER)
     bit_map_length_consume_queue_ext: int = setting(64, ignored="a bit map is as long as its filter, in RocketMQ too")
-    commit_interval_commit_log: int = setting(200, ignored=_PAGE_CACHE)
-    commit_commit_log_least_pages: int = setting(4, ignored=_PAGE_CACHE)
-    commit_commit_log_thorough_interval: int = setting(200, ignored=_PAGE_CACHE)
-    transient_store_pool_enable: bool = setting(False, ignored=_PAGE_CACHE)
-    transient_store_pool_size: int = setting(5, ignored=_PAGE_CACHE)
-    fast_fail_if_no_buffer_in_store_pool: bool = setting(False, ignored=_PAGE_CACHE)
-    warm_maped_file_enable: bool = setting(False, ignored="files are reserved, not mapped")
-    flush_least_pages_when_warm_maped_file: int = setting(4096, ignored="files are reserved, not mapped")
     use_reentrant_lock_when_put_message: bool = setting(True, ignored=_NO_LOCK)
     os_page_cache_busy_time_out_mills: int = setting(1000, ignored=_NO_LOCK)
     debug_lock_enable: bool = setting(False, ignored=_NO_LOCK)
@@ -140,9 +143,6 @@ class MessageStoreConfig:
     preferred_leader_id: str | None = setting(None, ignored=_NO_DLEDGER)
     enable_batch_push: bool = setting(False, ignored=_NO_DLEDGER)
     enable_schedule_message_stats: bool = setting(True, ignored=_NOT_YET)
-    enable_lmq: bool = setting(False, ignored=_NOT_YET)
-    enable_multi_dispatch: bool = setting(False, ignored=_NOT_YET)
-    max_lmq_consume_queue_num: int = setting(20_000, ignored=_NOT_YET)
     enable_schedule_async_deliver: bool = setting(False, ignored=_NOT_YET)
     schedule_async_deliver_max_pending_limit: int = setting(2_000, ignored=_NOT_YET)
     schedule_async_deliver_max_resend_num2_blocked: int = setting(
@@ -199,6 +199,16 @@ class MessageStoreConfig:
     def is_sync_flush(self) -> bool:
         """Whether an answer waits for the disk."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
+    def has_transient_store_pool(self) -> bool:
+        """Whether messages are collected before they are written; with SYNC_FLUSH, or on a slave, they never are."""
+        return self.transient_store_pool_enable and not self.is_sync_flush and self.broker_role is not BrokerRole.SLAVE
+
+    @property
+    def transient_store_pool_bytes(self) -> int:
+        """How much may be collected."""
+        return self.transient_store_pool_size * self.mapped_file_size_commit_log
 
 
 def _directories(paths: str | None) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class MessageAppender:
         self._multi_dispatch = multi_dispatch
         self._unit_extensions = unit_extensions
         self._does_more = unit_extensions is not None or multi_dispatch is not None  # then every message is unusual
-        self._pool = pool
+        self.pool = pool  # what ended bursts wait in, if they do
         if pool is not None:
             pool.committed_offset = commit_log.wrote_offset
 
@@ -255,14 +255,14 @@ class MessageAppender:
 
     def keep_burst(self) -> None:
         """End a burst in the transient store pool: readers see it, and a kill spares it, after ``end_burst`` only."""
-        assert self._pool is not None, "a store with a pool"
+        assert self.pool is not None, "a store with a pool"
         if self._parts:
-            self._pool.keep(self._parts, self._burst_timestamp_ms)
+            self.pool.keep(self._parts, self._burst_timestamp_ms)
             self._parts.clear()
 
     def end_burst(self) -> None:
         """Make what was put real: log bytes, then units, then the notes of arrival. StoreError is final."""
-        pool = self._pool
+        pool = self.pool
         if not self._parts and not self._touched and (pool is None or pool.committed_offset == self.wrote_offset):
             return
         touched, self._touched = self._touched, []
@@ -305,7 +305,7 @@ class MessageAppender:
         assert self._index is not None
         self.end_burst()
         self._feeds_index = True
-        if self._pool is None:
+        if self.pool is None:
             self._index_work = self._index.pending
 
     def refuse_all(self, why: str) -> None:
@@ -395,7 +395,7 @@ class MessageAppender:
         """Return the queue with room for everything, in the queues named besides too; or why there is none."""
         if size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
             return PutMessageStatus.MESSAGE_ILLEGAL
-        pool = self._pool
+        pool = self.pool
         if pool is not None and self.wrote_offset + size > pool.end_offset:
             if pool.is_fail_fast:
                 return PutMessageStatus.CREATE_MAPEDFILE_FAILED
@@ -416,7 +416,7 @@ class MessageAppender:
                 self._write_log()
                 commit_log.add_file()
                 self.wrote_offset = commit_log.wrote_offset
-            elif self._pool is None and self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
+            elif self.pool is None and self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
                 self._write_log()
             for queue in queues:
                 queue.make_room(unit_count)
@@ -468,9 +468,9 @@ class MessageAppender:
 
     def _write_log(self) -> None:
         parts, timestamp_ms = self._parts, self._burst_timestamp_ms
-        if self._pool is not None:
+        if self.pool is not None:
             self.keep_burst()
-            parts, timestamp_ms = self._pool.take()
+            parts, timestamp_ms = self.pool.take()
         if parts:
             content = b"".join(parts)
             parts.clear()
@@ -479,7 +479,7 @@ class MessageAppender:
 
     def _set_room_end(self) -> None:
         if self._refusal is None and self._obstacle is None and self._no_room is None and not self._does_more:
-            commit_log, pool = self._commit_log, self._pool
+            commit_log, pool = self._commit_log, self.pool
             pending_end = commit_log.wrote_offset + _PENDING_BYTES_MAX if pool is None else pool.end_offset
             self._room_end = min(commit_log.end_of_file - layout.BLANK_SIZE_MIN, pending_end)
 

@@ -35,10 +35,18 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.multi_dispatch import LmqLimit
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
-from rocketpy.store.results import GetMessageResult, MessageFilter, QueryMessageResult, QueueTimeSpan, StoreStatistics
+from rocketpy.store.results import (
+    GetMessageResult,
+    GetMessageStatus,
+    MessageFilter,
+    QueryMessageResult,
+    QueueTimeSpan,
+    StoreStatistics,
+)
 from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback
@@ -85,6 +93,9 @@ class MessageStore:
         self._run_blocking = run_blocking
         self._memory_bytes = memory_bytes
         self._clock = clock
+        self._lmq_limit: LmqLimit | None = None
+        if config.enable_multi_dispatch and config.enable_lmq:
+            self._lmq_limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
         self._get_count = 0
         self._get_miss_count = 0
         self._get_message_count = 0
@@ -133,6 +144,8 @@ class MessageStore:
         """Return messages that are in memory, None if some of them are cold: then ask :meth:`get_message`."""
         if self._appender.has_pending:
             self.end_burst()
+        if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
+            return self._nothing_found(topic, queue_id, queue_offset)
         result = None
         if message_filter is None:
             result = self._reader.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
@@ -156,6 +169,8 @@ class MessageStore:
     ) -> GetMessageResult:
         """Return messages wherever they are; a worker thread waits for the disk."""
         self.end_burst()
+        if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
+            return self._nothing_found(topic, queue_id, queue_offset)
         self._get_cold_count += 1
         began_ms = self._clock.timestamp_ms()
         steps = self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
@@ -165,6 +180,12 @@ class MessageStore:
         self._get_message_count += result.message_count
         self._get_miss_count += not result.message_count
         return result
+
+    def _nothing_found(self, topic: str, queue_id: int, queue_offset: int) -> GetMessageResult:
+        self._get_count += 1
+        self._get_miss_count += 1
+        min_offset, max_offset = self.min_offset_in_queue(topic, queue_id), self.max_offset_in_queue(topic, queue_id)
+        return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset, min_offset, max_offset)
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the queue offset that the next message will get; 0 for an unknown queue."""
@@ -300,7 +321,7 @@ class MessageStore:
 
     async def clean_expired_consumer_queue(self) -> int:
         """Delete queues whose messages are all gone from the log; return how many. Their next message gets offset 0."""
-        self.end_burst()
+        self._appender.end_burst()
         return await self._services.clean_queues.delete_expired_queues((SCHEDULE_TOPIC,))
 
     async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:

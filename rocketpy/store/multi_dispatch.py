@@ -31,10 +31,10 @@ from rocketpy.protocol.properties import (
     decode_properties,
     encode_properties,
 )
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.results import PutMessageStatus
 
-LMQ_PREFIX = "%LMQ%"
 NAMES_MAX = 256
 """So many queues one message may name: each new one costs two directories and a file."""
 

@@ -7,6 +7,7 @@ are there. One that fails ends the nursery, and with it the store.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import trio
@@ -21,6 +22,7 @@ from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.close_files import CloseFilesService
+from rocketpy.store.services.commit_real_time import CommitRealTimeService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.flush_real_time import FlushRealTimeService
@@ -58,11 +60,14 @@ class StoreServices:
             checkpoint=files.checkpoint,
             run_blocking=run_blocking,
             commit_log=commit_log,
+            end_burst=appender.end_burst,
             interval_ms=config.flush_interval_consume_queue,
             thorough_interval_ms=config.flush_consume_queue_thorough_interval,
             least_pages=config.flush_consume_queue_least_pages,
         )
+        self.end_burst: Callable[[], None] = appender.end_burst  # for the store's users
         self._flush_log: FlushRealTimeService | None = None
+        self._commit: CommitRealTimeService | None = None
         self.group_commit: GroupCommitService | None = None
         if config.is_sync_flush:
             self.group_commit = GroupCommitService(
@@ -74,14 +79,27 @@ class StoreServices:
                 flush_replies=flush_replies,
             )
         else:
-            self._flush_log = FlushRealTimeService(
+            self._flush_log = flush_log = FlushRealTimeService(
                 commit_log=log_source,
                 checkpoint=files.checkpoint,
                 run_blocking=run_blocking,
                 interval_ms=config.flush_interval_commit_log,
                 thorough_interval_ms=config.flush_commit_log_thorough_interval,
                 least_pages=config.flush_commit_log_least_pages,
+                is_timed=config.flush_commit_log_timed,
             )
+            if appender.pool is not None:
+                self._commit = CommitRealTimeService(
+                    appender=appender,
+                    pool=appender.pool,
+                    wake_flush=flush_log.wake,
+                    interval_ms=config.commit_interval_commit_log,
+                    thorough_interval_ms=config.commit_commit_log_thorough_interval,
+                    least_pages=config.commit_commit_log_least_pages,
+                )
+                self.end_burst = self._commit.end_burst
+            elif not config.flush_commit_log_timed:
+                self.end_burst = partial(_end_burst_and_wake, appender, flush_log)
         self._catch_up: IndexCatchUp | None = None
         self._reput: ReputMessageService | None = None
         if files.index is not None:
@@ -135,6 +153,8 @@ class StoreServices:
             await nursery.start(self.group_commit.run)
         if self._flush_log is not None:
             await nursery.start(self._flush_log.run)
+        if self._commit is not None:
+            await nursery.start(self._commit.run)
         if self._files.index is not None:
             await nursery.start(self._files.index.run)
         if self._reput is not None:
@@ -173,3 +193,8 @@ class StoreServices:
             await trio.lowlevel.checkpoint()
         await self._run_blocking(index.flush)
         return not self.index_behind
+
+
+def _end_burst_and_wake(appender: MessageAppender, flush_log: FlushRealTimeService) -> None:
+    appender.end_burst()
+    flush_log.wake()

@@ -7,12 +7,13 @@ last unit written when the flush is over, which may not be part of it.)
 
 Compatibility: ``DefaultMessageStore.FlushConsumeQueueService`` (4.9.8).
 
-Compose: ``queues`` is the ConsumeQueueTable, ``commit_log`` the CommitLog; units are written with their records.
+Compose: ``queues`` is the ConsumeQueueTable, ``commit_log`` the CommitLog, ``end_burst`` the appender's: when it has
+returned, every record that is written has its units written too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Protocol
 
 import trio
@@ -66,6 +67,7 @@ class FlushConsumeQueueService:
         checkpoint: StoreCheckpoint,
         run_blocking: RunBlocking,
         commit_log: WrittenLog,
+        end_burst: Callable[[], None],
         interval_ms: int,
         thorough_interval_ms: int,
         least_pages: int,
@@ -74,6 +76,7 @@ class FlushConsumeQueueService:
         self._checkpoint = checkpoint
         self._run_blocking = run_blocking
         self._commit_log = commit_log
+        self._end_burst = end_burst
         self._interval_s = interval_ms / 1000
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
@@ -93,6 +96,7 @@ class FlushConsumeQueueService:
 
     async def flush_thoroughly(self) -> None:
         """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end."""
+        self._end_burst()  # part of it may be in the log already, without units
         commit_log = self._commit_log
         timestamp_ms, written_end, queue_count = (
             commit_log.wrote_timestamp_ms,

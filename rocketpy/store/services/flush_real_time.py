@@ -1,7 +1,9 @@
 """ASYNC_FLUSH: the log is synced every half second, and thoroughly every ten; acknowledgements do not wait for it.
 
-Compatibility: ``CommitLog.FlushRealTimeService`` (4.9.8) with ``flushCommitLogTimed``, its default: a plain interval
-that no message shortens. It ends by cancellation; the final flush is the store's.
+With ``flushCommitLogTimed``, the default, that is a plain interval. Without, whatever is written wakes the service, and
+it syncs if that makes the pages it waits for.
+
+Compatibility: ``CommitLog.FlushRealTimeService`` (4.9.8). It ends by cancellation; the final flush is the store's.
 
 Compose: under ASYNC_FLUSH only; ``commit_log`` is the CommitLog.
 """
@@ -14,6 +16,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.group_commit import LogFlushRange
+from rocketpy.store.services.wake_up import WakeUp
 
 
 class FlushRealTimeService:
@@ -28,6 +31,7 @@ class FlushRealTimeService:
         interval_ms: int,
         thorough_interval_ms: int,
         least_pages: int,
+        is_timed: bool = True,
     ) -> None:
         self._commit_log = commit_log
         self._checkpoint = checkpoint
@@ -35,13 +39,20 @@ class FlushRealTimeService:
         self._interval_s = interval_ms / 1000
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
+        self._is_timed = is_timed
+        self._wake_up = WakeUp()
+
+    def wake(self) -> None:
+        """Look whether what was written is enough for a sync; without effect if the interval is a plain one."""
+        if not self._is_timed:
+            self._wake_up.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until cancelled, or until a sync fails."""
         task_status.started()
         thorough_at = trio.current_time()
         while True:
-            await trio.sleep(self._interval_s)
+            await self._wake_up.wait(self._interval_s)
             now = trio.current_time()
             is_thorough = now >= thorough_at + self._thorough_interval_s
             if is_thorough:

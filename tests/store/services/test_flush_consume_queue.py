@@ -48,6 +48,11 @@ class Queues:
     during_sync: Callable[[], None] | None = None
     log: Log = attrs.Factory(lambda: Log())
     count_with_units: int = 3
+    ends_burst: Callable[[], None] | None = None
+
+    def end_burst(self) -> None:
+        if self.ends_burst is not None:
+            self.ends_burst()
 
     def begin_flush(self, *, least_pages: int = 0) -> Range | None:
         chosen = [queue for queue, pages in self.unflushed.items() if pages >= least_pages][:PER_FLUSH]
@@ -71,6 +76,7 @@ def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
         checkpoint=StoreCheckpoint(disk, "/checkpoint"),
         run_blocking=inline,
         commit_log=queues.log,
+        end_burst=queues.end_burst,
         interval_ms=1_000,
         thorough_interval_ms=60_000,
         least_pages=2,
@@ -110,6 +116,22 @@ async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() ->
     await service(queues, disk).flush_thoroughly()
     assert {0, 1, 2, 3, 4} <= {each for flushed in queues.flushed for each in flushed}
     assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
+
+
+async def test_a_burst_that_is_partly_in_the_log_ends_before_the_checkpoint_says_where_units_end() -> None:
+    """A long burst is in the log before its units are: they would be missing where recovery begins."""
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 500)), SimDisk()
+
+    def end_burst() -> None:
+        queues.log.wrote_offset = queues.log.flushed_offset = 600
+        queues.unflushed[2] = 1
+
+    queues.ends_burst = end_burst
+    await service(queues, disk).flush_thoroughly()
+    assert queues.flushed == [[1, 2]]
+    ends = load_checkpoint(disk, "/checkpoint").ends
+    assert ends is not None
+    assert ends.durable_offset == 600
 
 
 async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:

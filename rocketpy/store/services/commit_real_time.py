@@ -1,0 +1,115 @@
+"""The transient store pool's commit: what bursts left in memory goes to the files, where readers and kills find it.
+
+::
+
+    put, put ... end_burst     into the pool; the answer SEND_OK means "in the memory of the broker"
+             CommitRealTimeService     log, then units, then the notes of arrival; wakes the flush
+                       FlushRealTimeService     the disk has it
+
+A burst that makes the pool long enough wakes the service; otherwise it looks by time, and by time it also commits what
+is less than the pages asked for. A kill loses what is in the pool, and nothing else. The last commit is the store's.
+
+Compatibility: ``CommitLog.CommitRealTimeService`` (4.9.8); every put wakes it there, and here one that it has enough to
+do for.
+
+Compose: with a pool only; ``appender`` is the MessageAppender, ``wake_flush`` wakes the FlushRealTimeService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.store.services.wake_up import WakeUp
+
+
+class PooledAppender(Protocol):
+    """Appends into a pool."""
+
+    wrote_offset: int
+    """The end of the log, committed or not."""
+
+    def keep_burst(self) -> None:
+        """End a burst in the pool."""
+        ...
+
+    def end_burst(self) -> None:
+        """Commit everything. StoreError is final."""
+        ...
+
+
+class Pool(Protocol):
+    """What is not committed."""
+
+    committed_offset: int
+
+    def pages_behind(self, wrote_offset: int, /) -> int:
+        """Return how many pages end between what is committed and the end of the log."""
+        ...
+
+
+@attrs.frozen
+class CommitStatistics:
+    """Counters since the start."""
+
+    uncommitted_bytes: int
+    commit_count: int
+
+
+class CommitRealTimeService:
+    """Commits by size and by time."""
+
+    def __init__(
+        self,
+        *,
+        appender: PooledAppender,
+        pool: Pool,
+        wake_flush: Callable[[], None],
+        interval_ms: int,
+        thorough_interval_ms: int,
+        least_pages: int,
+    ) -> None:
+        self._appender = appender
+        self._pool = pool
+        self._wake_flush = wake_flush
+        self._interval_s = interval_ms / 1000
+        self._thorough_interval_s = thorough_interval_ms / 1000
+        self._least_pages = least_pages
+        self._wake_up = WakeUp()
+        self._commit_count = 0
+
+    def end_burst(self) -> None:
+        """End a burst of the store: it stays in the pool. Takes the place of the appender's ``end_burst``."""
+        self._appender.keep_burst()
+        if self._pool.pages_behind(self._appender.wrote_offset) >= self._least_pages:
+            self._wake_up.wake()
+
+    def statistics(self) -> CommitStatistics:
+        """Return the counters."""
+        return CommitStatistics(self._appender.wrote_offset - self._pool.committed_offset, self._commit_count)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Commit until cancelled; StoreError ends it."""
+        task_status.started()
+        thorough_at = trio.current_time()
+        while True:
+            await self._wake_up.wait(self._interval_s)
+            now = trio.current_time()
+            least_pages = self._least_pages
+            if now >= thorough_at + self._thorough_interval_s:
+                thorough_at, least_pages = now, 0
+            if self._commit(least_pages):
+                thorough_at = now
+                self._wake_flush()
+
+    def _commit(self, least_pages: int) -> bool:
+        """Commit if there is enough; return whether there was."""
+        wrote_offset = self._appender.wrote_offset
+        if wrote_offset <= self._pool.committed_offset or self._pool.pages_behind(wrote_offset) < least_pages:
+            return False
+        self._appender.end_burst()
+        self._commit_count += 1
+        return True
