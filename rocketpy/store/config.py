@@ -206,6 +206,12 @@ class MessageStoreConfig:
         return self.transient_store_pool_enable and not self.is_sync_flush and self.broker_role is not BrokerRole.SLAVE
 
     @property
+    def warm_sync_bytes(self) -> int | None:
+        """After how much of a file that is filled in advance to sync; None when all of it is there."""
+        is_synced = self.warm_maped_file_enable and self.is_sync_flush
+        return self.flush_least_pages_when_warm_maped_file * 4096 if is_synced else None
+
+    @property
     def transient_store_pool_bytes(self) -> int:
         """How much may be collected."""
         return self.transient_store_pool_size * self.mapped_file_size_commit_log

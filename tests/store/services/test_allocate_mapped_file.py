@@ -63,6 +63,18 @@ async def test_a_file_is_made_in_advance(is_zero_filled: bool, autojump_clock: t
     assert disk.calls["write"] == (2 if is_zero_filled else 0)
 
 
+@pytest.mark.parametrize(("sync_each_bytes", "syncs"), [(4096, 4), (5000, 4), (8192, 2), (SIZE, 1), (1 << 30, 1)])
+def test_a_file_can_be_filled_with_a_sync_now_and_then(sync_each_bytes: int, syncs: int) -> None:
+    disk = new_disk()
+    before = disk.calls["sync"]
+    service = AllocateMappedFileService(
+        disk=disk, run_blocking=inline, is_zero_filled=True, sync_each_bytes=sync_each_bytes
+    )
+    service.take(FIRST, SIZE)
+    assert disk.calls["sync"] - before == syncs
+    assert disk.open(FIRST).read(0, SIZE) == bytes(SIZE)
+
+
 def test_a_file_that_was_not_asked_for_is_made_at_once() -> None:
     disk = new_disk()
     service = new_service(disk)
