@@ -49,6 +49,7 @@ class KeptPieces:
                 copy.close()
         finally:
             original.close()
+        self._disk.sync_directory(self._made())
         self._note(f"{name}: bytes {begin} to {end} of {path}: {why}")
 
     def move(self, path: str, why: str) -> None:
