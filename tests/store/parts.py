@@ -21,10 +21,13 @@ from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.multi_dispatch import MultiDispatch
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import Steps
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
+from rocketpy.store.transient_store_pool import TransientStorePool
+from rocketpy.store.unit_extensions import UnitExtensions
 
 T = TypeVar("T")
 
@@ -151,6 +154,9 @@ class Parts:
         open_max: int = 100,
         corrects_offsets: bool = True,
         ext_place: ExtPlace | None = None,
+        unit_extensions: UnitExtensions | None = None,
+        has_multi_dispatch: bool = False,
+        pool: TransientStorePool | None = None,
     ) -> None:
         self.place = place
         self.clock = clock or ManualClock()
@@ -199,6 +205,9 @@ class Parts:
             message_size_max=message_size_max,
             index=self.index,
             message_arriving=lambda *arrival: self.arrivals.append(arrival),
+            multi_dispatch=MultiDispatch(queues=self.queues) if has_multi_dispatch else None,
+            unit_extensions=unit_extensions,
+            pool=pool,
         )
         self.appender.hand_over_to_index()
         self.reader = MessageReader(
