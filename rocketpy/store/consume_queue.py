@@ -171,15 +171,17 @@ class ConsumeQueue:
             units, is_clear = found.last_units, found.is_clear and mapped_file is self.files[-1]
             if end < mapped_file.end_offset:
                 break
-        if not is_clean and self.files:
-            # The last file may be short: a recovery died between cutting the tail and extending it again.
+        if self.files:
+            # The last file may be short: a recovery died between cutting the tail and extending it again. After an
+            # orderly stop only somebody else can have cut it.
             last = self.files[-1]
             if len(self.files) > 1:
                 file_size = self.files[-2].size
             elif end == last.end_offset:
                 file_size = self._file_size
-            if last.size < file_size:
-                last.size, is_clear = file_size, False
+            odd = last.size % UNIT_SIZE
+            if (last.size < file_size and (not is_clean or len(self.files) > 1)) or odd:
+                last.size, is_clear = max(last.size - odd, file_size), False
         self._set_end(end // UNIT_SIZE)
         self.flushed_offset = self.max_offset
         first = self.max_offset - len(units) // UNIT_SIZE
@@ -289,7 +291,9 @@ class ConsumeQueue:
     def correct_min_offset(self, log_min_offset: int) -> None:
         """Move ``min_offset`` to the first unit whose message is still in the log: what ends a queue's recovery."""
         if self.max_offset > self.min_offset:
-            self.min_offset = self.first_at_or_behind(log_min_offset)
+            physical_offset, size, _ = self.unit_at(self.min_offset)
+            if size == PRE_BLANK_SIZE or 0 <= physical_offset < log_min_offset:  # else it begins where it did
+                self.min_offset = self.first_at_or_behind(log_min_offset)
         self._found = None
 
     def remove_files(self) -> None:

@@ -57,9 +57,11 @@ class MappedFileQueue:
 
         Files of no length at the end are what a crash leaves of a creation, and are deleted. What lies behind a gap
         between two files cannot be right: it is deleted too if it can be made again, and otherwise a
-        :class:`DamagedStoreError` names the place. So it does for two files of one name, in two directories.
+        :class:`DamagedStoreError` names the place. So it does for two files of one name, in two directories, and for
+        one that begins where another has its bytes.
         """
         found = self._files_found()
+        sizes = {mapped_file.size for mapped_file in found}
         for mapped_file, following in pairwise(found):
             if mapped_file.base_offset == following.base_offset:
                 raise DamagedStoreError(
@@ -71,8 +73,14 @@ class MappedFileQueue:
                     f"found {mapped_file.size}",
                     path=mapped_file.path,
                 )
-            # A file that is longer than the next one allows is read as far as that.
-            mapped_file.size = min(mapped_file.size, following.base_offset - mapped_file.base_offset)
+            allowed = following.base_offset - mapped_file.base_offset
+            if mapped_file.size > allowed and allowed not in sizes and not drop_behind_gap:
+                raise DamagedStoreError(
+                    f"expected no file before offset {mapped_file.end_offset}, where {mapped_file.path} ends",
+                    path=following.path,
+                )
+            # A file that is longer than the next one allows, which others are just as long as, is read as far as that.
+            mapped_file.size = min(mapped_file.size, allowed)
         for mapped_file in found:
             if (self._files and mapped_file.base_offset != self.end_offset) or not mapped_file.size:
                 mapped_file.remove(self._disk)

@@ -106,6 +106,8 @@ class StoreRecovery:
                 if queue.files:
                     queue.remove_files()
             return
+        if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
+            self._remove_senseless_queues()
         noted_end = self._noted_end()
         first_file, begin_offset = self._beginning(noted_end)
         scanner = yield from self._walk(first_file, begin_offset)
@@ -183,6 +185,22 @@ class StoreRecovery:
             path=files.path if damaged is None else damaged.path,
             position=None if damaged is None else end_offset - damaged.base_offset,
         )
+
+    def _remove_senseless_queues(self) -> None:
+        """Delete the files of queues that cannot be right: the walk makes them anew.
+
+        A file begins within a unit; the log has its beginning and the queue has not; or, after an orderly stop, the
+        last unit leads out of the log.
+        """
+        files = self._commit_log.files
+        for queue in self._queues:
+            begin = queue.files.min_offset
+            if queue.files and (
+                begin % layout.UNIT_SIZE
+                or (begin and not files.min_offset)
+                or (self._is_clean and _physical_end(queue) > files.end_offset)
+            ):
+                queue.remove_files()
 
     # ---- the walk -------------------------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ async def _records(store: MessageStore, damages: list[str]) -> dict[Queue, list[
             if result.status is GetMessageStatus.FOUND:
                 records += _split(result.body)
             if result.damage:
-                assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING and not result.body
+                assert (result.status, result.body) == (GetMessageStatus.MESSAGE_WAS_REMOVING, b"")
                 damages.append(result.damage)
                 queue_offset += 1
                 continue
