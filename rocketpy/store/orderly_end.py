@@ -1,15 +1,16 @@
 """What an orderly stop leaves behind, so that the next start need not walk the log to find its end.
 
-One line of text in the store's directory: the end of the log, the last storeTimestamp, and a digest of every queue's
-end. It is believed only after an orderly stop and only if the queues still end as it says; then recovery begins its
-walk at that end instead of up to three files before it. RocketMQ neither reads nor minds the file: if a Java broker
-appended meanwhile, some queue ends elsewhere and the walk is the usual one. Losing the file costs that walk and nothing
-else.
+One line of text in the store's directory: the end of the log, the last storeTimestamp, a digest of every queue's end,
+and the last place in the index. It is believed only after an orderly stop and only if the queues still end as it says;
+then recovery begins its walk at that end instead of up to three files before it, and an index that ends elsewhere is
+known to be incomplete. RocketMQ neither reads nor minds the file: if a Java broker appended meanwhile, some queue ends
+elsewhere and the walk is the usual one. Losing the file costs time and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 import attrs
@@ -18,7 +19,8 @@ from rocketpy.errors import DiskFullError
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.disk import Disk, persist_text, read_text
 
-_VERSION = "1"
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_VERSION = "2"
 
 
 @attrs.frozen
@@ -28,6 +30,8 @@ class OrderlyEnd:
     end_offset: int
     timestamp_ms: int
     queues_digest: str
+    index_end: int
+    """Where the last indexed message is; -1 if there is none, -2 if the index was switched off."""
 
 
 def digest_of_queues(queues: Iterable[ConsumeQueue]) -> str:
@@ -39,11 +43,9 @@ def digest_of_queues(queues: Iterable[ConsumeQueue]) -> str:
 def load_orderly_end(disk: Disk, path: str) -> OrderlyEnd | None:
     """Return what :func:`persist_orderly_end` wrote; None when there is nothing, or nothing that makes sense."""
     words = (read_text(disk, path) or "").split()
-    if len(words) != 4 or words[0] != _VERSION or not (words[1].isdecimal() and words[2].isdecimal()):
+    if len(words) != 5 or words[0] != _VERSION or not all(map(_NUMBER.fullmatch, (words[1], words[2], words[4]))):
         return None
-    if len(words[1]) > 19 or len(words[2]) > 19:
-        return None
-    return OrderlyEnd(int(words[1]), int(words[2]), words[3])
+    return OrderlyEnd(int(words[1]), int(words[2]), words[3], int(words[4]))
 
 
 def persist_orderly_end(disk: Disk, path: str, orderly_end: OrderlyEnd) -> None:
@@ -52,7 +54,8 @@ def persist_orderly_end(disk: Disk, path: str, orderly_end: OrderlyEnd) -> None:
         persist_text(
             disk,
             path,
-            f"{_VERSION} {orderly_end.end_offset} {orderly_end.timestamp_ms} {orderly_end.queues_digest}\n",
+            f"{_VERSION} {orderly_end.end_offset} {orderly_end.timestamp_ms} {orderly_end.queues_digest} "
+            f"{orderly_end.index_end}\n",
         )
     except DiskFullError:
         pass

@@ -2,8 +2,9 @@
 
 Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
 
-- After an orderly stop the queues are trusted. If they end as that stop has noted, the walk begins at the end of the
-  log that it noted too, and finds nothing; else the last three log files are walked to find the end.
+- After an orderly stop of ours the queues are trusted, since they end as that stop has noted, and the walk begins at
+  the end of the log that it noted too, and finds nothing. If they do not, there was no such stop, whatever became of
+  the abort file. After an orderly stop of a Java broker the last three log files are walked to find the end.
 - After a crash the walk begins where log and queues were durable when the checkpoint was written. Of the units behind
   those are kept that are what their records say; the others are made anew.
 
@@ -80,12 +81,13 @@ class StoreRecovery:
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code, bit_map_of=bit_map_of)
-        self._is_clean = is_clean
+        self.is_clean = is_clean
+        """Whether the last stop was an orderly one; what the abort file says is not the last word."""
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._durable_ends = durable_ends
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
-        self._orderly_end = orderly_end if is_clean else None
+        self._orderly_end = orderly_end
         self._progress: LogScanner | None = None
         self.report = RecoveryReport(0, 0, 0, 0, 0, 0, None, 0, "")
 
@@ -94,21 +96,21 @@ class StoreRecovery:
         self._commit_log.load()
         yield from self._queues.load()
         files = self._commit_log.files
-        file_size = self._queues.usual_file_size
-        for count, queue in enumerate(self._queues):
-            queue.recover(is_clean=self._is_clean, file_size=file_size)
-            if count % _QUEUES_PER_SLICE == 0:
-                yield
+        yield from self._recover_queues()
         durable_end = self._durable_end()
+        if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
+            self._remove_senseless_queues()
+        noted_end = self._noted_end()
+        if self.is_clean and self._durable_ends is not None and noted_end is None:
+            # Our last stop was not orderly, and no Java broker had the store since: the abort file was removed by hand.
+            self.is_clean = False
+            yield from self._recover_queues()
         if not files:
             self._require(durable_end, 0, "no file")
             for queue in self._queues:
                 if queue.files:
                     queue.remove_files()
             return
-        if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
-            self._remove_senseless_queues()
-        noted_end = self._noted_end()
         first_file, begin_offset = self._beginning(noted_end)
         scanner = yield from self._walk(first_file, begin_offset)
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
@@ -125,12 +127,13 @@ class StoreRecovery:
             if is_cut or self._rewrite:
                 yield from self._make_durable(scanner.first_file, scanner.end_offset)
             else:
-                durable_offset = min(durable_offset, max(durable_end, 0 if self._is_clean else scanner.begin_offset))
+                durable_offset = min(durable_offset, max(durable_end, 0 if self.is_clean else scanner.begin_offset))
             files.sync_directories()
+        noted_timestamp_ms = 0 if self._orderly_end is None else self._orderly_end.timestamp_ms
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
             durable_offset=durable_offset,
-            timestamp_ms=max(scanner.timestamp_ms, self._orderly_end.timestamp_ms if self._orderly_end else 0),
+            timestamp_ms=max(scanner.timestamp_ms, noted_timestamp_ms),
             scanned_from=scanner.begin_offset,
             record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
@@ -144,6 +147,13 @@ class StoreRecovery:
         """How far the walk has come: the offset, and where the last file ends."""
         return (0, 0) if self._progress is None else (self._progress.end_offset, self._commit_log.files.end_offset)
 
+    def _recover_queues(self) -> Iterator[None]:
+        file_size = self._queues.usual_file_size
+        for count, queue in enumerate(self._queues):
+            queue.recover(is_clean=self.is_clean, file_size=file_size)
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+
     # ---- where to begin, and what must be there -------------------------------------------------------------------
 
     def _beginning(self, noted_end: int | None) -> tuple[int, int | None]:
@@ -151,7 +161,7 @@ class StoreRecovery:
         files = self._commit_log.files
         if noted_end is not None:
             return len(files) - 1, noted_end
-        if self._is_clean:
+        if self.is_clean:
             return max(0, len(files) - _FILES_AFTER_ORDERLY_STOP), None
         if self._durable_ends is None:
             return self._first_durable_file(), None
@@ -170,7 +180,7 @@ class StoreRecovery:
         """
         if self._durable_ends is not None:
             return self._durable_ends.log_flushed_offset
-        if self._is_clean:
+        if self.is_clean:
             return max(map(_physical_end, self._queues), default=0)
         return 0
 
@@ -198,7 +208,7 @@ class StoreRecovery:
             if queue.files and (
                 begin % layout.UNIT_SIZE
                 or (begin and not files.min_offset)
-                or (self._is_clean and _physical_end(queue) > files.end_offset)
+                or (self.is_clean and _physical_end(queue) > files.end_offset)
             ):
                 queue.remove_files()
 
@@ -214,10 +224,13 @@ class StoreRecovery:
 
     def _noted_end(self) -> int | None:
         """Return the end of the log that the orderly stop has noted, if the queues still end as it says."""
-        noted = self._orderly_end
-        if noted is None or self._commit_log.files.find(noted.end_offset) is not self._commit_log.files[-1]:
+        noted, files = self._orderly_end, self._commit_log.files
+        if noted is None or not self.is_clean:
             return None
-        return noted.end_offset if digest_of_queues(self._queues) == noted.queues_digest else None
+        last = files[len(files) - 1] if files else None
+        if files.find(noted.end_offset) is not last or digest_of_queues(self._queues) != noted.queues_digest:
+            return None
+        return noted.end_offset
 
     def _walk(self, first_file: int, begin_offset: int | None) -> Generator[None, None, LogScanner]:
         """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
@@ -232,7 +245,7 @@ class StoreRecovery:
         base_offset = self._commit_log.files[first_file].base_offset
         queue_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
         is_from_beginning = first_file == 0 and begin_offset is None
-        ends = self._durable_ends if begin_offset is not None and not self._is_clean else None
+        ends = self._durable_ends if begin_offset is not None and not self.is_clean else None
         if ends is not None and queue_count < ends.queue_count:
             return (yield from self._walk_from(0))  # somebody has removed queues: they are made anew
         self._progress = scanner = LogScanner(
@@ -254,7 +267,7 @@ class StoreRecovery:
         """
         queue_count = 0
         for count, queue in enumerate(self._queues):
-            if self._is_clean:
+            if self.is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
             elif queue.files.min_offset and not self._commit_log.min_offset:
                 # Its first file went with the power and a later one did not: the log knows all of it.
@@ -273,7 +286,7 @@ class StoreRecovery:
         log_min_offset = self._commit_log.min_offset
         self._queues.forget_deletions(log_min_offset)
         for count, queue in enumerate(self._queues):
-            if queue.files and (not self._is_clean or _physical_end(queue) > end_offset):
+            if queue.files and (not self.is_clean or _physical_end(queue) > end_offset):
                 queue.truncate(queue.first_at_or_behind(end_offset))
                 self._queues.unflushed[queue] = None
             queue.correct_min_offset(log_min_offset)
@@ -310,7 +323,7 @@ class StoreRecovery:
         for index in range(min(first_file, len(files) - 1), len(files)):
             mapped_file = files[index]
             file = mapped_file.file()
-            if self._rewrite and not self._is_clean:
+            if self._rewrite and not self.is_clean:
                 end = min(mapped_file.end_offset, end_offset) - mapped_file.base_offset
                 begin = max(0, known_offset - mapped_file.base_offset)
                 for position in range(begin, end, _COPY_SIZE):

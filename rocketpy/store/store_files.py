@@ -14,7 +14,7 @@ from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.abort_file import AbortFile
-from rocketpy.store.checkpoint import load_checkpoint
+from rocketpy.store.checkpoint import DurableEnds, load_checkpoint
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import ExtPlace
@@ -77,9 +77,11 @@ class StoreFiles:
         self.allocate_files = AllocateMappedFileService(
             disk=disk,
             run_blocking=run_blocking,
-            is_zero_filled=config.is_sync_flush,
+            is_zero_filled=config.is_sync_flush or config.warm_maped_file_enable,
+            sync_each_bytes=config.warm_sync_bytes,
         )
         self._was_clean = True
+        self._orderly_end: OrderlyEnd | None = None
         self._recovery: StoreRecovery | None = None
 
     @property
@@ -100,6 +102,9 @@ class StoreFiles:
         if self.index is None:
             return report.end_offset
         if self._was_clean:
+            noted = self._orderly_end
+            if noted is not None and noted.index_end != self._index_end():
+                return min(report.end_offset, self.index.end_physical_offset)  # somebody has removed files of it
             # As in RocketMQ the index is trusted, unless queues were missing: then it is as well.
             begin = report.end_offset if report.first_unit_offset is None else report.first_unit_offset
             return min(report.end_offset, max(begin, self.index.end_physical_offset))
@@ -108,6 +113,7 @@ class StoreFiles:
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
         self._was_clean = not self.abort_file.exists()
+        self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
         self._recovery = StoreRecovery(
             disk=self._disk,
             commit_log=self.commit_log,
@@ -118,10 +124,11 @@ class StoreFiles:
             durable_ends=self.checkpoint.ends,
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush,
-            orderly_end=load_orderly_end(self._disk, self._orderly_end_path),
+            orderly_end=self._orderly_end,
             bit_map_of=bit_map_of,
         )
         yield from self._recovery.run()
+        self._was_clean = self._recovery.is_clean
         if self.index is not None:
             self._remove_untrue_index_files(self.report.end_offset)
             self.index.load(is_clean=self._was_clean)
@@ -147,10 +154,17 @@ class StoreFiles:
                 self._disk.unlink(path)
 
     def begin(self) -> None:
-        """Make the abort file, durable, and let the log be appended to."""
-        self.abort_file.create()
+        """Make the abort file, durable, and let the log be appended to.
+
+        A store that begins, or comes from a Java broker's orderly stop, gets our checkpoint first: from then on a
+        missing abort file alone does not pass for an orderly stop.
+        """
         report = self.report
         checkpoint = self.checkpoint
+        if checkpoint.ends is None and self._was_clean and not report.unit_count:
+            checkpoint.ends = DurableEnds(report.durable_offset, report.durable_offset, self.queues.count_with_units)
+            checkpoint.flush()
+        self.abort_file.create()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
         self.commit_log.open_at(
             report.end_offset,
@@ -159,10 +173,20 @@ class StoreFiles:
             flushed_offset=report.durable_offset,
         )
 
+    def _index_end(self) -> int:
+        if self.index is None:
+            return -2
+        return self.index.end_physical_offset if self.index.statistics().file_count else -1
+
     def persist_orderly_end(self) -> None:
         """Note where everything ends, for the next start: when all of it is durable, before the abort file goes."""
         commit_log = self.commit_log
-        noted = OrderlyEnd(commit_log.wrote_offset, commit_log.wrote_timestamp_ms, digest_of_queues(self.queues))
+        noted = OrderlyEnd(
+            commit_log.wrote_offset,
+            commit_log.wrote_timestamp_ms,
+            digest_of_queues(self.queues),
+            self._index_end(),
+        )
         persist_orderly_end(self._disk, self._orderly_end_path, noted)
 
     def close(self) -> None:
