@@ -12,17 +12,41 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import load, machine
 from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
+from bench.prepared import PreparedStores
 from bench.rows import PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
+from bench.store_rows import LOOK_UP_ROWS, QUEUES_ROWS, RECOVERY_ROWS
 from bench.table import Figures, format_table, send_mean
 
 KINDS = ("java", "ours")
 QUICK_SCALE = 0.1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured on the same two brokers, in their order."""
+
+    name: str
+    rows: Sequence[Row]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    starts: bool = True  # or the rows start them, on a store of their own
+    warms_up: bool = False
+
+
+GROUPS = (
+    Group("steady", STEADY_ROWS, warms_up=True),
+    Group("sync", SYNC_ROWS, {"flushDiskType": "SYNC_FLUSH"}, warms_up=True),
+    Group("process", PROCESS_ROWS),
+    Group("look-up", LOOK_UP_ROWS),
+    Group("recovery", RECOVERY_ROWS, starts=False),
+    Group("queues", QUEUES_ROWS, starts=False),
+)
 
 
 def main() -> int:
@@ -78,33 +102,32 @@ def _run(options: argparse.Namespace, work: Path) -> int:
     started = time.monotonic()
     kinds = [options.only] if options.only else list(KINDS)
     program, jars = load.build(work), _jars(options, kinds)
-    groups: list[tuple[str, list[Row], dict[str, str], bool]] = [
-        ("steady", STEADY_ROWS, {}, True),
-        ("sync", SYNC_ROWS, {"flushDiskType": "SYNC_FLUSH"}, True),
-        ("process", PROCESS_ROWS, {}, False),
-    ]
+    stores = PreparedStores(work, program, QUICK_SCALE if options.quick else 1.0)
     figures: list[Figures] = []
     notes: list[str] = []
-    for name, rows, settings, warm_up in groups:
-        chosen = [row for row in rows if not options.rows or any(text in row.name for text in options.rows)]
+    for group in GROUPS:
+        chosen = [row for row in group.rows if not options.rows or any(text in row.name for text in options.rows)]
         if not chosen:
             continue
-        brokers = [Broker(kind, work / f"{name}-{kind}", settings, jars, options.java_heap) for kind in kinds]
-        sessions = [Session(broker, program, QUICK_SCALE if options.quick else 1.0) for broker in brokers]
-        figures += _measure(chosen, sessions, rounds=options.rounds, warm_up=warm_up)
+        brokers = [
+            Broker(kind, work / f"{group.name}-{kind}", dict(group.settings), jars, options.java_heap) for kind in kinds
+        ]
+        sessions = [Session(broker, program, stores.scale, stores) for broker in brokers]
+        figures += _measure(group, chosen, sessions, rounds=options.rounds)
         notes += [note for session in sessions for note in session.notes]
     _report(options, facts, figures, notes, time.monotonic() - started)
     return 0
 
 
-def _measure(rows: Sequence[Row], sessions: Sequence[Session], *, rounds: int, warm_up: bool) -> list[Figures]:
-    """Measure a group of rows; its brokers are running in between and ended on the way out, whatever happens."""
+def _measure(group: Group, rows: Sequence[Row], sessions: Sequence[Session], *, rounds: int) -> list[Figures]:
+    """Measure rows of a group; its brokers are ended on the way out, whatever happens."""
     figures = [Figures(row) for row in rows]
     with ExitStack() as stack:
         for session in sessions:
             stack.callback(session.broker.stop)
-            session.broker.start()
-        if warm_up:
+            if group.starts:
+                session.broker.start()
+        if group.warms_up:
             for session in sessions:
                 _progress(f"warming up {session.broker.kind}")
                 session.warm_up()

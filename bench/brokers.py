@@ -49,7 +49,7 @@ class Broker:
     port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> float:
+    def start(self, timeout_s: float = START_S) -> float:
         """Start and return the seconds from spawning the process to its first SEND_OK."""
         assert self.process is None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -59,9 +59,9 @@ class Broker:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, env=environment
             )
-        while not self._stores_a_message():
-            if time.perf_counter() - spawned > START_S:
-                raise BenchError(f"{self.kind}: no SEND_OK within {START_S:.0f} s{self._log_end()}")
+        while not self._stores_a_message(timeout_s):
+            if time.perf_counter() - spawned > timeout_s:
+                raise BenchError(f"{self.kind}: no SEND_OK within {timeout_s:.0f} s{self._log_end()}")
             time.sleep(0.001)
         return time.perf_counter() - spawned
 
@@ -77,11 +77,24 @@ class Broker:
             process.kill()
             process.wait(STOP_S)
 
+    def kill(self) -> None:
+        """End the process with SIGKILL; harmless when it is not running."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait(STOP_S)
+
     def anonymous_bytes(self) -> int:
         """Return RssAnon of the process and all its descendants: memory that is neither page cache nor shared files."""
-        self._check_alive()
-        assert self.process is not None
-        return sum(_rss_anon_bytes(pid) for pid in _with_descendants(self.process.pid))
+        return sum(_status_bytes(pid, "RssAnon") for pid in self._pids())
+
+    def resident_bytes(self) -> int:
+        """Return all memory of the process and its descendants that is in RAM, mapped files included."""
+        return sum(_status_bytes(pid, "VmRSS") for pid in self._pids())
+
+    def descriptors(self) -> int:
+        """Return how many descriptors the process and its descendants have open."""
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in self._pids())
 
     def runtime_info(self) -> dict[str, str]:
         """Return the broker's runtime table."""
@@ -91,12 +104,18 @@ class Broker:
         """Make an error that also shows what the broker logged last."""
         return BenchError(f"{self.kind}: {why}{self._log_end()}")
 
-    def _stores_a_message(self) -> bool:
+    def _stores_a_message(self, timeout_s: float) -> bool:
         self._check_alive()
         try:
-            return probe.send_one(self.port, PROBE_TOPIC)
+            # A broker that listens before it has recovered answers late: asked again, it would seem to be later still.
+            return probe.send_one(self.port, PROBE_TOPIC, timeout_s)
         except OSError:
             return False
+
+    def _pids(self) -> list[int]:
+        self._check_alive()
+        assert self.process is not None
+        return _with_descendants(self.process.pid)
 
     def _check_alive(self) -> None:
         if self.process is None or self.process.poll() is not None:
@@ -182,8 +201,8 @@ def _with_descendants(pid: int) -> list[int]:
     return [pid, *(descendant for child in found for descendant in _with_descendants(child))]
 
 
-def _rss_anon_bytes(pid: int) -> int:
+def _status_bytes(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise BenchError(f"/proc/{pid}/status has no RssAnon")
+    raise BenchError(f"/proc/{pid}/status has no {name}")

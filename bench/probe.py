@@ -1,4 +1,4 @@
-"""A blocking RocketMQ client of three questions, for what must be timed from the first connection attempt.
+"""A blocking RocketMQ client of a few questions, for what is timed from the first connection attempt or one by one.
 
 Deliberately independent of ``rocketpy.protocol``: the benchmark must not share code with what it measures.
 """
@@ -6,40 +6,107 @@ Deliberately independent of ``rocketpy.protocol``: the benchmark must not share 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
 
+PULL_MESSAGE = 11
+QUERY_MESSAGE = 12
 GET_BROKER_RUNTIME_INFO = 28
+SEARCH_OFFSET_BY_TIMESTAMP = 29
+GET_MAX_OFFSET = 30
 SEND_MESSAGE_V2 = 310
 SUCCESS = 0
 
 _LENGTHS = struct.Struct(">II")
+_UNIQUE_KEY = re.compile(rb"UNIQ_KEY\x01([^\x02]+)")
+
+
+class Connection:
+    """A connection that asks one thing after the other. ``OSError``: no answer, or a refusal."""
+
+    def __init__(self, port: int, timeout_s: float = 5.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._socket.close()
+
+    def ask(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
+        """Send one request; return the response's code, fields and body."""
+        request = {
+            "code": code,
+            "extFields": ext_fields,
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": 1,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 407,
+        }
+        header = json.dumps(request, separators=(",", ":")).encode()
+        self._socket.sendall(_LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body)
+        length, header_length = _LENGTHS.unpack(_receive(self._socket, 8))
+        rest = _receive(self._socket, length - 4)
+        header_length &= 0xFFFFFF
+        response = json.loads(rest[:header_length])
+        return response["code"], response.get("extFields") or {}, rest[header_length:]
+
+    def max_offset(self, topic: str, queue: int) -> int:
+        """Return how many messages a queue has had."""
+        fields = {"topic": topic, "queueId": str(queue)}
+        return int(self._successful(GET_MAX_OFFSET, fields)[0]["offset"])
+
+    def search_offset(self, topic: str, queue: int, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time."""
+        fields = {"topic": topic, "queueId": str(queue), "timestamp": str(timestamp_ms)}
+        return int(self._successful(SEARCH_OFFSET_BY_TIMESTAMP, fields)[0]["offset"])
+
+    def query_message(self, topic: str, key: str) -> bytes:
+        """Return the records that the index has for a key; none is an empty answer."""
+        fields = {"topic": topic, "key": key, "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str((1 << 63) - 1)}
+        code, _, body = self.ask(QUERY_MESSAGE, fields)
+        return body if code == SUCCESS else b""
+
+    def unique_key(self, topic: str, queue: int, offset: int) -> str:
+        """Return the unique key of a message in a queue."""
+        fields = {
+            "commitOffset": "0",
+            "consumerGroup": "bench_probe",
+            "maxMsgNums": "1",
+            "queueId": str(queue),
+            "queueOffset": str(offset),
+            "subVersion": "1",
+            "subscription": "*",
+            "suspendTimeoutMillis": "0",
+            "sysFlag": "4",
+            "topic": topic,
+        }
+        found = _UNIQUE_KEY.search(self._successful(PULL_MESSAGE, fields)[1])
+        if found is None:
+            raise OSError(f"no unique key in {topic}:{queue} at {offset}")
+        return found[1].decode()
+
+    def _successful(self, code: int, fields: dict[str, str]) -> tuple[dict[str, str], bytes]:
+        status, answered, body = self.ask(code, fields)
+        if status != SUCCESS:
+            raise OSError(f"request {code} with {fields} was answered with code {status}")
+        return answered, body
 
 
 def ask(
     port: int, code: int, ext_fields: dict[str, str], body: bytes = b"", timeout_s: float = 5.0
 ) -> tuple[int, bytes]:
     """Send one request over its own connection; return the response code and body. ``OSError``: no answer."""
-    request = {
-        "code": code,
-        "extFields": ext_fields,
-        "flag": 0,
-        "language": "JAVA",
-        "opaque": 1,
-        "serializeTypeCurrentRPC": "JSON",
-        "version": 407,
-    }
-    header = json.dumps(request, separators=(",", ":")).encode()
-    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-        connection.sendall(_LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body)
-        length, header_length = _LENGTHS.unpack(_receive(connection, 8))
-        rest = _receive(connection, length - 4)
-    header_length &= 0xFFFFFF
-    return json.loads(rest[:header_length])["code"], rest[header_length:]
+    with Connection(port, timeout_s) as connection:
+        status, _, answer = connection.ask(code, ext_fields, body)
+    return status, answer
 
 
-def send_one(port: int, topic: str) -> bool:
+def send_one(port: int, topic: str, timeout_s: float = 5.0) -> bool:
     """Send one small message; return whether it was stored. ``OSError`` when nothing answers."""
     fields = {
         "a": "bench_probe",
@@ -55,7 +122,7 @@ def send_one(port: int, topic: str) -> bool:
         "k": "false",
         "m": "false",
     }
-    return ask(port, SEND_MESSAGE_V2, fields, b"probe")[0] == SUCCESS
+    return ask(port, SEND_MESSAGE_V2, fields, b"probe", timeout_s)[0] == SUCCESS
 
 
 def runtime_info(port: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import load
 from bench.brokers import Broker
+from bench.prepared import PreparedStores
 
 QUEUES = 8
 BODY_BYTES = 128
@@ -32,7 +33,11 @@ class Session:
     broker: Broker
     program: Path
     scale: float
+    stores: PreparedStores
     notes: list[str] = field(default_factory=list)
+    kept: dict[str, float] = field(default_factory=dict)  # second figures of a measurement, for rows of their own
+    keys: list[str] = field(default_factory=list)  # of messages in the topic of the look-ups
+    sent_between_ms: tuple[int, int] = (0, 0)  # when these messages were stored
     _runs: int = 0
     _has_pull_messages: bool = False
     _latency: load.LoadResult | None = None
@@ -53,10 +58,10 @@ class Session:
             idle=idle,
         )
         if row and not result.errors and result.indexed != 1:
-            self._note(f"{row}: {self.broker.kind} does not find the last message by its key: no index, or not yet")
+            self.note(f"{row}: {self.broker.kind} does not find the last message by its key: no index, or not yet")
         if result.errors and row:
             share = result.errors / (result.errors + result.messages / max(batch, 1))
-            self._note(f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}")
+            self.note(f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}")
         return result.per_s
 
     def pull(self) -> float:
@@ -128,7 +133,8 @@ class Session:
         """Return a count for this run's size, never below a hundred."""
         return max(100, int(total * self.scale))
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say something under the table, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -202,7 +208,10 @@ STEADY_ROWS = [
     Row("latency p99 at 500/s", "us", lambda session: session.last_latency().p99_us, is_less_better=True),
     Row("2,000 idle connections", "rate with / alone", _idle_share),
 ]
-SYNC_ROWS = [Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1"))]
+SYNC_ROWS = [
+    Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1")),
+    Row("SYNC_FLUSH 1x1", "messages/s", lambda session: session.send(1, 1, 10_000, row="SYNC_FLUSH 1x1")),
+]
 PROCESS_ROWS = [
     Row("spawn to first SEND_OK", "ms", _start, is_less_better=True),
     Row("RssAnon idle", "MiB", _memory_idle, is_less_better=True),
