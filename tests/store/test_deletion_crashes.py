@@ -81,8 +81,8 @@ async def check(store: MessageStore, witness: Witness, *, promised: int) -> None
     witness.written = witness.synced = max_offset
 
 
-async def live(store: MessageStore, witness: Witness, random: Random) -> None:
-    for _ in range(random.randrange(80)):
+async def live(store: MessageStore, witness: Witness, random: Random, *, steps: int) -> None:
+    for _ in range(steps):
         witness.clock.advance_ms(random.randrange(HOUR_MS // 3))
         for _ in range(random.randrange(1, 4)):
             body = b"%d" % witness.number + b"." * random.randrange(600)
@@ -106,7 +106,7 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
     settings = config(disk, flush, directories=1 + seed % 3)
     deleted = 0
 
-    async def one_life() -> None:
+    async def one_life(steps: int) -> None:
         nonlocal deleted
         async with open_message_store(
             settings,
@@ -118,7 +118,7 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
         ) as store:
             await check(store, witness, promised=witness.synced if power_lost else witness.written)
             try:
-                await live(store, witness, random)
+                await live(store, witness, random, steps=steps)
             finally:
                 deleted += store.clean_statistics().deleted_count
         witness.written = witness.synced = len(witness.sent)
@@ -126,7 +126,7 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
     for _ in range(LIVES):
         disk.die_at_call(random.randrange(1, 700))
         try:
-            trio.run(one_life, clock=MockClock(autojump_threshold=0))
+            trio.run(one_life, random.randrange(80), clock=MockClock(autojump_threshold=0))
         except BaseException as error:
             if not died(error):
                 raise
@@ -134,5 +134,5 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
             disk.lose_power()
         else:
             disk.kill_process()
-    trio.run(one_life, clock=MockClock(autojump_threshold=0))
+    trio.run(one_life, 80, clock=MockClock(autojump_threshold=0))
     assert deleted
