@@ -60,6 +60,7 @@ OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]
 _QUERY_ROUNDS = 3
 _HEAD_SIZE = 88
 _PROGRESS_SECONDS = 2.0
+_YIELD_SECONDS = 0.005
 _SHUTTING_DOWN = "the message store is shutting down"
 
 
@@ -464,12 +465,16 @@ async def open_message_store(
 
 
 async def _recover(files: StoreFiles, recovery: Iterator[None], report_progress: Callable[[int, int], None]) -> None:
-    """Recover in slices, so that signals come through."""
+    """Recover in slices, so that signals come through; where slices are short not after each."""
+    yield_at = 0.0
     progress_at = trio.current_time() + _PROGRESS_SECONDS
     for _ in recovery:
-        await trio.lowlevel.checkpoint()
-        if trio.current_time() >= progress_at:
-            progress_at = trio.current_time() + _PROGRESS_SECONDS
+        now = trio.current_time()
+        if now >= yield_at:
+            await trio.lowlevel.checkpoint()
+            yield_at = now + _YIELD_SECONDS
+        if now >= progress_at:
+            progress_at = now + _PROGRESS_SECONDS
             report_progress(*files.recovery_progress)
 
 
