@@ -111,7 +111,8 @@ class MessageReader:
         units_max = max(_UNITS_MAX, max_msg_nums)
         end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
         scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
-        while scan.next_offset < scan.end_offset and not scan.is_full:
+        # Files may go while the disk is waited for; then ``min_offset`` is behind what they held, or the queue is empty.
+        while scan.next_offset < scan.end_offset and not scan.is_full and _has(queue, scan.next_offset):
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
             ext_units = _NO_EXT
             if message_filter is not None and queue.ext is not None:
@@ -216,21 +217,25 @@ class MessageReader:
 
     def _file_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> Steps[MappedFile]:
         """Return the first file whose last message is not older than a time, or the last file with messages."""
+        files = list(queue.files)  # the first of them may go meanwhile
         low = 0
-        high = len(queue.files) - 1
-        while high > 0 and queue.files[high].base_offset >= queue.max_offset * UNIT_SIZE:
+        high = len(files) - 1
+        while high > 0 and files[high].base_offset >= queue.max_offset * UNIT_SIZE:
             high -= 1
         while low < high:
             middle = (low + high) // 2
-            physical_offset, size = yield from self._unit(queue, queue.files[middle].end_offset // UNIT_SIZE - 1)
+            physical_offset, size = yield from self._unit(queue, files[middle].end_offset // UNIT_SIZE - 1)
             stored_ms = yield from self.record_timestamp(physical_offset, size)
             if stored_ms >= timestamp_ms:
                 high = middle
             else:
                 low = middle + 1
-        return queue.files[low]
+        return files[low]
 
     def _unit(self, queue: ConsumeQueue, queue_offset: int) -> Steps[tuple[int, int]]:
+        """Return the place and size that a unit says; -1 as the place if its message has left the log meanwhile."""
+        if not _has(queue, queue_offset):
+            return -1, 0
         mapped_file, position, size = queue.locate(queue_offset, 1)
         (unit,) = yield [(mapped_file, position, size)]
         physical_offset, record_size, _ = UNIT.unpack(unit)
@@ -244,9 +249,13 @@ class MessageReader:
         return content if len(content) == size else None
 
 
+def _has(queue: ConsumeQueue, queue_offset: int) -> bool:
+    return queue.min_offset <= queue_offset < queue.max_offset
+
+
 def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
     """Return the sentence about a unit that cannot be served, and where it is."""
-    if not scan.damage:
+    if not scan.damage or not _has(queue, scan.next_offset):
         return ""
     mapped_file, position, _ = queue.locate(scan.next_offset, 1)
     return (

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import attrs
 import pytest
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.consume_queue_ext import CqExtUnit
-from rocketpy.store.read_steps import read_nowait
+from rocketpy.store.disk import DiskFile
+from rocketpy.store.read_steps import Steps, read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place, read_now
+from tests.store.queue_deletion import delete_expired_files
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -242,3 +249,87 @@ def test_search_by_time_skips_what_is_no_longer_in_the_log(place: Place) -> None
     assert read_now(again.reader.offset_by_time("TopicTest", 0, begin_ms)) == first
     assert read_now(again.reader.store_timestamp("TopicTest", 0, first)) == begin_ms + 100 * first
     assert read_now(again.reader.store_timestamp("TopicTest", 0, first - 1)) == -1
+
+
+# ---- files that go while the disk is waited for -------------------------------------------------------------------
+
+
+def read_with_interruption(parts: Parts, steps: Steps[T], after: int, interrupt: Callable[[], None]) -> tuple[T, int]:
+    """Run a read as with a worker thread; something happens while it waits for its n-th answer."""
+    count = 0
+    try:
+        reads = next(steps)
+        while True:
+            held = [mapped_file.hold() for mapped_file, _, _ in reads]
+            if count == after:
+                interrupt()
+            contents = [file.read(position, size) for file, (_, position, size) in zip(held, reads, strict=True)]
+            for mapped_file, _, _ in reads:
+                mapped_file.release()
+            count += 1
+            reads = steps.send(contents)
+    except StopIteration as done:
+        return done.value, count
+
+
+def lose_beginning(parts: Parts) -> None:
+    """Delete all files of the log but the last, and what the queue has of them."""
+    commit_log = parts.commit_log
+    commit_log.flushed_offset = commit_log.wrote_offset
+    while commit_log.first_to_go() is not None:
+        parts.place.disk.unlink(commit_log.take_first(_close).path)
+    delete_expired_files(parts.queues.find("TopicTest", 0), parts.place.disk, commit_log.min_offset)
+
+
+def _close(file: DiskFile) -> None:
+    file.close()
+
+
+@pytest.mark.parametrize("is_deletion", [True, False])
+@pytest.mark.parametrize("text", [None, b"<"])
+def test_a_pull_goes_on_when_its_files_are_deleted(place: Place, is_deletion: bool, text: bytes | None) -> None:
+    """By expiry, or with the whole topic."""
+    for after in range(100):
+        parts = Parts(Place(place.disk, f"{place.root}/{after}"))
+        parts.put_all([body.ljust(600) for body in numbered(90)])
+
+        def interrupt(parts: Parts = parts) -> None:
+            if is_deletion:
+                lose_beginning(parts)
+            else:
+                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+
+        steps = parts.reader.get_message("TopicTest", 0, 3, 32, Filter(text=text))
+        result, count = read_with_interruption(parts, steps, after, interrupt)
+        found = bodies(result)
+        assert found == [body.ljust(600) for body in numbered(len(found), 3)]
+        assert result.next_begin_offset >= 3 + len(found)
+        parts.kill()
+        if count <= after:
+            break
+    assert after > 1
+
+
+@pytest.mark.parametrize("is_deletion", [True, False])
+def test_a_search_by_time_goes_on_when_files_are_deleted(place: Place, is_deletion: bool) -> None:
+    for after in range(100):
+        parts = Parts(Place(place.disk, f"{place.root}/{after}"))
+        began_ms = parts.clock.timestamp_ms()
+        for body in numbered(90):
+            parts.put_all([body.ljust(600)])
+            parts.clock.advance_ms(1000)
+
+        def interrupt(parts: Parts = parts) -> None:
+            if is_deletion:
+                lose_beginning(parts)
+            else:
+                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+
+        steps = parts.reader.offset_by_time("TopicTest", 0, began_ms + 85_000)
+        found, count = read_with_interruption(parts, steps, after, interrupt)
+        assert found == 85 or after < count, "else it may be any that is left, or 0"
+        parts.kill()
+        if count <= after:
+            assert found == 85
+            break
+    assert after > 1
