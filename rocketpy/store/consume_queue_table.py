@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
+from itertools import islice
 
 import attrs
 
@@ -22,6 +23,9 @@ _PAGE_SIZE = 4096
 _DELETED_PREFIX = "deleted-before-"
 FILES_PER_FLUSH_MAX = 256
 """How many descriptors one flush range may hold; a thorough flush takes as many ranges as it needs."""
+
+QUEUES_PER_FLUSH_MAX = 4096
+"""How many queues one flush range looks at: with tens of thousands of them the others' turn comes with the next."""
 
 
 @attrs.define(eq=False)
@@ -195,18 +199,19 @@ class ConsumeQueueTable:
     def begin_flush(self, *, least_pages: int = 0) -> QueueFlushRange | None:
         """Return what is to be synced now, None when nothing is; at most ``FILES_PER_FLUSH_MAX`` files or so.
 
-        Queues with fewer unflushed pages than asked for wait for a later flush.
+        Queues with fewer unflushed pages than asked for wait for a later flush, behind those not looked at yet.
         """
-        flush_range = QueueFlushRange([], [], [], self._disk, True)
-        for queue in list(self.unflushed):
+        flush_range = QueueFlushRange([], [], [], self._disk, len(self.unflushed) <= QUEUES_PER_FLUSH_MAX)
+        for queue in list(islice(self.unflushed, QUEUES_PER_FLUSH_MAX)):
             if len(flush_range.files) >= FILES_PER_FLUSH_MAX:
                 flush_range.is_last = False
                 break
             pages = queue.max_offset * UNIT_SIZE // _PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // _PAGE_SIZE
+            del self.unflushed[queue]
             if pages < least_pages:
                 flush_range.is_last = False
+                self.unflushed[queue] = None
                 continue
-            del self.unflushed[queue]
             flush_range.queues.append((queue, queue.max_offset))
             flush_range.files.extend(queue.hold_unflushed())
             if queue.has_new_file:

@@ -95,6 +95,23 @@ def test_a_flush_holds_a_bounded_number_of_files(place: Place, monkeypatch: pyte
     assert table.begin_flush() is None
 
 
+def test_a_flush_looks_at_a_bounded_number_of_queues(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume_queue_table, "QUEUES_PER_FLUSH_MAX", 4)
+    table = ConsumeQueueTable(
+        path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=60_000
+    )
+    for queue_id in range(6):
+        append(table, "T", queue_id, 1000 if queue_id == 5 else 1)
+    assert table.begin_flush(least_pages=2) is None, "none of the first four has two pages"
+    flush_range = table.begin_flush(least_pages=2)
+    assert flush_range is not None
+    assert [queue.queue_id for queue, _ in flush_range.queues] == [5]
+    assert not flush_range.is_last
+    flush_range.sync()
+    table.end_flush(flush_range, is_synced=True)
+    assert flush_all(table) == [4, 1]
+
+
 def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
     table = ConsumeQueueTable(
         path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=60_000
