@@ -111,7 +111,7 @@ class MessageReader:
         units_max = max(_UNITS_MAX, max_msg_nums)
         end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
         scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
-        # Files may go while the disk is waited for; then ``min_offset`` is behind what they held, or the queue is empty.
+        # Files may go while the disk is waited for: then the queue begins behind what they held, or is empty.
         while scan.next_offset < scan.end_offset and not scan.is_full and _has(queue, scan.next_offset):
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
             ext_units = _NO_EXT
