@@ -20,7 +20,7 @@ class PagedLog(Log):
         return super().begin_flush(least_pages=least_pages)
 
 
-def service(bench: Bench) -> FlushRealTimeService:
+def service(bench: Bench, *, is_timed: bool = True) -> FlushRealTimeService:
     return FlushRealTimeService(
         commit_log=bench.log,
         checkpoint=bench.checkpoint,
@@ -28,6 +28,7 @@ def service(bench: Bench) -> FlushRealTimeService:
         interval_ms=500,
         thorough_interval_ms=10_000,
         least_pages=4,
+        is_timed=is_timed,
     )
 
 
@@ -59,3 +60,26 @@ async def test_a_failed_sync_is_final(autojump_clock: trio.testing.MockClock) ->
             await nursery.start(service(bench).run)
     assert bench.log.ends == [False]
     assert bench.checkpoint.physic_msg_timestamp_ms == 0
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+async def test_without_a_plain_interval_a_wake_up_flushes_what_is_enough(
+    is_timed: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench(log=PagedLog())
+    bench.may_sync.set()
+    flush = service(bench, is_timed=is_timed)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(flush.run)
+        await trio.sleep(0.1)
+        bench.log.wrote = 3 * 4096
+        flush.wake()
+        await trio.sleep(0.1)
+        assert bench.log.flushed == 0
+        bench.log.wrote = 5 * 4096
+        flush.wake()
+        await trio.sleep(0.1)
+        assert bench.log.flushed == (0 if is_timed else 5 * 4096)
+        await trio.sleep(0.5)
+        assert bench.log.flushed == 5 * 4096
+        nursery.cancel_scope.cancel()
