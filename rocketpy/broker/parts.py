@@ -19,6 +19,7 @@ from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
@@ -253,6 +254,7 @@ class BrokerParts:
             lateness=self.lateness,
             clock=self._clock,
         ).register(dispatcher)
+        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
 
 
 def _log_unsupported(code: int) -> None:

@@ -5,7 +5,7 @@ The store is a table of numbers. Time stands still.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ import attrs
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
@@ -41,6 +42,7 @@ class FakeStore:
     by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
     deleted: list[str] = attrs.field(factory=list)
+    cleaned: list[str] = attrs.field(factory=list)
     put_count: int = 0
     get_message_count: int = 0
 
@@ -61,6 +63,17 @@ class FakeStore:
 
     def delete_topic_queues(self, topic: str) -> None:
         self.deleted.append(topic)
+
+    def execute_delete_files_manually(self) -> None:
+        self.cleaned.append("execute_delete_files_manually")
+
+    async def clean_expired_consumer_queue(self) -> int:
+        self.cleaned.append("clean_expired_consumer_queue")
+        return 0
+
+    async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
+        self.cleaned.append(" ".join(["clean_unused_topics", *topics_in_use]))
+        return 0
 
     def statistics(self) -> StoreStatistics:
         nothing = StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))
@@ -153,6 +166,7 @@ class BrokerOnBytes:
             lateness=LatenessService(),
             clock=tables.clock,
         ).register(self.dispatcher)
+        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(self.dispatcher)
 
     async def _register_topics(self) -> None:
         self.registered_count += 1
