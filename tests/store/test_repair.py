@@ -23,7 +23,7 @@ from rocketpy.store.repair_steps import RepairStep
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack
-from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store
+from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store, write_store
 from tests.store.golden_store import expected
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_golden_stores import inline, unit_tags_code
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_opened_is_never_taken_for_an_empty_one() -> None:
 
     disk = Refusing()
     place = Place(disk, ROOT)
-    stopped_store().write_to(place)
+    write_store(place, stopped_store().files)
     disk.refused = place.log_file(0)
     before = place.files(place.commit_log + "x")
     with pytest.raises(StoreError, match="cannot repair what cannot be read"):
@@ -281,7 +281,7 @@ def test_a_file_that_cannot_be_opened_is_never_taken_for_an_empty_one() -> None:
 def test_without_space_for_what_is_kept_nothing_changes() -> None:
     disk = SimDisk()
     place = Place(disk, ROOT)
-    stopped_store().write_to(place)
+    write_store(place, stopped_store().files)
     place.write(place.log_file(8192), b"x" * 3000, 1000)
     disk.lock(f"{ROOT}/lock").release()
     disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes(ROOT)
@@ -351,7 +351,7 @@ def damaged(snapshot: Snapshot, damage: Callable[[Place], None], seed: int) -> P
     """A store whose bytes are durable, damaged."""
     disk = SimDisk(choose=Random(seed).randrange, sector_size=512)
     place = Place(disk, ROOT)
-    snapshot.write_to(place)
+    write_store(place, snapshot.files)
     damage(place)
     sync_tree(disk, ROOT)
     return place
