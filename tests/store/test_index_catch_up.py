@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from rocketpy.store import index_catch_up
+from rocketpy.store.disk import DiskFile
 from rocketpy.store.index_catch_up import IndexCatchUp, index_keys
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
@@ -118,3 +119,32 @@ def test_the_unique_key_comes_first_and_empty_parts_do_not_count() -> None:
     assert index_keys({"KEYS": " a  b ", "UNIQ_KEY": "u"}) == (b"u", b"a", b"b")
     assert index_keys({"KEYS": "ü"}) == ("ü".encode(),)
     assert index_keys({}) == ()
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_files_that_go_meanwhile_are_passed_over(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", 1000)
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"))
+    put_keyed(parts, 60)
+    commit_log = parts.commit_log
+    commit_log.flushed_offset = commit_log.wrote_offset
+    given = [each[2] for each in parts.index_work]
+    catch_up, index = catch_up_of(parts)
+    assert await catch_up.step()
+    read = len(index.pending)
+    for _ in range(2):
+        mapped_file = commit_log.take_first(_close)
+        disk.unlink(mapped_file.path)
+    if is_cold:
+        for mapped_file in commit_log.files:
+            disk.evict(mapped_file.path)
+    while await catch_up.step():
+        pass
+    left = [place for place in given if place >= commit_log.min_offset]
+    assert [each[2] for each in index.pending] == given[:read] + left
+    assert 0 < read < len(given) - len(left)
+
+
+def _close(file: DiskFile) -> None:
+    file.close()
