@@ -1,0 +1,48 @@
+"""``rocketpy store dump``: every file of a store as lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rocketpy.cli.dump import json_line, text_line
+from rocketpy.store.store_dump import Item
+from tests.cli.conftest import run
+from tests.store.broken_stores import BrokenStore, unpack
+from tests.store.golden_store import expected
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BrokenStore:
+    return unpack("store-clean", tmp_path)
+
+
+async def test_a_log_file_record_by_record(store: BrokenStore) -> None:
+    ended = await run("store", "dump", "--json", str(store.log_file(0)))
+    assert ended.status == 0
+    found = [json.loads(line) for line in ended.lines]
+    java = [each for each in expected("store-clean")["record"] if each["offset"] < 65536]
+    assert [each["kind"] for each in found] == ["file", *["record"] * len(java), "end"]
+    assert [each["physical_offset"] for each in found[1:-1]] == [each["offset"] for each in java]
+
+
+async def test_text_lines_name_what_they_show(store: BrokenStore) -> None:
+    ended = await run("store", "dump", "-c", "1", "--from", "2", str(store.queue_file("GoldB")))
+    assert ended.status == 0
+    assert ended.lines[0] == f"file path={store.queue_file('GoldB')} holds=ConsumeQueue length=6000"
+    assert ended.lines[1].startswith("unit queue_offset=2 physical_offset=")
+
+
+async def test_what_is_no_file_of_a_store(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    ended = await run("store", "dump", str(tmp_path / "x"))
+    assert (ended.status, ended.errors) == (1, f"rocketpy: no file of a store ({tmp_path}/x)\n")
+    assert (await run("store", "dump", str(tmp_path / "nowhere"))).status == 2
+
+
+def test_lines() -> None:
+    item = Item("record", {"topic": "T", "keys": None, "properties": {"a": "b"}, "body": "two words", "empty": ""})
+    assert text_line(item) == "record topic=T keys=- properties={a=b} body='two words' empty=''"
+    assert json.loads(json_line(item)) == {"kind": "record", **item.fields}
