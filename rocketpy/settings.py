@@ -70,6 +70,7 @@ class _Detail:
     key: str | None
     ignored: str | None
     important: bool
+    fixed: bool
 
 
 @attrs.frozen
@@ -84,6 +85,7 @@ class SettingRow:
     expected: str  # what a right value looks like, in words
     ignored: str | None  # why the key is accepted without effect
     important: bool  # printed by -m
+    fixed: bool  # counts only where the program is started
 
 
 @attrs.frozen
@@ -120,6 +122,7 @@ def setting(
     key: str | None = None,
     ignored: str | None = None,
     important: bool = False,
+    fixed: bool = False,
     validator: Validator | list[Validator] | None = None,
 ) -> T:
     """Declare one key of a settings class.
@@ -130,11 +133,12 @@ def setting(
     :param key: the key in the file if it is not the camelCase of the name.
     :param ignored: for a key of RocketMQ that has no effect here: why.
     :param important: one of the few that ``-m`` prints.
+    :param fixed: counts only where the program is started: no request may ever change it.
     :param validator: an attrs validator; :class:`Between` brings its own words.
     """
     if not expected and isinstance(validator, Between):
         expected = validator.expected
-    detail = _Detail(unit=unit, expected=expected, key=key, ignored=ignored, important=important)
+    detail = _Detail(unit=unit, expected=expected, key=key, ignored=ignored, important=important, fixed=fixed)
     checks = cast("attrs.validators._ValidatorType[object] | None", validator)  # type: ignore[name-defined]
     field = attrs.field(default=default, validator=checks, metadata={_DETAIL: detail})
     return field
@@ -151,7 +155,7 @@ def _cached_rows(settings_class: Hashable) -> tuple[SettingRow, ...]:
     hints = typing.get_type_hints(settings_class)
     rows = []
     for field in attrs.fields(settings_class):
-        detail: _Detail = field.metadata.get(_DETAIL) or _Detail("", "", None, None, False)
+        detail: _Detail = field.metadata.get(_DETAIL) or _Detail("", "", None, None, False, False)
         default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
         value_type = hints[field.name]
         rows.append(
@@ -164,6 +168,7 @@ def _cached_rows(settings_class: Hashable) -> tuple[SettingRow, ...]:
                 expected=detail.expected or _expected_of(value_type),
                 ignored=detail.ignored,
                 important=detail.important,
+                fixed=detail.fixed,
             )
         )
     return tuple(rows)
@@ -224,11 +229,14 @@ def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings
 def updated_settings(settings: T, changes: Mapping[str, str]) -> T:
     """Return the settings with the given keys changed; keys of other classes are passed over.
 
-    Raises :class:`SettingsError` naming key, value and what was expected; the settings given are left as they are.
+    Raises :class:`SettingsError` naming key, value and what was expected, also for a key that counts only where the
+    program is started; the settings given are left as they are.
     """
     values: dict[str, object] = {}
     for row in setting_rows(settings.__class__):
         if row.key in changes:
+            if row.fixed:
+                raise SettingsError(f"{row.key} = {changes[row.key]!r}: expected no change, only the start sets it")
             try:
                 values[row.name] = _convert(row.value_type, changes[row.key])
                 _check(settings.__class__, row.name, values[row.name])

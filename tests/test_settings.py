@@ -201,6 +201,16 @@ def test_changes_make_a_new_value_and_leave_unknown_keys_alone() -> None:
     assert (after, before) == (PortSettings(use_tls=True, listen_port=1), PortSettings())
 
 
+def test_what_only_the_start_sets_cannot_be_changed() -> None:
+    @attrs.frozen(kw_only=True)
+    class Fixed:
+        plug_in: str = setting("", fixed=True)
+
+    assert settings_from_text("plugIn=a:b", "f", Fixed).of(Fixed) == Fixed(plug_in="a:b")
+    with pytest.raises(SettingsError, match=r"^plugIn = 'c:d': expected no change, only the start sets it$"):
+        updated_settings(Fixed(plug_in="a:b"), {"plugIn": "c:d"})
+
+
 @pytest.mark.parametrize("value", ["x", "70000"])
 def test_a_wrong_change_names_the_key(value: str) -> None:
     with pytest.raises(SettingsError, match=rf"^listenPort = '{value}': expected an integer from 0 to 65535$"):

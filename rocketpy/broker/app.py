@@ -34,6 +34,7 @@ from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import OpenRunner, open_message_store
+from rocketpy.store.plug_in import load_factories, wrapped_store
 from rocketpy.store.recovery import RecoveryReport
 
 DRAIN_SECONDS = 5.0
@@ -66,6 +67,7 @@ async def run_broker(
 
     Raises StartError or SettingsError before anything was written, whatever ends a service later.
     """
+    plug_ins = load_factories(settings.broker.message_store_plug_in)
     listeners = await _open_all_listeners(settings)
     try:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
@@ -89,9 +91,10 @@ async def run_broker(
                 report=_log_recovery,
                 report_progress=_log_recovery_progress,
                 open_runner=open_runner,
-            ) as store,
+            ) as plain_store,
             open_remoting_client(config=settings.client) as client,
         ):
+            store = wrapped_store(plain_store, plug_ins)
             if store.index_behind:
                 _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
                           "indexBehind in its runtime info", store.index_behind)  # fmt: skip

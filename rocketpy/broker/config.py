@@ -12,6 +12,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.settings import Between, setting
+from rocketpy.store.plug_in import EXPECTED, split_names
 
 BROKER_PORT = 10911
 """Where a broker listens unless told otherwise; two below it is the VIP port, one above it the HA port."""
@@ -39,6 +40,10 @@ def _must_be(wanted: bool, why: str) -> object:
             raise ValueError(why)
 
     return check
+
+
+def _are_factories(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+    split_names(str(value))
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +88,9 @@ class BrokerConfig:
     compressed_register: bool = setting(False)
     force_register: bool = setting(True)
 
+    # Code of somebody else
+    message_store_plug_in: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
+
     # Not served yet
     acl_enable: bool = setting(
         False,
@@ -111,7 +119,6 @@ class BrokerConfig:
     rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
     broker_config_path: str | None = setting(None, ignored="it is the file given with -c")
     config_black_list: str = setting("configBlackList;brokerConfigPath", ignored=_NO_UPDATES)
-    message_store_plug_in: str = setting("", ignored="Java classes are not loaded")
     send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
     put_message_future_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
     pull_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)

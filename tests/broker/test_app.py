@@ -16,7 +16,7 @@ from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.clock import SystemClock
-from rocketpy.errors import StartError, StoreError
+from rocketpy.errors import SettingsError, StartError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
@@ -27,6 +27,8 @@ from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.plug_in import PlugInMessageStore
+from rocketpy.store.results import PutMessageStatus
 from tests.blackbox.processes import free_ports, port_in_use
 
 T = TypeVar("T")
@@ -198,6 +200,31 @@ async def test_a_store_in_use_is_named_and_left_as_it_is(tmp_path: Path) -> None
         with pytest.raises(StartError, match="store"):
             await run_alone(settings)
         assert sorted(str(path) for path in (tmp_path / "store").rglob("*")) == before
+
+
+class RefusingStore(PlugInMessageStore):
+    """A plug-in: takes no message."""
+
+    def writable_or_why(self) -> str:
+        return "not today"
+
+    def put(self, *message: object) -> tuple[PutMessageStatus, int, int]:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1
+
+
+async def test_a_plug_in_stands_between_the_broker_and_its_store(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:RefusingStore")
+    async with client_of(attrs.evolve(settings, broker=broker)) as (client, at):
+        assert (await client.request(at.address, send())).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_plug_in_that_is_not_there_is_named_and_no_store_is_made(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:Missing")
+    with pytest.raises(SettingsError, match=r"^messageStorePlugIn = .*Missing'.* has no Missing that can be called$"):
+        await run_alone(attrs.evolve(settings, broker=broker))
+    assert names_in(tmp_path) == []
 
 
 async def test_a_damaged_table_is_named_and_no_store_is_made(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import default_settings
 from rocketpy.errors import SettingsError
-from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
+from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text, updated_settings
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf" / "broker.conf"
@@ -109,3 +109,13 @@ def test_nameservers_are_separated_by_semicolons() -> None:
 def test_settings_are_values() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         BrokerConfig().broker_id = 1  # type: ignore[misc]
+
+
+def test_a_store_plug_in_counts_only_where_the_broker_is_started() -> None:
+    loaded = settings_from_text("messageStorePlugIn=my.module:Store, other:make", "b.conf", BrokerConfig)
+    config = loaded.of(BrokerConfig)
+    assert config.message_store_plug_in == "my.module:Store, other:make"
+    with pytest.raises(SettingsError, match=r"^b\.conf line 1: messageStorePlugIn = 'org\.Store': expected package"):
+        settings_from_text("messageStorePlugIn=org.Store", "b.conf", BrokerConfig)
+    with pytest.raises(SettingsError, match=r"^messageStorePlugIn = 'evil:Store': expected no change"):
+        updated_settings(config, {"messageStorePlugIn": "evil:Store"})

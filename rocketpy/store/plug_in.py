@@ -1,0 +1,104 @@
+"""Message store plug-ins: code of somebody else between the broker and its store.
+
+``messageStorePlugIn`` names factories, ``package.module:factory``, several separated by commas. Each is called with a
+store when it is open and returns what the broker uses in its place: mostly a :class:`PlugInMessageStore` that overrides
+a few methods and hands on the rest. The first name is the outermost, as in RocketMQ. A factory runs in the broker, with
+all its rights, so the setting counts only where the broker is started: no request can change it.
+
+An example, which counts what is put::
+
+    from rocketpy.store.message_store import MessageStore
+    from rocketpy.store.plug_in import PlugInMessageStore
+
+
+    class CountingStore(PlugInMessageStore):
+        def __init__(self, store: MessageStore) -> None:
+            super().__init__(store)
+            self.count = 0
+
+        def put(self, *message):
+            self.count += 1
+            return self.store.put(*message)
+
+With ``messageStorePlugIn=my.module:CountingStore`` the broker starts with it.
+
+Compatibility: ``MessageStoreFactory`` and ``AbstractPluginMessageStore`` (4.9.8), whose plug-ins are Java classes. Here
+a plug-in wraps an open store and has no part in opening and closing it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from rocketpy.errors import SettingsError
+
+if TYPE_CHECKING:  # settings are read without a store
+    from rocketpy.store.message_store import MessageStore
+
+KEY = "messageStorePlugIn"
+EXPECTED = "package.module:factory, several separated by commas"
+
+StoreFactory: TypeAlias = "Callable[[MessageStore], object]"
+"""Makes of an open store what the broker uses in its place."""
+
+
+class PlugInMessageStore:
+    """Hands everything on to the store behind it: what a plug-in inherits, to override what it is there for."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> object:
+        """Return what the store behind it has under a name that is not our own."""
+        return getattr(self.store, name)
+
+
+def split_names(value: str) -> list[tuple[str, str]]:
+    """Return module and factory of each name; ``ValueError`` for one that is no such pair.
+
+    >>> split_names("my.module:CountingStore, other:make_store")
+    [('my.module', 'CountingStore'), ('other', 'make_store')]
+    """
+    pairs = []
+    for name in filter(None, map(str.strip, value.split(","))):
+        module, colon, factory = name.partition(":")
+        if not colon or not all(part.isidentifier() for part in (*module.split("."), factory)):
+            raise ValueError(f"{name!r}: expected {EXPECTED}")
+        pairs.append((module, factory))
+    return pairs
+
+
+def load_factories(value: str) -> list[StoreFactory]:
+    """Import the factories that a setting names, outermost first. SettingsError names key and value."""
+    factories: list[StoreFactory] = []
+    try:
+        pairs = split_names(value)
+    except ValueError as error:
+        raise _refused(value, str(error)) from error
+    for module_name, factory_name in pairs:
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise _refused(value, f"{module_name} cannot be imported: {error}") from error
+        factory = vars(module).get(factory_name)
+        if not callable(factory):
+            raise _refused(value, f"{module_name} has no {factory_name} that can be called")
+        factories.append(factory)
+    return factories
+
+
+def wrapped_store(store: MessageStore, factories: Sequence[StoreFactory]) -> MessageStore:
+    """Return the store as the broker is to use it. SettingsError when a factory returns something else than a store."""
+    for factory in reversed(factories):
+        made = factory(store)
+        missing = [name for name in dir(store) if not name.startswith("_") and not hasattr(made, name)]
+        if missing:
+            raise SettingsError(f"{KEY}: expected a message store of {factory!r}, found one without {missing[0]}")
+        store = cast("MessageStore", made)
+    return store
+
+
+def _refused(value: str, why: str) -> SettingsError:
+    return SettingsError(f"{KEY} = {value!r}: expected {EXPECTED}; {why}")
