@@ -195,6 +195,37 @@ def test_limits_and_what_they_are_called(place: Place) -> None:
     assert Parts(place, is_clean=False, log_file_size=1 << 17).report.why == ""
 
 
+def test_batches_have_the_same_limits(place: Place) -> None:
+    parts = Parts(place, message_size_max=1000, log_file_size=1 << 17)
+    ok, illegal = PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL
+    cases: list[tuple[PutMessageStatus, str, bytes, bytes]] = [
+        (ok, "t" * 127, b"", b""),
+        (illegal, "t" * 128, b"", b""),
+        (ok, "T", b"x" * 500, b""),
+        (illegal, "T", b"x" * 501, b""),  # together 1002
+        (ok, "T", b"", b"p" * 32767),
+        (illegal, "T", b"", b"p" * 32768),  # RocketMQ does not look, and damages the log
+        (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "T", b"", "ü".encode() * 20_000),
+        (illegal, "T", b"", b"A\x01b\0"),
+    ]
+    for expected, topic, body, properties in cases:
+        records = [(0, body, b"", 0, ()), (0, body, properties, 0, ())]
+        before = parts.appender.wrote_offset
+        status, offsets, _ = parts.appender.put_batch(topic, 0, records, 0, 1, BORN_HOST, 0)
+        assert status is expected, (topic, len(body), len(properties))
+        assert (offsets == []) is (status is not ok)
+        assert (parts.appender.wrote_offset == before) is (status is not ok)
+    assert parts.appender.put_batch("T", 0, [], 0, 1, BORN_HOST, 0)[0] is illegal
+
+
+def test_a_store_that_takes_nothing_says_so_before_it_looks_at_a_message(place: Place) -> None:
+    """RocketMQ's first check is the store's own state, whatever is wrong with the message."""
+    parts = Parts(place)
+    parts.appender.refuse_all("the message store is shutting down")
+    for topic, properties in (("", b""), ("T" * 128, b""), ("T", b"p" * 40_000), ("T", b"\0")):
+        assert parts.put(b"", topic, properties=properties)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
 def test_a_record_larger_than_a_file_is_illegal(place: Place) -> None:
     parts = Parts(place, message_size_max=1 << 20)
     assert parts.put(b"x" * LOG_FILE_SIZE)[0] is PutMessageStatus.MESSAGE_ILLEGAL

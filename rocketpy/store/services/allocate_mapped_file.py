@@ -10,7 +10,8 @@ For SYNC_FLUSH files are filled with zeros, not only reserved. Measured on the r
 filling 64 MiB takes 40 to 80 ms of a worker thread. With ``warmMapedFileEnable`` that is done for ASYNC_FLUSH too, and
 for SYNC_FLUSH with a sync now and then, so that the disk is never busy with zeros for long.
 
-Compatibility: ``AllocateMappedFileService`` (4.9.8); it makes two files ahead at the first request, one later.
+Compatibility: ``AllocateMappedFileService`` (4.9.8); it makes two files ahead at the first request, one later, and its
+warm-up also locks them in memory.
 
 Compose: it is the CommitLog's FileAllocator; call :meth:`discard` when the store ends in order.
 """
