@@ -76,7 +76,7 @@ class Inventory:
     log_leftovers: list[str] = attrs.field(factory=list)
     """Files of no length at the end of the log."""
     misplaced: list[str] = attrs.field(factory=list)
-    """Directories that have the name of a file."""
+    """Directories that have the name of a file, and files whose names lie within others."""
     queues: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     extensions: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     deleted_before: dict[str, int] = attrs.field(factory=dict)
@@ -157,11 +157,40 @@ def _find_log(disk: Disk, inventory: Inventory) -> None:
                 repair="removes it",
             )
         )
+    listed = _without_intruders(listed, inventory)
     inventory.log_files, inventory.usual_log_size = measured(listed)
     for index, file in enumerate(inventory.log_files):
         is_last = index == len(inventory.log_files) - 1
         if file.length != file.size:
             inventory.findings.append(_wrong_length(file, is_last=is_last))
+
+
+def _without_intruders(listed: Sequence[tuple[str, int, int]], inventory: Inventory) -> list[tuple[str, int, int]]:
+    """Return the files without those that begin where another one has its bytes.
+
+    If files of that length are usual here, it is the other way round: then the one before is too long.
+    """
+    lengths = {length for _, _, length in listed}
+    kept: list[tuple[str, int, int]] = []
+    for path, base_offset, length in listed:
+        if kept:
+            previous_path, previous_base, previous_length = kept[-1]
+            allowed = base_offset - previous_base
+            if previous_length > allowed and allowed not in lengths:
+                inventory.misplaced.append(path)
+                inventory.findings.append(
+                    Finding(
+                        severity=Severity.ERROR,
+                        path=path,
+                        expected=f"no file before offset {previous_base + previous_length}, where {previous_path} ends",
+                        found=f"one that begins at {base_offset}",
+                        start="refuses the store",
+                        repair="moves it away",
+                    )
+                )
+                continue
+        kept.append((path, base_offset, length))
+    return kept
 
 
 def measured(listed: Sequence[tuple[str, int, int]]) -> tuple[list[StoreFile], int]:

@@ -62,7 +62,7 @@ class RepairPlanner:
     def plan(self) -> RepairPlan:
         """Return what to do; no steps if nothing needs mending."""
         inventory, found = self._inventory, self._found
-        steps: list[RepairStep] = [MoveAway(path=path, why="a file belongs there") for path in inventory.misplaced]
+        steps: list[RepairStep] = [MoveAway(path=path, why="it is where the log has, or should have, another file") for path in inventory.misplaced]
         steps += self._lengths()
         holes, fillings, cut_offset, first_invented = self._fill()
         steps += fillings
@@ -191,7 +191,7 @@ class RepairPlanner:
         return BeginAnew(
             root=inventory.root,
             why="units or index entries must be made again, or the log ends elsewhere now",
-            ends=DurableEnds(log_flushed_offset=flushed, durable_offset=min(begin, flushed), queue_count=0),
+            ends=DurableEnds(log_flushed_offset=flushed, durable_offset=min(begin, flushed), unit_count=0),
             physic_msg_timestamp_ms=java_ms,
             index_msg_timestamp_ms=index_ms,
         )
