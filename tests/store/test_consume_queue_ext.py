@@ -26,6 +26,8 @@ from rocketpy.testing.sim_disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
 from tests.store.parts import Parts, Place
 from tests.store.queue_deletion import delete_expired_files
+from tests.store.test_golden_stores import open_golden
+from tests.store.test_message_store import opened, send
 
 FILE_SIZE = 256
 MIN_ADDRESS = -(1 << 63)
@@ -412,8 +414,7 @@ def test_an_address_that_a_sector_cuts_is_not_believed(place: Place) -> None:
     parts = parts_with_ext(place)
     put_with_ext(parts, 30)
     parts.kill()
-    place.write(place.queue_file("TopicTest", 0), bytes(4), 25 * 20 + 16)
-    place.write(place.queue_file("TopicTest", 0), bytes(8), 25 * 20 + 12)
+    place.write(place.queue_file("TopicTest", 0), bytes(8), 512)
     assert tags_codes(parts_with_ext(place)) == right(30)
     parts = parts_with_ext(place)
     parts.kill()
@@ -529,3 +530,41 @@ def test_extensions_of_neighbours_are_read_in_one_go() -> None:
     before = disk.calls["read"]
     parts.get(0, message_filter=TagsFilter())
     assert disk.calls["read"] == before + 2, "units, extensions"
+
+
+# ---- whole stores ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_is_told_to_writes_extensions_and_reads_them_in_its_next_lives(place: Place) -> None:
+    settings = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": FILE_SIZE}
+    async with opened(place, **settings) as store:
+        for _ in range(20):
+            send(store, b"one")
+    assert len(ext_files(place)) == 2
+    for is_written in (False, True):
+        async with opened(place, enable_consume_queue_ext=is_written) as store:
+            wanted_filter, other_filter = TagsFilter(hash_of_tags("A")), TagsFilter(hash_of_tags("B"))
+            found = store.get_message_nowait("T", 0, 0, 32, wanted_filter)
+            assert found is not None
+            assert found.message_count == 20
+            assert {ext is not None for _, ext in wanted_filter.shown} == {True}
+            nothing = store.get_message_nowait("T", 0, 0, 32, other_filter)
+            assert nothing is not None
+            assert (nothing.message_count, nothing.next_begin_offset) == (0, 20)
+    async with opened(place) as store:
+        send(store, b"plain")
+        queue = store._queues.find("T", 0)
+        assert [is_ext_address(queue.unit_at(number)[2]) for number in (19, 20)] == [True, False]
+
+
+async def test_a_java_store_is_filtered_by_its_real_tags(tmp_path: Path) -> None:
+    async with open_golden("store-ext", tmp_path) as store:
+        for line in golden_lines():
+            queue = line["topic"], line["queueId"]
+            codes = [each["tagsCode"] for each in line["units"]]
+            for code in {*codes, 12345}:
+                found, offset = 0, 0
+                while offset < len(codes):
+                    result = await store.get_message(*queue, offset, 32, TagsFilter(code))
+                    found, offset = found + result.message_count, result.next_begin_offset
+                assert found == codes.count(code), (queue, code)

@@ -334,3 +334,27 @@ def test_a_search_by_time_goes_on_when_files_are_deleted(place: Place, is_deleti
             assert found == 85
             break
     assert after > 1
+
+
+@pytest.mark.parametrize("file_count", [1, 8, 64, 256])
+def test_a_search_by_time_reads_as_often_as_a_bisection(file_count: int) -> None:
+    """Of units and records together, over all files: looking into each file of a queue would take minutes."""
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"), log_file_size=1 << 16)
+    count = file_count * 20
+    began_ms = parts.clock.timestamp_ms()
+    for number in range(count):
+        parts.clock.advance_ms(10)
+        parts.put(b"%d" % number)
+        parts.appender.end_burst()
+    assert len(parts.queues.find("TopicTest", 0).files) == file_count
+    reads_max = 2 * (count.bit_length() + 2)
+    for wanted in {0, 1, count // 3, count // 2, count - 2, count - 1}:
+        before = disk.calls["read"]
+        found = read_now(parts.reader.offset_by_time("TopicTest", 0, began_ms + 10 * (wanted + 1)))
+        assert found == wanted
+        assert disk.calls["read"] - before <= reads_max
+    for timestamp_ms in (0, began_ms, began_ms + 10 * count + 1, 1 << 62):
+        before = disk.calls["read"]
+        read_now(parts.reader.offset_by_time("TopicTest", 0, timestamp_ms))
+        assert disk.calls["read"] - before <= reads_max
