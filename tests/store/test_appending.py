@@ -152,6 +152,20 @@ async def test_a_flush_that_is_not_timed_follows_what_is_written(autojump_clock:
             assert flushed == (0 if is_timed else store.max_physical_offset)
 
 
+@pytest.mark.parametrize("flush_disk_type", FlushDiskType)
+async def test_warm_up_fills_the_files_in_advance(flush_disk_type: FlushDiskType) -> None:
+    zeros = {}
+    for is_warm in (False, True):
+        disk = SimDisk()
+        settings: dict[str, object] = {"warm_maped_file_enable": is_warm, "flush_disk_type": flush_disk_type}
+        async with opened(Place(disk, "/store"), **settings) as store:
+            writes = disk.calls["write"]
+            send(store, b"one")
+            await trio.testing.wait_all_tasks_blocked()
+            zeros[is_warm] = disk.calls["write"] - writes
+    assert zeros == ({False: 2, True: 2} if flush_disk_type is FlushDiskType.SYNC_FLUSH else {False: 0, True: 2})
+
+
 async def test_named_queues_are_there_now_and_after_every_kind_of_end(place: Place) -> None:
     settings: dict[str, object] = {"enable_multi_dispatch": True, "enable_lmq": True}
     async with opened(place, **settings) as store:

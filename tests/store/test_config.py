@@ -47,6 +47,31 @@ def test_values_are_read() -> None:
     assert (config.commit_log_path, config.consume_queue_path) == ("/fast/log", "/data/consumequeue")
 
 
+@pytest.mark.parametrize(
+    ("text", "has_pool"),
+    [
+        ("", False),
+        ("transientStorePoolEnable=true", True),
+        ("transientStorePoolEnable=true\nflushDiskType=SYNC_FLUSH", False),
+        ("transientStorePoolEnable=true\nbrokerRole=SLAVE", False),
+        ("transientStorePoolEnable=true\nbrokerRole=SYNC_MASTER", True),
+    ],
+)
+def test_the_transient_store_pool_is_for_masters_that_do_not_wait_for_the_disk(text: str, has_pool: bool) -> None:
+    assert loaded(text).has_transient_store_pool is has_pool
+
+
+def test_the_pool_is_as_large_as_its_files() -> None:
+    assert MessageStoreConfig().transient_store_pool_bytes == 5 << 30
+    assert loaded("transientStorePoolSize=2\nmappedFileSizeCommitLog=8192").transient_store_pool_bytes == 16_384
+
+
+def test_files_are_synced_while_they_are_filled_only_for_sync_flush() -> None:
+    assert loaded("warmMapedFileEnable=true").warm_sync_bytes is None
+    assert loaded("flushDiskType=SYNC_FLUSH").warm_sync_bytes is None
+    assert loaded("warmMapedFileEnable=true\nflushDiskType=SYNC_FLUSH").warm_sync_bytes == 16 << 20
+
+
 def test_queue_files_hold_whole_units() -> None:
     assert attrs.evolve(MessageStoreConfig(), mapped_file_size_consume_queue=6001).consume_queue_file_size == 6020
 
