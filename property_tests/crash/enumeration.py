@@ -14,6 +14,7 @@ what was found is held against each promise.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,14 +24,14 @@ from multiprocessing import get_context
 import attrs
 
 from property_tests.crash.recovery import moments_of_recovery, recover
-from property_tests.crash.workloads import Life, Moment, Setup, copied, lives
+from property_tests.crash.workloads import Life, Moment, Setup, beginnings, copied, lives
 from rocketpy.errors import StoreError
 from rocketpy.testing.disk_state import DiskState, Survival
 from rocketpy.testing.legal_disks import UNITS_MAX, LegalDisks
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_model import Found, Invariant, InvariantBroken, StoreModel
 
-LATER_LIVES = (("put", "acknowledge"), ("put large", "acknowledge"), ("put batch", "restart"))
+LATER_LIVES = (("put", "search", "acknowledge"), ("put large", "acknowledge"), ("put batch", "restart"))
 """What a store does that lives again after a crash."""
 
 NEVER = -1
@@ -138,11 +139,12 @@ class Enumeration:
         self._found: dict[Hashable, Found] = {}  # each once, though many disks lead to it
         self._new_disks = Counter[bool]()  # different ones, by whether recovery has cut something
 
-    def run(self, first: str | None = None) -> None:
-        """Go through everything, or what begins with one operation; ends early when there are failures enough."""
+    def run(self, beginning: tuple[str, ...] = ()) -> None:
+        """Go through the workloads that begin in some way; ends early when there are failures enough."""
         try:
-            for life in lives(self._setup, self._effort.operations_max, first):
+            for life in lives(self._setup, self._effort.operations_max, beginning):
                 self.counts.workloads += 1
+                self._judge(life, None)
                 for moment in life.moments:
                     self.counts.crash_points += 1
                     self._die(moment)
@@ -174,14 +176,10 @@ class Enumeration:
         """Let the store live again, and die in the end."""
         for operations in LATER_LIVES:
             life = Life(self._setup, death.disk, death.model, number=len(death.history))
-            try:
-                life.run(operations, watched_from=len(operations))
-            except (InvariantBroken, StoreError, AssertionError) as error:
-                moment = Moment(NEVER, operations, "it had started again", death.disk, death.model)
-                self._fail((*death.history, Lived(operations, NEVER, None)), (*death.moments, moment), error)
-            else:
-                for moment in life.moments[-1:]:
-                    self._die_later(death, moment)
+            life.run(operations, watched_from=len(operations))
+            self._judge(life, death)
+            for moment in life.moments[-1:]:
+                self._die_later(death, moment)
 
     def _die_later(self, before: _Death, moment: Moment) -> None:
         for death in self._deaths(before, moment, units_max=self._effort.units_max_later):
@@ -225,6 +223,13 @@ class Enumeration:
         self._outcomes[key] = outcome
         return True, outcome
 
+    def _judge(self, life: Life, before: _Death | None) -> None:
+        """Fail if something went wrong in a life that nobody ended."""
+        if life.error is not None:
+            history, moments = ((), ()) if before is None else (before.history, before.moments)
+            moment = Moment(NEVER, life.operations, "it had started again", life.world.disk.state(), life.model)
+            self._fail((*history, Lived(life.operations, NEVER, None)), (*moments, moment), life.error)
+
     def _is_right(self, death: _Death) -> bool:
         if death.error is not None:
             self._fail(death.history, death.moments, death.error)
@@ -263,7 +268,9 @@ def _error_of(model: StoreModel, outcome: Found | Exception) -> Exception | None
 def enumerate_all(setups: Sequence[tuple[Setup, Effort]], processes: int) -> dict[str, tuple[Counts, list[str]]]:
     """Go through some set-ups in several processes; return for each by name what was counted, and failures as text."""
     results: dict[str, tuple[Counts, list[str]]] = {setup.name: (Counts(), []) for setup, _ in setups}
-    parts = [(setup, effort, first) for setup, effort in setups for first in setup.alphabet]
+    parts = [
+        (setup, effort, beginning) for setup, effort in setups for beginning in beginnings(setup, effort.operations_max)
+    ]
     with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as executor:
         for (setup, _, _), (part_counts, part_failures) in zip(parts, executor.map(_run_part, parts), strict=True):
             counts, failures = results[setup.name]
@@ -272,10 +279,13 @@ def enumerate_all(setups: Sequence[tuple[Setup, Effort]], processes: int) -> dic
     return results
 
 
-def _run_part(part: tuple[Setup, Effort, str]) -> tuple[Counts, list[str]]:
-    setup, effort, first = part
+def _run_part(part: tuple[Setup, Effort, tuple[str, ...]]) -> tuple[Counts, list[str]]:
+    setup, effort, beginning = part
     enumeration = Enumeration(setup, effort)
-    enumeration.run(first)
+    try:
+        enumeration.run(beginning)
+    except BaseException:  # most exceptions do not pass from process to process
+        return enumeration.counts, [f"{setup}, {beginning}:\n{traceback.format_exc()}"]
     return enumeration.counts, [str(failure) for failure in enumeration.failures]
 
 
@@ -296,6 +306,8 @@ def replay(setup: Setup, *history: Lived) -> None:
             life = Life(setup, disk, model, number=number)
             life.run(lived.operations)
             moments = life.moments
+            if life.error is not None:
+                raise life.error
         else:
             moments = moments_of_recovery(setup, disk, model)
         if lived.call == NEVER:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from random import Random
 from typing import TypeVar
@@ -17,11 +18,11 @@ import attrs
 import trio
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StoreError
+from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.sim_disk import SimDisk
-from rocketpy.testing.store_model import Sent, StoreModel
+from rocketpy.testing.store_model import InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ ROOT = "/store"
 ABORT_FILE = f"{ROOT}/abort"
 FLUSH_INTERVAL_MS = 1000
 LOG_FILE_SIZE = 8192
+_INDEX_BUILDS_MS = 20
 SMALL, LARGE = 150, 6000  # bodies; two large ones never fit into one file, and each touches several pages
 
 
@@ -86,14 +88,30 @@ class World(StoreWorld):
     """A world in which something can happen while a worker thread is at the disk."""
 
     meanwhile: Callable[[], None] | None = None
-    """Done once, when the next call in a worker thread has done its work and its caller does not know it yet."""
+    """Done once, when the next sync in a worker thread is over and the store does not know it yet."""
+
+    _is_inside = False  # something happens between two steps of the store, and not between two calls of this world
 
     async def _run_blocking(self, function: Callable[..., T], /, *arguments: object) -> T:
+        sync_count = self.disk.calls["sync"]
         result = await super()._run_blocking(function, *arguments)
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
+        if self.meanwhile is not None and self.disk.calls["sync"] > sync_count:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            self._is_inside = True
+            try:
+                meanwhile()
+            finally:
+                self._is_inside = False
         return result
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """A call that fails in the middle of the run ends it by its exception."""
+        if self._is_inside:
+            yield
+        else:
+            with super().failing():
+                yield
 
 
 class Life:
@@ -105,31 +123,39 @@ class Life:
         self.world = World(setup.config, disk=sim_disk, clock=ManualClock())
         self.model = copied(model)
         self.moments: list[Moment] = []
-        self.is_watched = False
+        self.error: Exception | None = None
+        """What went wrong without any death; the moments end there."""
+
+        self._is_watched = False
+        self.has_index = setup.has_index
         self._number = number
         self._change_count = 0
-        self._operations: tuple[str, ...] = ()
+        self.operations: tuple[str, ...] = ()
+        """What was done until now; the last one is under way."""
+
         self._message_count = 0
         self._promise: StoreModel | None = None  # a copy of the model, as long as it does not change
 
     def run(self, operations: Sequence[str], *, watched_from: int = 0) -> None:
         """Open the store and do something with it; take note of moments from that operation on, 0 for the opening.
 
-        The life ends with a kill. A store that stops because of its disk has ended by itself.
+        The life ends with a kill, unless the store ends because its disk fails, or is wrong.
         """
         self.world.disk.before_change = self._before_change
         _TRIO_RANDOM.seed(0)
         try:
             for index, operation in enumerate(("open", *operations)):
-                self._operations = tuple(operations[:index])
-                self.is_watched = index >= watched_from
+                self.operations = tuple(operations[:index])
+                self._is_watched = index >= watched_from
                 OPERATIONS[operation](self)
                 self.tell(self.model.synced, self.world.durable_end)
                 self._take_note("nothing more")
         except LifeEnded as ended:
-            if not isinstance(ended.cause, StoreError) or "simulated" not in str(ended.cause):
-                raise
-            self._take_note("the store has stopped itself")
+            self._take_note("nothing: the store has stopped itself")
+            if "simulated" not in str(ended.cause):
+                self.error = ended
+        except (InvariantBroken, AssertionError) as error:
+            self.error = error
         finally:
             self.world.disk.before_change = None
             self.world.kill()
@@ -178,11 +204,11 @@ class Life:
             self.tell(self.model.stopped)
 
     def _take_note(self, what: str) -> None:
-        if self.is_watched:
+        if self._is_watched:
             if self._promise is None:
                 self._promise = copied(self.model)
             disk = self.world.disk.state()
-            self.moments.append(Moment(self._change_count, self._operations, what, disk, self._promise))
+            self.moments.append(Moment(self._change_count, self.operations, what, disk, self._promise))
 
 
 def copied(model: StoreModel) -> StoreModel:
@@ -244,6 +270,18 @@ def _restart(life: Life) -> None:
     _open(life)
 
 
+def _search(life: Life) -> None:
+    """Look all messages of a topic up by their key."""
+    world, topic = life.world, "A"
+    life.end_burst(waits=False)
+    world.pass_time(_INDEX_BUILDS_MS)
+    assert not world.store.index_behind, "the index has had its time"
+    result = world.ask(lambda store: store.query_message(topic, "key", 1000, 0, 1 << 62))
+    found = sorted({each.physical_offset for each in decode_messages(result.body) if each.topic == topic})
+    expected = [each.physical_offset for each in life.model.log if each.topic == topic]
+    assert found == expected or not life.has_index, f"the index has {found}, expected {expected}"
+
+
 def _clock_back(life: Life) -> None:
     """The wall clock is set back by an hour."""
     life.world.clock.advance_ms(-3_600_000)
@@ -263,28 +301,35 @@ OPERATIONS: Mapping[str, Callable[[Life], None]] = {
     "checkpoint": _checkpoint,
     "put meanwhile": _put_meanwhile,
     "restart": _restart,
+    "search": _search,
     "clock back": _clock_back,
     "sync fails": _sync_fails,
 }
 
 
-def lives(setup: Setup, length: int, first: str | None = None) -> Iterator[Life]:
-    """Run every workload of so many operations from an empty disk, or those that begin with one of the alphabet.
+def lives(setup: Setup, length: int, beginning: tuple[str, ...] = ()) -> Iterator[Life]:
+    """Run every workload of so many operations from an empty disk that begins in some way.
 
-    Workloads that begin alike are neighbours, and moments that were seen in the one before are not seen again: so
-    the lives together hold each moment of every workload up to that length once.
+    Workloads that begin alike are neighbours, and moments that were seen in the one before are not seen again. Of
+    what several beginnings have in common the first one of the alphabet's order sees the moments. So all lives
+    together hold each moment of every workload up to that length once.
     """
+    first = setup.alphabet[0]
+    watched_from = next(done for done in range(len(beginning) + 1) if set(beginning[done:]) <= {first})
     previous: tuple[str, ...] | None = None
-    for workload in _workloads(setup.alphabet, length):
-        if first is None or workload[:1] == (first,):
-            if previous is not None:
-                watched_from = _common(previous, workload) + 1
-            else:  # the opening is the same everywhere: who has the first workloads sees it
-                watched_from = 0 if first is None or first == setup.alphabet[0] else 1
-            life = Life(setup, None, StoreModel())
-            life.run(workload, watched_from=watched_from)
-            yield life
-            previous = workload
+    for rest in _workloads(setup.alphabet, length - len(beginning)):
+        workload = (*beginning, *rest)
+        if previous is not None:
+            watched_from = _common(previous, workload) + 1
+        life = Life(setup, None, StoreModel())
+        life.run(workload, watched_from=watched_from)
+        yield life
+        previous = workload
+
+
+def beginnings(setup: Setup, length: int) -> Iterator[tuple[str, ...]]:
+    """Return how the workloads of so many operations may begin, so that there are some parts to share out."""
+    return _workloads(setup.alphabet, max(0, length - 2))
 
 
 def _workloads(alphabet: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:

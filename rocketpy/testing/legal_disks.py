@@ -3,7 +3,7 @@
 A unit survives or does not (see :mod:`rocketpy.testing.disk_state`); that a page may be torn is a unit too. While there
 are few units every legal disk comes, and disks that are bound to look the same come once. Where there are more, these
 do: everything up to some unit has survived, in the order in which things happened; one unit only; all but one; each
-tear, with everything else old or new; and what a seeded choice says.
+tear, with everything else new; and what a seeded choice says.
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ class LegalDisks:
         for number, pages in self._dirty.items():
             for page, changed in pages.items():
                 for tear in _tears(changed):
-                    yield Survival(sectors={number: {page: tear}})
                     everything = _all_of(units)
                     of_file = {**everything.sectors.get(number, {}), page: tear}
                     yield attrs.evolve(everything, sectors={**everything.sectors, number: of_file})
@@ -190,12 +189,12 @@ def _subsets(of: Iterable[int]) -> Iterator[tuple[int, ...]]:
 
 def _tears(changed: int) -> Iterable[int]:
     """Return which of the changed sectors may survive when not all or none do: every choice, or where there are many
-    the first ones, the last ones, and all but one.
+    the first ones, and all but one.
     """
     sectors = [1 << index for index in range(changed.bit_length()) if changed >> index & 1]
     if len(sectors) <= _TEARS_ALL:
         masks = {sum(each) for size in range(1, len(sectors)) for each in combinations(sectors, size)}
     else:
         masks = {sum(sectors[:count]) for count in range(1, len(sectors))}
-        masks |= {changed - mask for mask in masks} | {changed - sector for sector in sectors}
+        masks |= {changed - sector for sector in sectors}
     return sorted(masks - {0, changed})
