@@ -110,10 +110,9 @@ class MessageStore:
             statistics=self.statistics,
             read_earliest=self.get_earliest_message_time_of_store,
             slow_bursts=appender.slow_bursts,
+            config=config,
             clock=clock,
             disk=disk,
-            commit_log_paths=config.commit_log_paths,
-            consume_queue_path=config.consume_queue_path,
             current_time=trio.current_time,
         )
 
@@ -352,7 +351,7 @@ class MessageStore:
 
     def statistics(self) -> StoreStatistics:
         """Return the counters."""
-        appender, commit_log = self._appender, self._commit_log
+        appender, commit_log, pool = self._appender, self._commit_log, self._appender.pool
         return StoreStatistics(
             put_count=appender.put_count,
             put_bytes=appender.put_bytes,
@@ -365,6 +364,7 @@ class MessageStore:
             commit_log_min_offset=commit_log.min_offset,
             commit_log_max_offset=commit_log.wrote_offset,
             commit_log_flushed_offset=commit_log.flushed_offset,
+            uncommitted_bytes=0 if pool is None else appender.wrote_offset - pool.committed_offset,
             queue_count=len(self._queues),
             open_files=len(self._files.open_files),
             index_behind=self.index_behind,

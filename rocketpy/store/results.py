@@ -107,6 +107,7 @@ class StoreStatistics:
     commit_log_min_offset: int
     commit_log_max_offset: int
     commit_log_flushed_offset: int
+    uncommitted_bytes: int  # in the transient store pool
     queue_count: int
     open_files: int
     index_behind: int

@@ -18,8 +18,10 @@ import attrs
 import trio
 
 from rocketpy.clock import Clock
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.results import StoreStatistics
+from rocketpy.store.retention import disk_usage, least_full
 
 SAMPLE_SECONDS = 1.0
 WINDOWS = (10, 60, 600)
@@ -28,6 +30,7 @@ WINDOWS = (10, 60, 600)
 SLOW_BURSTS_MAX = 4096
 """More cannot take a millisecond between two samples, or nearly so."""
 
+_NO_POOL = "2147483647"
 _TIMES_SECONDS = 60
 """Times of puts are those of the last whole minute."""
 
@@ -100,19 +103,17 @@ class StoreFigures:
         statistics: Callable[[], StoreStatistics],
         read_earliest: Callable[[], Awaitable[int]],
         slow_bursts: SlowBursts,
+        config: MessageStoreConfig,
         clock: Clock,
         disk: Disk,
-        commit_log_paths: Iterable[str],
-        consume_queue_path: str,
         current_time: Callable[[], float],
     ) -> None:
         self._statistics = statistics
         self._read_earliest = read_earliest
         self._slow_bursts = slow_bursts
+        self._config = config
         self._clock = clock
         self._disk = disk
-        self._commit_log_paths = tuple(commit_log_paths)
-        self._consume_queue_path = consume_queue_path
         self._current_time = current_time
         self._boot_timestamp_ms = clock.timestamp_ms()
         self._samples: deque[_Sample] = deque(maxlen=max(WINDOWS) + 1)
@@ -159,7 +160,7 @@ class StoreFigures:
     def runtime_info(self) -> dict[str, str]:
         """Return what GET_BROKER_RUNTIME_INFO shows of a store. Asks the disks how full they are."""
         now = self._statistics()
-        return self._put_and_get(now) | self._rates() | self._disks() | {
+        return self._put_and_get(now) | self._rates() | self._disks() | self._pool(now) | {
             "bootTimestamp": str(self._boot_timestamp_ms),
             "runtime": _duration(max(0, self._clock.timestamp_ms() - self._boot_timestamp_ms)),
             "commitLogMinOffset": str(now.commit_log_min_offset),
@@ -203,19 +204,26 @@ class StoreFigures:
         return " ".join(str((count_of(last) - count_of(each)) / (last.time - each.time)) for each in first)
 
     def _disks(self) -> dict[str, str]:
-        ratios = {path: self._used_ratio(path) for path in self._commit_log_paths}
-        path = self._commit_log_paths[0]
-        total, free = _byte_count(self._disk.total_bytes(path)), _byte_count(self._disk.free_bytes(path))
-        return {f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()} | {
-            "commitLogDiskRatio": str(min(ratios.values())),
-            "consumeQueueDiskRatio": str(self._used_ratio(self._consume_queue_path)),
+        config, disk = self._config, self._disk
+        usages = [disk_usage(disk, path) for path in config.commit_log_paths]
+        path = config.commit_log_path
+        total, free = _byte_count(disk.total_bytes(path)), _byte_count(disk.free_bytes(path))
+        return {f"commitLogDiskRatio_{usage.path}": str(usage.ratio) for usage in usages} | {
+            "commitLogDiskRatio": str(least_full(usages).ratio),
+            "consumeQueueDiskRatio": str(disk_usage(disk, config.consume_queue_path).ratio),
             "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
         }
 
-    def _used_ratio(self, path: str) -> float:
-        """Return how full a file system is, rounded up to a percent as RocketMQ does."""
-        total = self._disk.total_bytes(path)
-        return -(-100 * (total - self._disk.free_bytes(path)) // total) / 100 if total else -1.0
+    def _pool(self, now: StoreStatistics) -> dict[str, str]:
+        """Return what the transient store pool holds; without one RocketMQ shows a number of buffers, and so do we."""
+        config = self._config
+        if not config.has_transient_store_pool:
+            return {"remainTransientStoreBufferNumbs": _NO_POOL}
+        free_bytes = max(0, config.transient_store_pool_bytes - now.uncommitted_bytes)
+        return {
+            "remainTransientStoreBufferNumbs": str(free_bytes // config.mapped_file_size_commit_log),
+            "remainHowManyDataToCommit": _byte_count(now.uncommitted_bytes),
+        }
 
 
 def _duration(milliseconds: int) -> str:

@@ -17,22 +17,24 @@ from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.frame import decode_frame
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.results import StoreStatistics
 from rocketpy.store.store_figures import PutTimes, SlowBursts, StoreFigures
 from rocketpy.testing.sim_disk import SimDisk
 
 GOLDEN_FRAMES = Path(__file__).parent.parent / "golden" / "frames.jsonl.gz"
 BROKERS_OWN = (
-    "send", "pull", "query", "EndTransaction", "brokerVersion", "msg", "pageCache", "startAccept", "remainTransient",
+    "send", "pull", "query", "EndTransaction", "brokerVersion", "msg", "pageCache", "startAccept",
     "scheduleMessageOffset", "commitLogDiskRatio_",
 )  # fmt: skip
 NOTHING = StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))
+CONFIG = MessageStoreConfig(store_path_root_dir="/a", store_path_commit_log="/a/commitlog,/b/commitlog")
 
 
 class Store:
     """Counters, a disk and a clock, and the figures made of them."""
 
-    def __init__(self, capacity_bytes: int = 1 << 30) -> None:
+    def __init__(self, capacity_bytes: int = 1 << 30, config: MessageStoreConfig = CONFIG) -> None:
         self.now = NOTHING
         self.time = 0.0
         self.slow_bursts: SlowBursts = deque()
@@ -44,9 +46,8 @@ class Store:
             read_earliest=self.read_earliest,
             slow_bursts=self.slow_bursts,
             clock=self.clock,
+            config=config,
             disk=SimDisk(capacity_bytes=capacity_bytes),
-            commit_log_paths=["/a/commitlog", "/b/commitlog"],
-            consume_queue_path="/a/consumequeue",
             current_time=lambda: self.time,
         )
 
@@ -141,14 +142,26 @@ def test_how_full_the_disks_are_is_rounded_up_to_a_percent() -> None:
     store = Store(capacity_bytes=1000)
     disk = store.figures._disk
     info = store.figures.runtime_info()
-    assert (info["commitLogDiskRatio"], info["consumeQueueDiskRatio"]) == ("0.0", "0.0")
+    assert (info["commitLogDiskRatio"], info["consumeQueueDiskRatio"]) == ("-1.0", "-1.0"), "there is no directory"
+    for directory in ("/a/commitlog", "/b/commitlog", "/a/consumequeue"):
+        disk.make_directories(directory)
+    assert store.figures.runtime_info()["commitLogDiskRatio"] == "0.0"
     assert isinstance(disk, SimDisk)
     disk.capacity_bytes = 1 << 20
-    disk.make_directories("/a")
     disk.open("/a/file", create=True).write(0, bytes(4096))
     info = store.figures.runtime_info()
     assert info["commitLogDiskRatio_/a/commitlog"] == info["commitLogDiskRatio_/b/commitlog"] == "0.01"
     assert info["commitLogDirCapacity"] == "Total : 1.0 MiB, Free : 1020.0 KiB."
+
+
+def test_what_the_transient_store_pool_holds() -> None:
+    assert Store().figures.runtime_info()["remainTransientStoreBufferNumbs"] == "2147483647"
+    store = Store(config=attrs.evolve(CONFIG, transient_store_pool_enable=True, mapped_file_size_commit_log=4096))
+    assert store.figures.runtime_info()["remainTransientStoreBufferNumbs"] == "5"
+    store.now = attrs.evolve(NOTHING, uncommitted_bytes=5000)
+    info = store.figures.runtime_info()
+    assert info["remainTransientStoreBufferNumbs"] == "3"
+    assert info["remainHowManyDataToCommit"] == "4.9 KiB"
 
 
 def test_the_time_since_the_start() -> None:

@@ -64,7 +64,6 @@ class AdminBrokerProcessor:
             "EndTransactionThreadPoolQueueCapacity": "0",
             "pageCacheLockTimeMills": "0",
             "startAcceptSendRequestTimeStamp": str(self._config.start_accept_send_request_time_stamp),
-            "remainTransientStoreBufferNumbs": "0",
         }
         statistics = self._store.statistics()
         for kind, total in (("Put", statistics.put_count), ("Get", statistics.get_message_count)):
