@@ -90,6 +90,7 @@ async def run_broker(
                 flush_replies=flush_replies,
                 report=_log_recovery,
                 report_progress=_log_recovery_progress,
+                report_full=_log_full,
                 open_runner=open_runner,
             ) as plain_store,
             open_remoting_client(config=settings.client) as client,
@@ -188,6 +189,14 @@ def _log_recovery(report: RecoveryReport) -> None:
 
 def _log_recovery_progress(reached_offset: int, end_offset: int) -> None:
     _log.info("store is being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
+
+
+def _log_full(why: str | None) -> None:
+    """Say that no message is taken any more, and that messages are taken again."""
+    if why is not None:
+        _log.error("no message is taken: %s", why)
+    else:
+        _log.warning("messages are taken again, the disk has room")
 
 
 def _port_of(listener: socket.socket) -> int:

@@ -389,6 +389,7 @@ async def open_message_store(
     flush_replies: Callable[[], None] | None = None,
     report: Callable[[RecoveryReport], None] | None = None,
     report_progress: Callable[[int, int], None] | None = None,
+    report_full: Callable[[str | None], None] | None = None,
     open_runner: OpenRunner | None = None,
     memory_bytes: int | None = None,
 ) -> AsyncIterator[MessageStore]:
@@ -397,8 +398,9 @@ async def open_message_store(
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
     ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files;
     ``report`` is told what recovery found, ``report_progress`` every two seconds how far in the log it has come and
-    where its last file ends; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses
-    ``run_blocking``. Raises StartError when another process has the store.
+    where its last file ends, ``report_full`` why no message is taken while a disk is too full, and None when that is
+    over; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses ``run_blocking``. Raises StartError
+    when another process has the store.
     """
     disk.make_directories(config.root)
     lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
@@ -406,7 +408,7 @@ async def open_message_store(
         async with AsyncExitStack() as scopes:
             files = scopes.enter_context(closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)))
             recovery = files.recover(tags_code or _hash_of_tags, bit_map_of)
-            await _recover(files, recovery, report_progress or _nothing_of)
+            await _recover(files, recovery, report_progress or _nothing)
             if report is not None:
                 report(files.report)
             files.begin()
@@ -438,6 +440,7 @@ async def open_message_store(
                 run_blocking=run_blocking,
                 run_sync=runner,
                 flush_replies=flush_replies or _nothing,
+                report_full=report_full or _nothing,
             )
             async with trio.open_nursery() as nursery:
                 await services.start(nursery)
@@ -478,11 +481,7 @@ async def _recover(files: StoreFiles, recovery: Iterator[None], report_progress:
             report_progress(*files.recovery_progress)
 
 
-def _nothing_of(reached_offset: int, end_offset: int) -> None:
-    pass
-
-
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
 
 

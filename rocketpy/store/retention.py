@@ -113,7 +113,7 @@ class RetentionPolicy:
             if usage.ratio > self.warning_ratio:
                 return (
                     f"the disk of {usage.path} is {usage.ratio:.0%} full, messages are taken up to "
-                    f"{self.warning_ratio:.0%}"
+                    f"{self.warning_ratio:.0%} (diskSpaceWarningLevelRatio)"
                 )
         return None
 

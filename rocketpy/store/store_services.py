@@ -48,6 +48,7 @@ class StoreServices:
         run_blocking: RunBlocking,
         run_sync: RunBlocking,
         flush_replies: Callable[[], None],
+        report_full: Callable[[str | None], None],
     ) -> None:
         self._files = files
         self._run_blocking = run_blocking
@@ -135,6 +136,7 @@ class StoreServices:
             running_flags=self.running_flags,
             close_files=self._close_files,
             refuse_while=appender.refuse_while,
+            report_full=report_full,
             log_shrunk=self.clean_queues.log_shrunk,
         )
 

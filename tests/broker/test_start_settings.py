@@ -26,6 +26,8 @@ def test_without_a_file_it_is_a_system_for_one_machine() -> None:
     assert settings.server.listen_port == 10911
     assert settings.store.store_path_root_dir == "./store"
     assert settings.store.mapped_file_size_commit_log == 64 << 20
+    assert settings.store.disk_space_warning_level_ratio > 95, "a laptop's disk is nearly full of other things"
+    assert not settings.store.clean_file_forcibly_enable
     assert settings.warnings == ()
 
 

@@ -82,8 +82,9 @@ def test_a_nearly_full_disk_takes_files_that_are_not_expired(log: float, queues:
 
 def test_a_full_disk_is_named_with_ratio_and_limit() -> None:
     assert POLICY.full_or_why(usages(0.90, 0.90)) is None
-    assert POLICY.full_or_why(usages(0.91)) == "the disk of /log is 91% full, messages are taken up to 90%"
-    assert POLICY.full_or_why(usages(-1.0, 0.99)) == "the disk of /queues is 99% full, messages are taken up to 90%"
+    limit = "messages are taken up to 90% (diskSpaceWarningLevelRatio)"
+    assert POLICY.full_or_why(usages(0.91)) == f"the disk of /log is 91% full, {limit}"
+    assert POLICY.full_or_why(usages(-1.0, 0.99)) == f"the disk of /queues is 99% full, {limit}"
 
 
 def test_new_files_go_where_there_is_room() -> None:

@@ -110,7 +110,7 @@ async def test_a_full_disk_takes_no_message_and_is_read(autojump_clock: MockCloc
         await fill(store, clock, 100)
         disk.capacity_bytes = int(disk.used_bytes("/") / 0.94)
         await trio.sleep(11)
-        why = "the disk of /store/commitlog is 95% full, messages are taken up to 90%"
+        why = "the disk of /store/commitlog is 95% full, messages are taken up to 90% (diskSpaceWarningLevelRatio)"
         assert store.writable_or_why() == why
         assert store.running_flags.value == RunningFlag.DISK_FULL
         refused = store.put("T", 0, b"no", b"", tags_code("A"), (), 0, 0, 1, BORN_HOST, 0)

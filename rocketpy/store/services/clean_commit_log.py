@@ -9,7 +9,8 @@ Compatibility: ``DefaultMessageStore.CleanCommitLogService`` (4.9.8). When unexp
 full, it is looked at again after each: RocketMQ deletes ten in any case. Directories that are read-only do not count
 when it says how full the log's disks are.
 
-Compose: ``refuse_while`` is the appender's; ``log_shrunk`` wakes CleanConsumeQueueService.
+Compose: ``refuse_while`` is the appender's, told every time; ``report_full`` is told when that changes; ``log_shrunk``
+wakes CleanConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class CleanCommitLogService:
         running_flags: RunningFlags,
         close_files: CloseFilesService,
         refuse_while: Callable[[str | None], None],
+        report_full: Callable[[str | None], None],
         log_shrunk: Callable[[], None],
     ) -> None:
         self._commit_log = commit_log
@@ -84,6 +86,7 @@ class CleanCommitLogService:
         self._running_flags = running_flags
         self._close_files = close_files
         self._refuse_while = refuse_while
+        self._report_full = report_full
         self._log_shrunk = log_shrunk
         self._manual_runs = 0
         self._usages: tuple[DiskUsage, ...] = ()
@@ -116,8 +119,9 @@ class CleanCommitLogService:
         """Ask how full the disks are; from now on messages are taken or refused accordingly."""
         self._usages = usages = await self._run_blocking(self._ask)
         why = self._policy.full_or_why(usages)
-        if self._running_flags.set(RunningFlag.DISK_FULL, to=why is not None) or why is not None:
-            self._refuse_while(why)
+        self._refuse_while(why)
+        if self._running_flags.set(RunningFlag.DISK_FULL, to=why is not None):
+            self._report_full(why)
         return usages
 
     async def clean(self) -> int:

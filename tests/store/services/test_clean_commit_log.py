@@ -39,6 +39,7 @@ class World:
     close_files: CloseFilesService
     flags: RunningFlags
     refusals: list[str | None]
+    reports: list[str | None]
     shrunk: list[int]
 
     @property
@@ -70,6 +71,7 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
     close_files = CloseFilesService(run_blocking=run_inline)
     flags = RunningFlags()
     refusals: list[str | None] = []
+    reports: list[str | None] = []
     shrunk: list[int] = []
     service = CleanCommitLogService(
         commit_log=parts.commit_log,
@@ -91,9 +93,10 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
         running_flags=flags,
         close_files=close_files,
         refuse_while=refusals.append,
+        report_full=reports.append,
         log_shrunk=lambda: shrunk.append(parts.commit_log.min_offset),
     )
-    return World(disk, clock, parts, service, close_files, flags, refusals, shrunk)
+    return World(disk, clock, parts, service, close_files, flags, refusals, reports, shrunk)
 
 
 @asynccontextmanager
@@ -183,21 +186,23 @@ async def test_unless_that_is_not_wanted(autojump_clock: MockClock) -> None:
 async def test_above_the_limit_messages_are_refused_until_there_is_space_again(autojump_clock: MockClock) -> None:
     world = new_world(hours=1000, is_forcible=False)
     world.fill_to(0.93)
+    limit = "messages are taken up to 90% (diskSpaceWarningLevelRatio)"
     async with running(world):
         await trio.sleep(0.5)
         assert world.refusals == []
         await trio.sleep(1)
-        assert world.refusals == ["the disk of /store/commitlog is 93% full, messages are taken up to 90%"]
+        assert world.refusals == [f"the disk of /store/commitlog is 93% full, {limit}"]
         assert (world.flags.is_writeable, world.flags.is_readable) == (False, True)
         world.fill_to(0.91)
         await trio.sleep(10)
-        assert world.refusals[1:] == ["the disk of /store/commitlog is 91% full, messages are taken up to 90%"]
+        assert world.refusals[1:] == [f"the disk of /store/commitlog is 91% full, {limit}"]
         world.fill_to(0.90)
         await trio.sleep(10)
         assert world.refusals[2:] == [None]
         assert world.flags.is_writeable
         await trio.sleep(100)
-        assert world.refusals[3:] == [], "told once"
+        assert set(world.refusals[3:]) == {None}
+    assert world.reports == [world.refusals[0], None], "told when it changes"
 
 
 async def test_it_runs_by_itself_a_minute_after_the_start(autojump_clock: MockClock) -> None:
