@@ -7,6 +7,8 @@ was at the beginning; and the store opens, so no crash has left a gap.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 from random import Random
 
 import attrs
@@ -136,3 +138,79 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
             disk.kill_process()
     trio.run(one_life, 80, clock=MockClock(autojump_threshold=0))
     assert deleted
+
+
+# ---- every call of one deletion -----------------------------------------------------------------------------------
+
+
+@cache
+def filled(directories: int) -> tuple[SimDisk, Witness]:
+    """A store that was stopped in order, of some files of the log, of which most have expired."""
+    disk, witness = SimDisk(), Witness(ManualClock(START_MS))
+
+    async def fill() -> None:
+        async with open_message_store(
+            config(disk, FlushDiskType.ASYNC_FLUSH, directories),
+            disk=disk,
+            clock=witness.clock,
+            run_blocking=run_inline,
+            store_host=STORE_HOST,
+            memory_bytes=1 << 40,
+        ) as store:
+            for number in range(100):
+                witness.clock.advance_ms(HOUR_MS // 8)
+                witness.sent.append((b"%d" % number + bytes(300), witness.clock.timestamp_ms()))
+                send(store, witness.sent[-1][0], key=b"%d" % number)
+                store.end_burst()
+                await trio.sleep(0.01)
+        witness.synced = len(witness.sent)
+
+    trio.run(fill, clock=MockClock(autojump_threshold=0))
+    return disk, witness
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+@pytest.mark.parametrize("keeps", ["nothing", "everything", "something", "power"])
+def test_death_at_every_call_of_a_deletion(directories: int, keeps: str) -> None:
+    """Killed, or with whatever a loss of power keeps of what is not durable yet; and recovered twice."""
+    call = 0
+    is_over = False
+    while not is_over:
+        call += 1
+        disk, witness = deepcopy(filled(directories))
+        settings = config(disk, FlushDiskType.ASYNC_FLUSH, directories)
+
+        async def delete(
+            die_at: int, disk: SimDisk = disk, witness: Witness = witness, settings: MessageStoreConfig = settings
+        ) -> bool:
+            async with open_message_store(
+                settings,
+                disk=disk,
+                clock=witness.clock,
+                run_blocking=run_inline,
+                store_host=STORE_HOST,
+                memory_bytes=1 << 40,
+            ) as store:
+                await check(store, witness, promised=100)
+                if not die_at:
+                    return store.min_physical_offset > 0
+                await trio.sleep(59)
+                disk.die_at_call(die_at)
+                await trio.sleep(10)
+                return store.clean_statistics().deleted_count > 0
+
+        try:
+            assert trio.run(delete, call, clock=MockClock(autojump_threshold=0))
+            is_over = True
+        except BaseException as error:
+            if not died(error):
+                raise
+        choices = {"nothing": lambda _: 0, "everything": lambda _: 1, "something": Random(call).randrange}
+        if keeps == "power":
+            disk.kill_process()
+        else:
+            disk.lose_power(choices[keeps])
+        for _ in range(2):
+            has_begun = trio.run(delete, 0, clock=MockClock(autojump_threshold=0))
+        assert has_begun or not is_over
+    assert call > 20
