@@ -13,12 +13,14 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.consume_queue_ext import CqExtUnit
 from tests.interop.clients import command
 
 LIMIT_S = 900
@@ -167,9 +169,19 @@ class JavaStores:
 
     def units(self, root: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:
         """Return the units of a queue as they are: physical offset, size, tags code."""
+        return [(unit[0], unit[1], unit[2]) for unit in self._units(root, topic, queue_id)]
+
+    def ext_units(self, root: Path, topic: str, queue_id: int) -> list[CqExtUnit | None]:
+        """Return what the units of a queue lead to in its extension, None for one that leads nowhere."""
+        return [
+            CqExtUnit(unit[3], unit[4], base64.b64decode(unit[5])) if len(unit) > 3 else None
+            for unit in self._units(root, topic, queue_id)
+        ]
+
+    def _units(self, root: Path, topic: str, queue_id: int) -> list[list[Any]]:
         units = self._ask("units", root, topic=topic, queueId=queue_id)["units"]
         assert isinstance(units, list)
-        return [(place, size, code) for place, size, code in units]
+        return units
 
     def expire(self, root: Path) -> None:
         """Delete all CommitLog files but the last, and what leads there."""

@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.store.ConsumeQueue;
+import org.apache.rocketmq.store.ConsumeQueueExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.GetMessageStatus;
@@ -235,6 +236,10 @@ public class StoreTool {
         line.put("messages", messages);
         for (long next = store.getMinOffsetInQueue(topic, queueId); next < end; ) {
             GetMessageResult result = store.getMessage("tool", topic, queueId, next, 32, null);
+            if (result != null && result.getStatus() == GetMessageStatus.MESSAGE_WAS_REMOVING && result.getNextBeginOffset() > next) {
+                next = result.getNextBeginOffset(); // the log has lost it; a consumer goes on
+                continue;
+            }
             if (result == null || result.getStatus() != GetMessageStatus.FOUND) {
                 line.put("stopped", next + ": " + (result == null ? null : result.getStatus()));
                 break;
@@ -312,8 +317,15 @@ public class StoreTool {
             List<Object> one = new ArrayList<>();
             one.add(unit.getLong());
             one.add(unit.getInt());
-            one.add(unit.getLong());
+            long tagsCode = unit.getLong();
+            one.add(tagsCode);
             found.release();
+            ConsumeQueueExt.CqExtUnit ext = queue.isExtAddr(tagsCode) ? queue.getExt(tagsCode) : null;
+            if (ext != null) {
+                one.add(ext.getTagsCode());
+                one.add(ext.getMsgStoreTime());
+                one.add(ext.getFilterBitMap() == null ? "" : Base64.getEncoder().encodeToString(ext.getFilterBitMap()));
+            }
             units.add(one);
         }
         return units;
@@ -327,6 +339,8 @@ public class StoreTool {
         }
         java.lang.reflect.Field field = DefaultMessageStore.class.getDeclaredField("cleanConsumeQueueService");
         field.setAccessible(true);
-        ((Runnable) field.get(store)).run();
+        java.lang.reflect.Method run = field.getType().getDeclaredMethod("run");
+        run.setAccessible(true);
+        run.invoke(field.get(store));
     }
 }
