@@ -38,7 +38,7 @@ from rocketpy.store.message_limits import MessageLimits
 from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
 from rocketpy.store.record_pieces import head_for, tail_for
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.store.store_figures import SLOW_BURSTS_MAX, SlowBursts
+from rocketpy.store.store_figures import SLOW_BURSTS_MAX, TIMED_BURST, SlowBursts
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.store.unit_extensions import UnitExtensions
 
@@ -282,10 +282,10 @@ class MessageAppender:
         self.burst_count += 1
         if pool is not None:
             pool.committed_offset = self._commit_log.wrote_offset
-        else:
+        elif self.burst_count % TIMED_BURST == 1:
             elapsed_ms = self._timestamp_ms() - self._burst_timestamp_ms
             if elapsed_ms > 0:
-                self.slow_bursts.append((elapsed_ms, self.put_count - put_count))
+                self.slow_bursts.append((elapsed_ms, (self.put_count - put_count) * TIMED_BURST))
         self._set_room_end()
         if self._index is not None and self._feeds_index:
             if pool is not None:

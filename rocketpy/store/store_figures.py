@@ -1,7 +1,8 @@
 """The figures of a store that operators read: rates, times, sizes, under RocketMQ's names.
 
 Rule: a message costs nothing here. Counters are the store's own and are looked at once a second; of times only those
-are handed over that can be seen in milliseconds at all: a burst that took one or more, a read that waited for the disk.
+are handed over that can be seen in milliseconds at all: a burst that took one or more, of those that are timed, and a
+read that waited for the disk.
 
 Compatibility: ``StoreStatsService`` and ``DefaultMessageStore.getRuntimeInfo`` (4.9.8). A rate over a window that is
 not full yet counts as far as it goes, where RocketMQ leaves a gap in the text.
@@ -27,6 +28,9 @@ SAMPLE_SECONDS = 1.0
 WINDOWS = (10, 60, 600)
 """Lengths of the windows of rates, in samples."""
 
+TIMED_BURST = 8
+"""One of so many bursts is timed and stands for the others: a look at the clock costs what a message costs."""
+
 SLOW_BURSTS_MAX = 4096
 """More cannot take a millisecond between two samples, or nearly so."""
 
@@ -45,7 +49,7 @@ _BUCKET_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 
 
 _BUCKET_ENDS = list(accumulate(width for width, count in _BUCKET_STEPS for _ in range(count)))
 SlowBursts = deque[tuple[int, int]]
-"""Milliseconds and messages of bursts that took at least one."""
+"""Milliseconds and messages of bursts that took at least one, with the messages of those they stand for."""
 
 
 class PutTimes:
@@ -82,7 +86,7 @@ class PutTimes:
 
     def _all(self) -> list[tuple[int, int]]:
         quick = self._count - sum(count for _, count in self._slow)
-        return [*self._slow, (0, max(0, quick))]
+        return [*self._slow, (0, max(0, quick))]  # those that were timed stand for more, perhaps than there were
 
 
 @attrs.frozen
