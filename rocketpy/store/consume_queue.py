@@ -355,13 +355,21 @@ class ConsumeQueue:
         return clear_from is not None and queue_offset >= max(clear_from, self.max_offset)
 
     def _clear_from(self, queue_offset: int) -> None:
-        """Make all bytes behind a queue offset zero; nothing of that is durable."""
+        """Make all bytes behind a queue offset zero, durably.
+
+        Other messages of the same sizes may soon lie where those of the lost units lay. If a unit came back then, it
+        would be taken for one of theirs, and its tags code for theirs.
+        """
         end = queue_offset * UNIT_SIZE
         self.files.remove_behind(end)
         mapped_file = self.files.find(end)
         if mapped_file is not None:
-            mapped_file.file().truncate(end - mapped_file.base_offset)
-            mapped_file.file().truncate(mapped_file.size)
+            file = mapped_file.file()
+            file.truncate(end - mapped_file.base_offset)
+            file.truncate(mapped_file.size)
+            file.sync()
+        if self._disk.is_directory(self.files.path):
+            self._disk.sync_directory(self.files.path)
         self.has_new_file = True
         self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
         if self._found is not None:

@@ -29,9 +29,11 @@ def add_sparse_file(
 ) -> MappedFile:
     """Make the next file of a queue, beginning with ``content``. Its directory's entry is not durable on return."""
     staging_path = f"{files.path}.staged"  # beside the queue's directory, where no number is no queue
+    if disk.exists(staging_path):
+        # Left by a crash. Cut to nothing it could have its old bytes back after the next one, under the new name.
+        disk.unlink(staging_path)
     file = disk.open(staging_path, create=True)
     try:
-        file.truncate(0)
         file.truncate(size)
         if content:
             file.reserve(0, len(content))

@@ -143,6 +143,38 @@ def test_truncation_clears_what_it_cuts(place: Place) -> None:
     assert queue_at(place, load=True, is_clean=False).max_offset == 14
 
 
+def test_what_was_cut_does_not_come_back_with_the_next_loss_of_power() -> None:
+    """Another message of the same size may lie in its place by then, and have other tags."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    queue = queue_at(place)
+    append(queue, 25)
+    for mapped_file in queue.files:
+        mapped_file.file().sync()
+    disk.sync_directory(queue.files.path)
+    queue.truncate(3)
+    disk.lose_power(lambda count: 0)
+    assert disk.list_directory(queue.files.path) == ["00000000000000000000"]
+    content = place.read(path(place))
+    assert len(content) == FILE_SIZE
+    assert content[3 * UNIT_SIZE :].count(0) == FILE_SIZE - 3 * UNIT_SIZE
+
+
+def test_a_file_that_was_staged_in_another_life_gives_nothing_to_a_new_one() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    queue = queue_at(place)
+    disk.make_directories(queue.files.path)
+    staged = disk.open(f"{queue.files.path}.staged", create=True)
+    staged.write(0, b"x" * FILE_SIZE)
+    staged.sync()
+    disk.sync_directory(f"{place.consume_queue}/T")
+    append(queue, 1)
+    disk.sync_directory(queue.files.path)
+    disk.lose_power(lambda count: 0)
+    assert b"x" not in place.read(path(place))
+
+
 def test_units_are_found_by_their_place_in_the_log(place: Place) -> None:
     queue = queue_at(place)
     append(queue, 35)
