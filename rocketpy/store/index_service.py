@@ -162,8 +162,14 @@ class IndexService:
     # ---- start and end --------------------------------------------------------------------------------------------
 
     def load(self, *, is_clean: bool) -> None:
-        """Find the files; after a crash delete those that may be incomplete. Blocks, before the store is open."""
+        """Find the files; after a crash delete those that may be incomplete. Blocks, before the store is open.
+
+        Files become durable in order, and the checkpoint has the time of the last one. If the clock was set back the
+        time of a later one may be before that although it was never synced: then it is not known which is meant. And
+        behind a file that is not kept none is, because the log is read again from the last one's end only.
+        """
         self._disk.make_directories(self._path)
+        vouched_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
         for name in self._disk.list_directory(self._path):
             path = f"{self._path}/{name}"
             layout = self._layout_of(path)
@@ -174,11 +180,13 @@ class IndexService:
                 header = read_index_header(file)
             finally:
                 file.close()
-            is_vouched_for = header.end_timestamp_ms <= self._checkpoint.index_msg_timestamp_ms
-            if is_clean or (is_vouched_for and header.index_count > 1):
+            is_vouched_for = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
+            if is_clean or is_vouched_for:
                 self._files.append(IndexFile(path=path, disk=self._disk, layout=layout, header=header))
+                earlier_ms = header.end_timestamp_ms
             else:
                 self._disk.unlink(path)
+                vouched_ms = -1
         if is_clean and self._files:
             self._complete_to = self.end_physical_offset
 

@@ -222,6 +222,34 @@ class TestDurability:
         again.pending += [work(number, "a", "b") for number in range(5, 7)]
         assert await offsets(again, "b", count=3) == [600, *found][:3] + [400][: 3 - 1 - len(found)]
 
+    async def test_a_time_that_was_set_back_vouches_for_nothing(self) -> None:
+        """The checkpoint's time is the first file's; the second one was never synced, and ends before that."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(101, 111)]
+        service.pending += [(*work(number)[:3], NOW + number) for number in range(111, 121)]
+        service.pending += [(*work(number)[:3], NOW + 500_000) for number in range(121, 126)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 110_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 11_000
+        assert again.statistics().file_count == 1
+
+    def test_behind_a_file_that_is_lost_none_is_kept(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        for begin, times_ms in ((0, 1_000), (10, 9_000), (20, 2_000)):
+            service.pending += [(*work(begin + number)[:3], NOW + times_ms) for number in range(10)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 3_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 900
+        assert len(disk.list_directory("/index")) == 1
+
     def test_foreign_files_are_left_alone(self) -> None:
         disk = SimDisk()
         disk.make_directories("/index")
