@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from functools import cache
-from itertools import repeat
+from functools import cache, lru_cache
+from itertools import accumulate, repeat
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
@@ -19,7 +19,7 @@ from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
-from rocketpy.store.queue_scan import GAP_MAX, RECORD_PLACE, QueueScan, ReadLimits
+from rocketpy.store.queue_scan import GAP_MAX, RECORD_PLACE, RECORD_PLACE_FORMAT, QueueScan, ReadLimits
 from rocketpy.store.read_steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter
 
@@ -33,6 +33,7 @@ _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
 _unpack_place = RECORD_PLACE.unpack_from
+_PLACE_SIZE = RECORD_PLACE.size
 
 
 class MessageReader:
@@ -85,16 +86,23 @@ class MessageReader:
         body = place[0].file().read_nowait(place[1], span)
         if body is None:
             return None
-        try:
-            heads = [_unpack_place(body, at - begin) for at in offsets]
-        except struct.error:
-            return None
-        if heads != list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False)):
-            return None  # a damaged unit or record: the long way finds out which
         if span != body_size:
             body = b"".join([body[at - begin : at - begin + size] for at, size in zip(offsets, sizes, strict=True)])
         if len(body) != body_size:  # units that are not in the order of the log
             return None
+        size = sizes[0]
+        if size > _PLACE_SIZE and sizes.count(size) == count:  # as in most queues: one look at all of them
+            fields = _heads(count, size).unpack(body)
+            are_records = fields[1::3].count(MESSAGE_MAGIC_CODE) == count
+            is_right = are_records and fields[2::3] == offsets and fields[::3] == sizes
+        else:
+            try:
+                heads = [_unpack_place(body, at) for at in accumulate(sizes[:-1], initial=0)]
+            except struct.error:
+                return None
+            is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
+        if not is_right:
+            return None  # a damaged unit or record: the long way finds out which
         return GetMessageResult(GetMessageStatus.FOUND, queue_offset + count, queue.min_offset, max_offset, body, count)
 
     def get_message(
@@ -275,6 +283,12 @@ def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUn
             if unit is not None:
                 found[address] = unit
     return found
+
+
+@lru_cache(maxsize=64)
+def _heads(count: int, size: int) -> struct.Struct:
+    """Records of one size back to back, of each what RECORD_PLACE has."""
+    return struct.Struct(">" + f"{RECORD_PLACE_FORMAT}{size - _PLACE_SIZE}x" * count)
 
 
 @cache

@@ -27,7 +27,8 @@ from rocketpy.store.results import GetMessageStatus, MessageFilter
 GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
 
-RECORD_PLACE = struct.Struct(">ii20xq")
+RECORD_PLACE_FORMAT = "ii20xq"
+RECORD_PLACE = struct.Struct(">" + RECORD_PLACE_FORMAT)
 """What a unit and its record must agree in: totalSize, magic, physicalOffset."""
 
 _RECORD_PLACE_SIZE = RECORD_PLACE.size
