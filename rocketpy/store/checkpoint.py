@@ -17,7 +17,7 @@ our offsets with the last file that begins before the smallest of the times.
     32 +--------------------------+
        | durableOffset i64        |  ours: the log, and the units of all records before here; where a record begins
     40 +--------------------------+
-       | queueCount i64           |  ours: how many queues have a unit of a record before durableOffset
+       | unitCount i64            |  ours: how many units all queues have of records before durableOffset
     48 +--------------------------+
        | check i64                |  ours: xor of the six numbers above and a constant
     56 +--------------------------+
@@ -60,8 +60,8 @@ class DurableEnds:
     durable_offset: int
     """Records before it are durable, and so are their units. A record begins here, or the log ends."""
 
-    queue_count: int
-    """How many queues have a unit of a record before ``durable_offset``."""
+    unit_count: int
+    """How many units all queues have together of records before ``durable_offset``, expired ones included; not more."""
 
 
 @attrs.define(eq=False)
@@ -108,7 +108,7 @@ class StoreCheckpoint:
         ends = self.ends  # one look: the event loop may replace it while a worker thread is here
         if ends is None:
             return _TIMES.pack(*times).ljust(_NUMBERS.size, b"\0")
-        numbers = (*times, ends.log_flushed_offset, ends.durable_offset, ends.queue_count)
+        numbers = (*times, ends.log_flushed_offset, ends.durable_offset, ends.unit_count)
         return _NUMBERS.pack(*numbers, _check_of(numbers))
 
 

@@ -190,9 +190,9 @@ class ConsumeQueueTable:
             self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(place)}")
 
     @property
-    def count_with_units(self) -> int:
-        """How many queues have units."""
-        return sum(queue.max_offset * UNIT_SIZE > queue.files.min_offset for queue in self)
+    def unit_count(self) -> int:
+        """How many units the queues have together, counted from the beginning of each: expired ones too."""
+        return sum(queue.max_offset for queue in self)
 
     # ---- flush ----------------------------------------------------------------------------------------------------
 

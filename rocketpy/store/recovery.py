@@ -243,11 +243,11 @@ class StoreRecovery:
 
     def _walk_from(self, first_file: int, begin_offset: int | None = None) -> Generator[None, None, LogScanner]:
         base_offset = self._commit_log.files[first_file].base_offset
-        queue_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
+        unit_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
         is_from_beginning = first_file == 0 and begin_offset is None
         ends = self._durable_ends if begin_offset is not None and not self.is_clean else None
-        if ends is not None and queue_count < ends.queue_count:
-            return (yield from self._walk_from(0))  # somebody has removed queues: they are made anew
+        if ends is not None and unit_count < ends.unit_count:
+            return (yield from self._walk_from(0))  # units are missing that no crash can take: they are made anew
         self._progress = scanner = LogScanner(
             self._commit_log,
             first_file=first_file,
@@ -263,9 +263,9 @@ class StoreRecovery:
     def _prepare_queues(self, walk_begin: int) -> Generator[None, None, int]:
         """Say which units to trust: all of them, or after a crash those of records before the walk.
 
-        Return how many queues have such a unit.
+        Return how many those are, counted from the beginning of each queue.
         """
-        queue_count = 0
+        unit_count = 0
         for count, queue in enumerate(self._queues):
             if self.is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
@@ -274,10 +274,10 @@ class StoreRecovery:
                 queue.remove_files()
             elif queue.files:
                 queue.rewind(queue.first_at_or_behind(walk_begin))
-            queue_count += queue.max_offset * layout.UNIT_SIZE > queue.files.min_offset
+            unit_count += queue.max_offset
             if count % _QUEUES_PER_SLICE == 0:
                 yield
-        return queue_count
+        return unit_count
 
     # ---- the end --------------------------------------------------------------------------------------------------
 

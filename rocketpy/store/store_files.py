@@ -162,7 +162,7 @@ class StoreFiles:
         report = self.report
         checkpoint = self.checkpoint
         if checkpoint.ends is None and self._was_clean and not report.unit_count:
-            checkpoint.ends = DurableEnds(report.durable_offset, report.durable_offset, self.queues.count_with_units)
+            checkpoint.ends = DurableEnds(report.durable_offset, report.durable_offset, self.queues.unit_count)
             checkpoint.flush()
         self.abort_file.create()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)

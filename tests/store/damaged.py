@@ -1,6 +1,7 @@
 """Small stores, taken as they lie on the disk after an orderly stop and after a kill, to be damaged and looked at.
 
-A store is built once; a test writes its files into a place of its own, damages them, and opens that.
+A store is built once; a test writes its files into a place of its own, damages them, and opens that. Whatever was done
+to it, :func:`check_sound` says whether what then comes out is right: an error that names a place, or the messages.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import RocketpyError
-from rocketpy.protocol.stored_message import RecordStatus, check_message
+from rocketpy.errors import RocketpyError, StartError, StoreError
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore, open_message_store
 from rocketpy.store.recovery import RecoveryReport
@@ -51,11 +51,12 @@ class Snapshot:
         records = [record for records in self.records.values() for record in records]
         return sorted((int.from_bytes(record[28:36], "big"), record) for record in records)
 
-    def write_to(self, place: Place) -> None:
-        """Put the files into a place."""
-        place.disk.make_directories(place.root)
-        for name, content in self.files.items():
-            place.write(f"{place.root}/{name}", content)
+
+def write_store(place: Place, files: Mapping[str, bytes]) -> None:
+    """Put the files of a store into a place."""
+    place.disk.make_directories(place.root)
+    for name, content in files.items():
+        place.write(f"{place.root}/{name}", content)
 
 
 @attrs.frozen
@@ -237,6 +238,98 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-def is_valid(record: bytes) -> bool:
-    """Whether a record is one, its CRC included: what a client can find out by itself."""
-    return check_message(record, 0, len(record), check_crc=True).status is RecordStatus.MESSAGE
+# ---- what is right --------------------------------------------------------------------------------------------------
+
+
+def check_sound(snapshot: Snapshot, damaged: Mapping[str, bytes], outcome: Seen | RocketpyError, place: Place) -> None:
+    """Check what became of a store whose files were ``damaged`` (by path from its root) when it was opened.
+
+    An error names a place in the store, and the log is as it was. Else every message that is served is one that was
+    sent, byte for byte as the log has it now; and each one that is missing was said to be: it lay behind what was
+    durable when the broker was killed, or before the first file that the log still has, or its unit was named.
+
+    Three things nobody can tell from what is right: files at the beginning of log and queue that are gone, as after
+    expiry; a record whose queue offset has become 0, as after a topic was deleted and created anew; and a unit that has
+    become the one of another message.
+    """
+    if isinstance(outcome, RocketpyError):
+        assert isinstance(outcome, (StoreError, StartError)), outcome
+        assert place.root in str(outcome)
+        found = place.files(place.root)
+        assert all(found[name] == content for name, content in damaged.items() if "commitlog/" in name and content)
+        return
+    log = _log_bytes(snapshot, damaged)
+    touched = _touched(snapshot, damaged)
+    origin = {offset: (queue, index) for queue, index, offset, _ in _sent(snapshot)}
+    served: dict[Queue, set[int]] = {queue: set() for queue in snapshot.records}
+    changed_queues = {queue for queue in served if _queue_files(snapshot.files, queue) != _queue_files(damaged, queue)}
+    for queue, records in outcome.records.items():
+        last = -1
+        for record in records:
+            offset = _offset_in(log, record, origin)
+            assert offset is not None, f"nobody sent {record[:120]!r}, which {queue} has"
+            is_own = origin[offset][0] == queue or offset in touched or queue in changed_queues
+            assert is_own, f"{queue} has what was sent to {origin[offset]}"
+            assert offset > last or queue in changed_queues, f"{queue} is not in order"
+            last = offset
+            served.setdefault(origin[offset][0], set()).add(offset)
+    log_min, log_end = min(_log_bases(damaged), default=0), outcome.report.end_offset
+    is_killed = "abort" in snapshot.files
+    begun_anew = {origin[offset][0] for offset in touched if not any(log[offset + 20 : offset + 28])}
+    for queue, index, offset, _ in _sent(snapshot):
+        is_cut = is_killed and offset >= log_end >= snapshot.durable_end
+        is_named = any(f"unit {index} of topic {queue[0]}, queue {queue[1]}:" in each for each in outcome.damages)
+        first_file = f"consumequeue/{queue[0]}/{queue[1]}/{0:020d}"
+        is_expired = offset < log_min or (log_min and not damaged.get(first_file))
+        if offset not in served[queue] and queue not in begun_anew:
+            assert is_cut or is_expired or is_named, f"message {index} of {queue}, at {offset}, is lost silently"
+    for key, record in outcome.keys.items():
+        assert _offset_in(log, record, origin) is not None, f"nobody sent {record[:120]!r}, which is found by {key}"
+
+
+def _sent(snapshot: Snapshot) -> list[tuple[Queue, int, int, bytes]]:
+    """Return queue, queue offset, physical offset and record of every message."""
+    return [
+        (queue, index, int.from_bytes(record[28:36], "big"), record)
+        for queue, records in snapshot.records.items()
+        for index, record in enumerate(records)
+    ]
+
+
+def _queue_files(files: Mapping[str, bytes], queue: Queue) -> dict[str, bytes]:
+    directory = f"consumequeue/{queue[0]}/{queue[1]}/"
+    return {name: content for name, content in files.items() if name.startswith(directory)}
+
+
+def _log_bases(files: Mapping[str, bytes]) -> list[int]:
+    names = [name.partition("/")[2] for name in files if name.startswith("commitlog/")]
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _log_bytes(snapshot: Snapshot, damaged: Mapping[str, bytes]) -> bytes:
+    """Return the log from offset 0 on as it is now; zeros where there is nothing."""
+    log = bytearray(max(_log_bases(snapshot.files)) + LOG_FILE_SIZE)
+    for base in _log_bases(snapshot.files):
+        content = damaged.get(f"commitlog/{base:020d}", b"")[:LOG_FILE_SIZE]
+        log[base : base + len(content)] = content
+    return bytes(log)
+
+
+def _touched(snapshot: Snapshot, damaged: Mapping[str, bytes]) -> set[int]:
+    """Return the places of the messages whose records have changed, in files that are there."""
+    before, after = _log_bytes(snapshot, snapshot.files), _log_bytes(snapshot, damaged)
+    bases = set(_log_bases(damaged))
+    return {
+        offset
+        for _, _, offset, record in _sent(snapshot)
+        if offset // LOG_FILE_SIZE * LOG_FILE_SIZE in bases
+        and before[offset : offset + len(record)] != after[offset : offset + len(record)]
+    }
+
+
+def _offset_in(log: bytes, record: bytes, origin: Mapping[int, object]) -> int | None:
+    """Return the place of a message that a record is, as the log has it now."""
+    offset = log.find(record)
+    while offset >= 0 and offset not in origin:
+        offset = log.find(record, offset + 1)
+    return offset if offset >= 0 else None

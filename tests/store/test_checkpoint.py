@@ -23,7 +23,7 @@ def test_times_are_where_java_looks_for_them() -> None:
 def test_our_ends_are_behind_the_times_and_are_believed_only_with_them() -> None:
     """A Java broker writes the first 24 bytes and leaves the others as they are."""
     disk = SimDisk()
-    ends = DurableEnds(log_flushed_offset=70, durable_offset=60, queue_count=5)
+    ends = DurableEnds(log_flushed_offset=70, durable_offset=60, unit_count=5)
     StoreCheckpoint(disk, "/checkpoint", 1, 2, 3, ends).flush()
     assert load_checkpoint(disk, "/checkpoint").ends == ends
     file = disk.open("/checkpoint")

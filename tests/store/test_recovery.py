@@ -113,7 +113,7 @@ def test_the_checkpoint_says_what_is_damage_and_what_is_a_torn_end(place: Place,
     parts = Parts(place, log_file_size=1 << 16)
     places = parts.put_all(bodies_of(100))
     parts.kill()
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=1)
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=40)
     place.write(place.log_file(), b"\xff", places[70] + HEAD + 3)
     again = Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
     assert again.bodies() == bodies_of(100)[:70]
@@ -128,7 +128,7 @@ def test_a_walk_begins_where_everything_was_durable(place: Place) -> None:
     places = parts.put_all(bodies_of(100))
     parts.put_all(bodies_of(3), "Other")
     parts.kill()
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=1)
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=40)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
     assert (again.report.scanned_from, again.report.record_count) == (places[40], 63)
     assert again.report.durable_offset == again.commit_log.flushed_offset == places[60]
@@ -142,9 +142,23 @@ def test_queues_that_somebody_has_removed_are_made_anew_from_the_beginning(place
     places = parts.put_all(bodies_of(100))
     parts.kill()
     place.remove_tree(f"{place.consume_queue}/Quiet")
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], queue_count=2)
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=43)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
     assert again.bodies("Quiet") == bodies_of(3)
+    assert again.bodies() == bodies_of(100)
+    assert again.report.scanned_from == 0
+
+
+def test_a_queue_that_lost_durable_units_is_made_anew_from_the_beginning(place: Place) -> None:
+    """Else the next message would get an offset that another one has."""
+    parts = Parts(place, log_file_size=1 << 16)
+    parts.put_all(bodies_of(10), "Quiet")
+    places = parts.put_all(bodies_of(100))
+    parts.kill()
+    place.write(place.queue_file("Quiet", 0), bytes(UNIT_SIZE), 9 * UNIT_SIZE)
+    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=50)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    assert again.bodies("Quiet") == bodies_of(10)
     assert again.bodies() == bodies_of(100)
     assert again.report.scanned_from == 0
 

@@ -56,7 +56,7 @@ def test_a_queue_whose_end_leads_out_of_the_log_is_made_anew(place: Place) -> No
     places = stopped(place)
     last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
     place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
-    ends = DurableEnds(log_flushed_offset=places[-1], durable_offset=places[-1], queue_count=1)
+    ends = DurableEnds(log_flushed_offset=places[-1], durable_offset=places[-1], unit_count=1)
     again = Parts(place, durable_ends=ends)
     assert again.bodies() == BODIES
 

@@ -44,8 +44,8 @@ class QueueFlushSource(FlushSource[QueueFlush], Protocol):
         ...
 
     @property
-    def count_with_units(self) -> int:
-        """How many queues have units, durable or not."""
+    def unit_count(self) -> int:
+        """How many units all queues have together, durable or not."""
         ...
 
 
@@ -80,6 +80,8 @@ class FlushConsumeQueueService:
         self._interval_s = interval_ms / 1000
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
+        self._flushed_units: tuple[int, int] | None = None
+        """A place in the log before which all units are durable, and their number; None if the checkpoint says so."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until cancelled, or until a sync fails."""
@@ -93,22 +95,36 @@ class FlushConsumeQueueService:
                 await self.flush_thoroughly()
             else:
                 await flush_once(self._queues, self._run_blocking, least_pages=self._least_pages)
+                if self._may_note_units():
+                    await self._run_blocking(self._checkpoint.flush)
 
     async def flush_thoroughly(self) -> None:
         """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end."""
         self._end_burst()  # part of it may be in the log already, without units
         commit_log = self._commit_log
-        timestamp_ms, written_end, queue_count = (
-            commit_log.wrote_timestamp_ms,
-            commit_log.wrote_offset,
-            self._queues.count_with_units,
-        )
+        timestamp_ms = commit_log.wrote_timestamp_ms
+        written_units = commit_log.wrote_offset, self._queues.unit_count
         left = len(self._queues.unflushed)
         # Queues that get units meanwhile line up behind; those that had some at the beginning are what counts.
         while left > 0 and (flush_range := await flush_once(self._queues, self._run_blocking)) is not None:
             left -= len(flush_range.queues)
         checkpoint = self._checkpoint
         checkpoint.logics_msg_timestamp_ms = max(checkpoint.logics_msg_timestamp_ms, timestamp_ms)
-        flushed_offset = commit_log.flushed_offset
-        checkpoint.ends = DurableEnds(flushed_offset, min(flushed_offset, written_end), queue_count)
+        self._flushed_units = written_units
+        if not self._may_note_units():
+            flushed_offset = commit_log.flushed_offset
+            fewer = 0 if checkpoint.ends is None else checkpoint.ends.unit_count
+            checkpoint.ends = DurableEnds(flushed_offset, min(flushed_offset, written_units[0]), fewer)
         await self._run_blocking(checkpoint.flush)
+
+    def _may_note_units(self) -> bool:
+        """Put what the last thorough flush has made durable into the checkpoint, when the log is durable as far.
+
+        The number of units belongs to that very place. Recovery counts them again: one that is less has lost some.
+        """
+        flushed_offset = self._commit_log.flushed_offset
+        if self._flushed_units is None or flushed_offset < self._flushed_units[0]:
+            return False
+        self._checkpoint.ends = DurableEnds(flushed_offset, *self._flushed_units)
+        self._flushed_units = None
+        return True

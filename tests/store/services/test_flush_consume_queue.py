@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
-from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.testing.sim_disk import SimDisk
 
@@ -47,7 +47,7 @@ class Queues:
     flushed: list[list[int]] = attrs.Factory(list)
     during_sync: Callable[[], None] | None = None
     log: Log = attrs.Factory(lambda: Log())
-    count_with_units: int = 3
+    unit_count: int = 3
     ends_burst: Callable[[], None] | None = None
 
     def end_burst(self) -> None:
@@ -144,3 +144,22 @@ async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:
     with pytest.raises(StoreError):
         await service(queues, disk).flush_thoroughly()
     assert not disk.exists("/checkpoint")
+
+
+async def test_the_number_of_units_is_that_of_a_place_in_the_log(autojump_clock: trio.testing.MockClock) -> None:
+    """While the log is not durable up to where the units were counted, the checkpoint keeps the smaller number."""
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 400), unit_count=30), SimDisk()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        await trio.sleep(60.5)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(400, 400, 0)
+        queues.log.wrote_offset, queues.unit_count = 900, 70
+        queues.log.flushed_offset = 600
+        await trio.sleep(1)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(600, 500, 30)
+        queues.log.flushed_offset = 900
+        await trio.sleep(1)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(600, 500, 30)
+        await trio.sleep(60)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(900, 900, 70)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,81 @@
+"""Whatever bytes of whatever files of a store are changed: it says where the damage is, or serves what was sent.
+
+Random bytes, zeros, flipped bits, cuts and additions at any place of any file, several at once, in stores after an
+orderly stop and after a kill. :func:`tests.store.damaged.check_sound` says what is right; nothing may hang, and no error
+but ours may come out.
+"""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.damaged import ROOT, Snapshot, check_sound, killed_store, look, stopped_store, write_store
+from tests.store.parts import Place
+
+NAMES = {snapshot: sorted(snapshot().files) for snapshot in (stopped_store, killed_store)}
+
+
+@attrs.frozen
+class Damage:
+    """What is done to one file: ``how`` at ``position``, with these bytes."""
+
+    name: str
+    how: str
+    position: int
+    content: bytes
+
+    def apply(self, files: dict[str, bytes]) -> None:
+        """Do it."""
+        before = files.get(self.name)
+        if before is None:
+            return
+        position = self.position % (len(before) + 1)
+        size = len(self.content)
+        if self.how == "gone":
+            del files[self.name]
+        elif self.how == "cut":
+            files[self.name] = before[:position]
+        elif self.how == "longer":
+            files[self.name] = before + self.content
+        else:
+            new = self.content
+            if self.how == "zeros":
+                new = bytes(size)
+            elif self.how == "flip":
+                new = bytes(byte ^ 1 << (self.content[0] & 7) for byte in before[position : position + 1])
+            files[self.name] = (before[:position] + new + before[position + len(new) :])[: len(before)]
+
+
+def damages(names: list[str]) -> st.SearchStrategy[list[Damage]]:
+    """One to three of them."""
+    damage = st.builds(
+        Damage,
+        st.sampled_from(names),
+        st.sampled_from(["bytes", "zeros", "flip", "cut", "longer", "gone"]),
+        st.integers(0, 1 << 14),
+        st.binary(min_size=1, max_size=64),
+    )
+    return st.lists(damage, min_size=1, max_size=3)
+
+
+def open_damaged(snapshot: Snapshot, done: list[Damage]) -> None:
+    """Damage a copy of a store, open it, and open it once more."""
+    files = dict(snapshot.files)
+    for damage in done:
+        damage.apply(files)
+    place = Place(SimDisk(), ROOT)
+    write_store(place, files)
+    check_sound(snapshot, files, look(place), place)
+
+
+@given(damages(NAMES[stopped_store]))
+def test_after_an_orderly_stop(done: list[Damage]) -> None:
+    open_damaged(stopped_store(), done)
+
+
+@given(damages(NAMES[killed_store]))
+def test_after_a_kill(done: list[Damage]) -> None:
+    open_damaged(killed_store(), done)
