@@ -73,8 +73,8 @@ async def view_of(
             queues[topic, queue_id] = QueueView(minimum, maximum, tuple(records))
     found = []
     for key in keys:
-        result = await store.query_message(key.topic, key.key, key.max_num, key.begin_ms, key.end_ms)
-        found.append(tuple(message.physical_offset for message in decode_messages(result.body, decompress=False)))
+        answer = await store.query_message(key.topic, key.key, key.max_num, key.begin_ms, key.end_ms)
+        found.append(tuple(message.physical_offset for message in decode_messages(answer.body, decompress=False)))
     at = [await store.offset_in_queue_by_time(each.topic, each.queue_id, each.timestamp_ms) for each in times]
     return StoreView(store.min_physical_offset, store.max_physical_offset, queues, tuple(found), tuple(at))
 
@@ -143,7 +143,7 @@ class IndexShape:
 
 def log_without_times(root: Path) -> bytes:
     """Return the log up to its end, files joined, every storeTimestamp and what is behind a BLANK's head zeros."""
-    parts = []
+    parts: list[bytes] = []
     for path in sorted((root / "commitlog").iterdir()):
         content = bytearray(path.read_bytes())
         position = 0
@@ -157,7 +157,7 @@ def log_without_times(root: Path) -> bytes:
         if found.status is not RecordStatus.BLANK:
             return b"".join([*parts, content[:position]])
         content[position + 8 :] = bytes(len(content) - position - 8)
-        parts.append(content)
+        parts.append(bytes(content))
     return b"".join(parts)
 
 
