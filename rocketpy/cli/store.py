@@ -107,13 +107,16 @@ def repair(
                 report = plan_repair(OsDisk(), root, commit_log_paths=paths, cut=cut, progress=advance)
         if not yes:
             show(report.steps)
+        for finding in report.left:
+            typer.echo(_json_text(finding.as_fields()) if as_json else finding_text(finding), err=True)
         if not report.steps:
-            typer.echo("nothing has to be mended", err=as_json)
+            typer.echo("nothing can be mended" if report.left else "nothing has to be mended", err=as_json)
         elif yes:
             kept = f"; what was there before is in {report.kept_path}" if report.kept_path else ""
             typer.echo(f"done{kept}", err=as_json)
         else:
             typer.echo("nothing was written; --yes does these steps", err=as_json)
+        if report.left or (report.steps and not yes):
             raise typer.Exit(FAILED)
 
 

@@ -23,6 +23,7 @@ from rocketpy.store.record_places import index_keys_of
 
 ENTRY = struct.Struct(">iqii")
 """Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
+_SLOT = struct.Struct(">i")
 _CHUNK_ENTRIES = 4096
 _ENTRIES_PER_SLOT = 4  # 20 million entries, 5 million slots; smaller files are usually made in proportion
 _SEARCH_SLOTS_MAX = 200_000
@@ -31,31 +32,52 @@ _START = "trusts it after an orderly stop, and may make it again after a crash: 
 
 
 def layout_of(opened: ReadOnlyFiles, path: str, size: int) -> IndexLayout | None:
-    """Return how a file is laid out, by its size and its newest entry; None if nothing fits."""
-    count = unpack_index_header(opened.read(path, 0, HEADER_SIZE)).index_count
+    """Return how a file is laid out, by its size, its header and its entries; None if nothing fits."""
+    header = unpack_index_header(opened.read(path, 0, HEADER_SIZE))
     room = (size - HEADER_SIZE) // SLOT_SIZE  # slots + 5 * entries
     usual = room // (1 + _ENTRIES_PER_SLOT * ENTRY_SIZE // SLOT_SIZE)
-    likely = [usual] if (room - usual) % 5 == 0 else []
-    if count > 1:
-        likely += range(room % 5 or 5, min(room, _SEARCH_SLOTS_MAX), 5)
-    for slot_count in likely:
-        index_layout = IndexLayout(slot_count, (room - slot_count) // 5)
-        if index_layout.file_size == size and slot_count > 0 and _fits(opened, path, index_layout, count):
-            return index_layout
+    if usual > 0 and (room - usual) % 5 == 0:
+        likely = IndexLayout(usual, (room - usual) // 5)
+        # One of the three may be damaged itself.
+        count = sum(_fits(opened, path, likely, header)) if likely.file_size == size else 0
+        if count == 3 or (count == 2 and _used_slots(opened, path, usual) == header.hash_slot_count):
+            return likely
+    if header.index_count > 1:
+        for slot_count in range(room % 5 or 5, min(room, _SEARCH_SLOTS_MAX), 5):
+            index_layout = IndexLayout(slot_count, (room - slot_count) // 5)
+            if (
+                index_layout.file_size == size
+                and all(_fits(opened, path, index_layout, header))
+                and _used_slots(opened, path, slot_count) == header.hash_slot_count
+            ):
+                return index_layout
     return None
 
 
-def _fits(opened: ReadOnlyFiles, path: str, index_layout: IndexLayout, count: int) -> bool:
+def _used_slots(opened: ReadOnlyFiles, path: str, slot_count: int) -> int:
+    content = opened.read(path, HEADER_SIZE, slot_count * SLOT_SIZE)
+    return sum(1 for (newest,) in _SLOT.iter_unpack(content[: len(content) // SLOT_SIZE * SLOT_SIZE]) if newest)
+
+
+def _fits(opened: ReadOnlyFiles, path: str, index_layout: IndexLayout, header: IndexHeader) -> tuple[bool, bool, bool]:
+    """Whether the first and the last entry are those of the header, and the last one that of its slot."""
+    count = header.index_count
     if count <= 1:
-        return True
-    newest = opened.read(path, index_layout.entries_position + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
-    if len(newest) < ENTRY_SIZE:
-        return False
-    hashed = ENTRY.unpack(newest)[0]
-    if hashed < 0:
-        return False
-    slot = opened.read(path, HEADER_SIZE + hashed % index_layout.slot_count * SLOT_SIZE, SLOT_SIZE)
-    return int.from_bytes(slot, "big") == count - 1
+        return True, True, True
+    first = opened.read(path, index_layout.entries_position + ENTRY_SIZE, ENTRY_SIZE)
+    last = opened.read(path, index_layout.entries_position + (count - 1) * ENTRY_SIZE, ENTRY_SIZE)
+    if len(first) < ENTRY_SIZE or len(last) < ENTRY_SIZE or not any(last):
+        return False, False, False
+    hashed, last_offset, _, _ = ENTRY.unpack(last)
+    first_offset: int = ENTRY.unpack(first)[1]
+    slot = b""
+    if hashed >= 0:
+        slot = opened.read(path, HEADER_SIZE + hashed % index_layout.slot_count * SLOT_SIZE, SLOT_SIZE)
+    return (
+        first_offset == header.begin_physical_offset,
+        last_offset == header.end_physical_offset,
+        int.from_bytes(slot, "big") == count - 1,
+    )
 
 
 @attrs.define(eq=False)
@@ -88,7 +110,6 @@ class IndexInspection:
                 self._unknown.append(each)
             else:
                 self._files.append(_File(each.path, index_layout, header))
-        self._number = 0  # of the file in which the pass is
         self.missing_count = 0
         self.first_missing = -1
         self.entry_count = 0
@@ -140,79 +161,79 @@ class IndexInspection:
         self._pass_over(damage.begin_offset, damage.end_offset)
 
     def _pass_over(self, begin_offset: int, end_offset: int) -> None:
-        self._compare(begin_offset - 1, [])
-        while (entry := self._entry()) is not None and entry[1] < end_offset:
-            self._files[self._number].next_entry += 1
-            self.entry_count += 1
+        for file in self._files:
+            self._look(file, begin_offset - 1, [])
+            while (entry := self._entry(file)) is not None and entry[1] < end_offset:
+                self._next(file)
 
     def _compare(self, physical_offset: int, hashes: list[int]) -> None:
         has_entry = False
-        while (entry := self._entry()) is not None and (
-            entry[1] <= physical_offset or self._is_out_of_order(physical_offset)
-        ):
-            file = self._files[self._number]
-            if entry[1] > physical_offset:
-                self._wrong(file, f"an entry for {entry[1]} before one for {physical_offset} or less")
-            elif entry[1] < physical_offset or not hashes:
-                if entry[1] >= self._inventory.log_min_offset:
-                    self._wrong(file, f"an entry for {entry[1]}, where no record with keys is")
-            elif entry[0] not in hashes:
-                self._wrong(file, f"an entry for {entry[1]} with another key")
-            else:
-                has_entry = True
-            if not 0 <= entry[3] < file.next_entry:
-                self._wrong(file, f"an entry that goes on to {entry[3]}")
-            file.next_entry += 1
-            self.entry_count += 1
+        for file in self._files:
+            # Usually only one has entries around here; those of a file that a start passes over may be there twice.
+            if file.header.begin_physical_offset <= physical_offset or file.next_entry > 1:
+                has_entry |= self._look(file, physical_offset, hashes)
         if hashes and not has_entry:
             if self.first_missing < 0:
                 self.first_missing = physical_offset
             self.missing_count += 1
 
-    def _is_out_of_order(self, physical_offset: int) -> bool:
+    def _look(self, file: _File, physical_offset: int, hashes: list[int]) -> bool:
+        """Look at the entries of a file up to a record; return whether there is one for it."""
+        has_entry = False
+        while (entry := self._entry(file)) is not None and (
+            entry[1] <= physical_offset or self._is_out_of_order(file, physical_offset)
+        ):
+            if entry[1] > physical_offset:
+                _wrong(file, f"an entry for {entry[1]} before one for {physical_offset} or less")
+            elif entry[1] < physical_offset or not hashes:
+                if entry[1] >= self._inventory.log_min_offset:
+                    _wrong(file, f"an entry for {entry[1]}, where no record with keys is")
+            elif entry[0] not in hashes:
+                _wrong(file, f"an entry for {entry[1]} with another key")
+            else:
+                has_entry = True
+            if not 0 <= entry[3] < file.next_entry:
+                _wrong(file, f"an entry that goes on to {entry[3]}")
+            self._next(file)
+        return has_entry
+
+    def _next(self, file: _File) -> None:
+        file.next_entry += 1
+        self.entry_count += 1
+
+    def _is_out_of_order(self, file: _File, physical_offset: int) -> bool:
         """Whether the entry behind this one belongs before it: then this one's place in the log is wrong."""
-        file = self._files[self._number]
         position = (file.next_entry + 1 - file.chunk_first) * ENTRY_SIZE
         if file.next_entry + 1 >= file.header.index_count or position >= len(file.chunk):
             return False
         following: int = ENTRY.unpack_from(file.chunk, position)[1]
         return following <= physical_offset
 
-    def _entry(self) -> tuple[int, int, int, int] | None:
-        while self._number < len(self._files):
-            file = self._files[self._number]
-            if file.next_entry < file.header.index_count:
-                position = (file.next_entry - file.chunk_first) * ENTRY_SIZE
-                if not 0 <= position < len(file.chunk):
-                    file.chunk_first, position = file.next_entry, 0
-                    begin = file.layout.entries_position + file.next_entry * ENTRY_SIZE
-                    content = self._opened.read(file.path, begin, _CHUNK_ENTRIES * ENTRY_SIZE)
-                    file.chunk = content[: len(content) // ENTRY_SIZE * ENTRY_SIZE]
-                    if not file.chunk:
-                        self._wrong(file, "the end of the file")
-                        self._number += 1
-                        continue
-                return ENTRY.unpack_from(file.chunk, position)
+    def _entry(self, file: _File) -> tuple[int, int, int, int] | None:
+        if file.next_entry >= file.header.index_count:
             file.chunk = b""
-            self._number += 1
-        return None
-
-    def _wrong(self, file: _File, why: str) -> None:
-        if not file.why:
-            file.why = why
-            file.where = file.layout.entries_position + file.next_entry * ENTRY_SIZE
-        file.wrong_count += 1
+            return None
+        position = (file.next_entry - file.chunk_first) * ENTRY_SIZE
+        if not 0 <= position < len(file.chunk):
+            file.chunk_first, position = file.next_entry, 0
+            begin = file.layout.entries_position + file.next_entry * ENTRY_SIZE
+            content = self._opened.read(file.path, begin, _CHUNK_ENTRIES * ENTRY_SIZE)
+            file.chunk = content[: len(content) // ENTRY_SIZE * ENTRY_SIZE]
+            if not file.chunk:
+                _wrong(file, "the end of the file")
+                file.next_entry = file.header.index_count
+                return None
+        return ENTRY.unpack_from(file.chunk, position)
 
     # ---- the end of the pass --------------------------------------------------------------------------------------
 
     def finish(self, log_end_offset: int, *, is_clean: bool, is_live: bool) -> Iterator[Finding]:
         """Yield what is wrong."""
-        while (entry := self._entry()) is not None:
-            file = self._files[self._number]
-            if entry[1] < log_end_offset:
-                self._wrong(file, f"an entry for {entry[1]}, where no record with keys is")
-            file.next_entry += 1
-            self.entry_count += 1
+        for file in self._files:
+            while (entry := self._entry(file)) is not None:
+                if entry[1] < log_end_offset:
+                    _wrong(file, f"an entry for {entry[1]}, where no record with keys is")
+                self._next(file)
         for each in self._unknown:
             self._is_bad(each.path)
             yield _finding(each.path, 0, "slots and entries as its length says", "others")
@@ -252,6 +273,13 @@ class IndexInspection:
             self.bad_from = path
             before = [each.header.end_physical_offset for each in self._files if each.path < path]
             self.rebuild_offset = max(before, default=0)
+
+
+def _wrong(file: _File, why: str) -> None:
+    if not file.why:
+        file.why = why
+        file.where = file.layout.entries_position + file.next_entry * ENTRY_SIZE
+    file.wrong_count += 1
 
 
 def _is_sane(header: IndexHeader) -> bool:

@@ -25,6 +25,7 @@ from rocketpy.store.queue_inspection import QueueInspection
 from rocketpy.store.queue_verdict import LogState, QueueFault, QueuePart, QueueVerdict
 from rocketpy.store.read_only_files import ReadOnlyFiles
 from rocketpy.store.small_files_inspection import LastEnd, known_topics, read_last_end, small_file_findings
+from rocketpy.store.time_inspection import OddTime, TimeInspection
 
 FINDINGS_MAX = 10_000
 
@@ -65,6 +66,7 @@ class StoreInspection:
         self._is_live = is_live
         self._queues = QueueInspection(self.inventory, self.opened)
         self.index = IndexInspection(self.inventory, self.opened)
+        self._times = TimeInspection()
         self._continuity = QueueContinuity(log_min_offset=self.inventory.log_min_offset)
         self._walk = LogWalk(
             self.inventory.log_files, self.opened, durable_end=self.last_end.durable_end, distrusted=distrusted
@@ -87,6 +89,11 @@ class StoreInspection:
         return self._walk.tail
 
     @property
+    def gap_behind_end(self) -> Damage | None:
+        """A file that is missing behind the end of the log although there is another one behind it."""
+        return next((each for each in self.tail if not each.path), None)
+
+    @property
     def log_end(self) -> int:
         """Behind the last valid record."""
         return self._walk.end_offset
@@ -100,6 +107,11 @@ class StoreInspection:
     def breaks(self) -> list[OffsetBreak]:
         """Records whose queue offset does not follow."""
         return self._continuity.breaks
+
+    @property
+    def odd_times(self) -> list[OddTime]:
+        """Records whose time cannot be."""
+        return self._times.odd
 
     @property
     def continuity(self) -> QueueContinuity:
@@ -124,6 +136,7 @@ class StoreInspection:
             self._queues.see(found.records)
             self.index.see(found.records)
             self._continuity.see(found.records)
+            self._times.see(found.records)
             if found.damage is not None:
                 self._continuity.see_damage(found.damage)
                 self.index.see_damage(found.damage)
@@ -157,6 +170,7 @@ class StoreInspection:
             last_end.walk_begin,
             last_end.is_clean,
             self._is_live,
+            self._continuity.next_offset,
         )
         verdict = QueueVerdict(self._queues, self.inventory, self.opened, log)
         self._add(verdict.findings(known_topics(self.disk, self.inventory, self.opened)))
@@ -180,6 +194,17 @@ class StoreInspection:
             yield self._damage(damage)
         for each in self.breaks:
             yield self._break(each)
+        for odd in self.odd_times:
+            path, position = self._place(odd.offset)
+            yield Finding(
+                severity=Severity.WARNING,
+                path=path,
+                position=position,
+                expected=f"a storeTimestamp near {odd.likely_ms}",
+                found=f"{odd.found_ms}",
+                start="may go on from that time",
+                repair=f"writes {odd.likely_ms}",
+            )
         yield from self._tail()
 
     def _damage(self, damage: Damage) -> Finding:
@@ -232,6 +257,17 @@ class StoreInspection:
                 found=f"{why}, and no valid record behind it",
                 start="refuses the store",
                 repair="cuts the log there",
+            )
+            return
+        gap = self.gap_behind_end
+        if gap is not None:
+            yield Finding(
+                severity=Severity.ERROR,
+                path=self.inventory.commit_log_paths[0],
+                expected=f"a file that begins at {gap.begin_offset}",
+                found=f"none up to {gap.end_offset}, and no record behind",
+                start="refuses the store",
+                repair="takes away the files behind",
             )
             return
         first = next((each for each in tail if not each.is_zero or each.is_stale_behind), None)

@@ -193,14 +193,19 @@ def _without_intruders(listed: Sequence[tuple[str, int, int]], inventory: Invent
     return kept
 
 
-def measured(listed: Sequence[tuple[str, int, int]]) -> tuple[list[StoreFile], int]:
-    """Return files of (path, base offset, length) with the sizes that they are meant to have, and the usual size."""
+def measured(listed: Sequence[tuple[str, int, int]], *, usual_elsewhere: int = 0) -> tuple[list[StoreFile], int]:
+    """Return files of (path, base offset, length) with the sizes that they are meant to have, and the usual size.
+
+    Where there is but one file, what is usual elsewhere in the store tells more.
+    """
     if not listed:
         return [], 0
     counts = Counter(length for _, _, length in listed if length)
     for (_, base_offset, length), (_, following, _) in pairwise(listed):
         counts[following - base_offset] += length != following - base_offset
-    usual = max(counts, key=lambda size: (counts[size], size))
+    usual = max(counts, key=lambda size: (counts[size], size)) if counts else usual_elsewhere
+    if len(listed) == 1 and usual < usual_elsewhere:
+        usual = usual_elsewhere
     files = []
     for index, (path, base_offset, length) in enumerate(listed):
         size = max(length, usual)
@@ -234,6 +239,7 @@ def _wrong_length(file: StoreFile, *, is_last: bool) -> Finding:
 
 def _find_queues(disk: Disk, inventory: Inventory, name: str, queues: dict[tuple[str, int], QueueFiles]) -> None:
     root = inventory.path_in_root(name)
+    found: list[tuple[str, int, str, list[tuple[str, int, int]]]] = []
     for topic in disk.list_directory(root):
         topic_path = f"{root}/{topic}"
         if not disk.is_directory(topic_path):
@@ -245,10 +251,14 @@ def _find_queues(disk: Disk, inventory: Inventory, name: str, queues: dict[tuple
                 inventory.deleted_before[topic] = layout.base_offset_of(entry.removeprefix(DELETED_PREFIX)) or 0
             elif entry.isascii() and entry.isdigit() and disk.is_directory(path):
                 listed = sorted(_numbered_files(disk, path, inventory), key=lambda each: each[1])
-                files, _ = measured(listed)
-                queues[topic, int(entry)] = QueueFiles(topic, int(entry), path, tuple(files))
+                found.append((topic, int(entry), path, listed))
             elif not entry.endswith(".staged"):
                 inventory.findings.append(_foreign(path, "a directory named like a queue id"))
+    counts = Counter(length for _, _, _, listed in found for _, _, length in listed)
+    usual = max(counts, key=lambda size: (counts[size], size), default=0)
+    for topic, queue_id, path, listed in found:
+        files, _ = measured(listed, usual_elsewhere=usual)
+        queues[topic, queue_id] = QueueFiles(topic, queue_id, path, tuple(files))
 
 
 def _find_index(disk: Disk, inventory: Inventory) -> None:

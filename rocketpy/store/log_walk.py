@@ -29,6 +29,7 @@ from rocketpy.protocol.stored_message import (
 from rocketpy.store import layout
 from rocketpy.store.inventory import StoreFile
 from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.time_inspection import is_time
 
 SLICE_RECORDS = 4000
 _WINDOW_SIZE = 1 << 20
@@ -107,7 +108,7 @@ class LogWalk:
         self.end_offset = files[0].base_offset if files else 0
         """Behind the last valid record; behind the BLANK behind it if there is another file."""
         self.timestamp_ms = 0
-        """The latest storeTimestamp."""
+        """The storeTimestamp of the last valid record."""
         self.record_count = 0
         self.damages: list[Damage] = []
         self.tail: list[Damage] = []
@@ -169,7 +170,7 @@ class LogWalk:
     def _take(self, record: CheckedMessage, end_offset: int) -> None:
         self.record_count += 1
         self.end_offset = end_offset
-        if record.store_timestamp > self.timestamp_ms:
+        if is_time(record.store_timestamp):
             self.timestamp_ms = record.store_timestamp
 
     def _is_stale(self, record: CheckedMessage) -> bool:
@@ -286,7 +287,8 @@ class LogWalk:
             return False
         if int.from_bytes(head[_PHYSICAL_OFFSET_POSITION:], "big") != file.base_offset + position:
             return False
-        record = check_message(self._opened.read(file.path, position, size), 0, size)
+        content = self._opened.read(file.path, position, size)
+        record = check_message(content, 0, len(content))
         return record.status is RecordStatus.MESSAGE and not objection(record, file.base_offset + position)
 
 

@@ -42,14 +42,18 @@ class OffsetBreak:
     queue_id: int
     expected: int
     found: int
+    is_alone: bool = False
+    """It is this record that is wrong: its queue goes on behind it as if it had the queue offset that was expected, or
+    the queue cannot have so many messages."""
 
 
 class _Queue:
-    __slots__ = ("end_offset", "next_offset")
+    __slots__ = ("broken", "end_offset", "next_offset")
 
     def __init__(self, next_offset: int, end_offset: int) -> None:
         self.next_offset = next_offset
         self.end_offset = end_offset  # in the log, of the last record
+        self.broken = -1  # the number of the break that the last record was
 
 
 class QueueContinuity:
@@ -77,10 +81,15 @@ class QueueContinuity:
             key = record.topic, record.queue_id
             queue = queues.get(key)
             queue_offset = record.queue_offset
+            if queue_offset > record.physical_offset // RECORD_SIZE_MIN:
+                self._break(record, 0 if queue is None else queue.next_offset, is_alone=True)
+                continue
             if queue is None:
                 queue = queues[key] = self._first(record)
             if queue_offset != queue.next_offset and queue_offset:
                 self._does_not_follow(record, queue)
+            else:
+                queue.broken = -1
             queue.next_offset = queue_offset + 1
             queue.end_offset = record.physical_offset + record.size
 
@@ -105,14 +114,22 @@ class QueueContinuity:
         return _Queue(queue_offset, self._log_min_offset)
 
     def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
-        if record.queue_offset > queue.next_offset and queue.end_offset < self._last_damage_end:
+        if queue.broken >= 0 and record.queue_offset == self.breaks[queue.broken].expected + 1:
+            self.breaks[queue.broken] = attrs.evolve(self.breaks[queue.broken], is_alone=True)
+            queue.broken = -1
+        elif record.queue_offset > queue.next_offset and queue.end_offset < self._last_damage_end:
             self._need(record, queue.next_offset, queue.end_offset)
-        elif len(self.breaks) < _BREAKS_MAX:
-            self.breaks.append(
-                OffsetBreak(
-                    record.physical_offset, record.topic, record.queue_id, queue.next_offset, record.queue_offset
-                )
-            )
+            queue.broken = -1
+        else:
+            queue.broken = self._break(record, queue.next_offset)
+
+    def _break(self, record: CheckedMessage, expected: int, *, is_alone: bool = False) -> int:
+        """Note a break; return its number, -1 if there are too many."""
+        if len(self.breaks) >= _BREAKS_MAX:
+            return -1
+        place = record.physical_offset, record.topic, record.queue_id
+        self.breaks.append(OffsetBreak(*place, expected, record.queue_offset, is_alone))
+        return len(self.breaks) - 1
 
     def _need(self, record: CheckedMessage, begin: int | None, after_offset: int) -> None:
         if len(self.needed) < _NEEDS_MAX:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import attrs
@@ -43,6 +43,8 @@ class LogState:
     """No abort file: a start trusts the units that are there."""
     is_live: bool
     """A broker is writing meanwhile: what is missing at an end may be about to come."""
+    next_offset: Callable[[QueueKey], int | None]
+    """The queue offset behind a queue's last record."""
 
 
 @attrs.frozen
@@ -205,7 +207,8 @@ class QueueVerdict:
         count = run.end - run.begin
         is_replaced = not log.is_clean and self._physical_before(queue, run.begin) >= log.walk_begin
         severity, start, repair = Severity.ERROR, _NOT_LOOKED_AT, CUT
-        if run.kind is _Kind.BEHIND and is_tail:
+        # Units behind all records of the queue go with the end of the log; one in the place of a record's is wrong.
+        if run.kind is _Kind.BEHIND and is_tail and run.begin >= (log.next_offset((queue.topic, queue.queue_id)) or 0):
             severity, start, repair = Severity.NOTICE, "cuts them", NOTHING
         elif is_replaced:
             severity, start, repair = Severity.NOTICE, "makes them again from the log", NOTHING

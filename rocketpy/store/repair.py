@@ -15,6 +15,7 @@ import attrs
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.store import layout
 from rocketpy.store.disk import Disk
+from rocketpy.store.findings import Finding
 from rocketpy.store.inspection import StoreInspection
 from rocketpy.store.kept_pieces import KeptPieces
 from rocketpy.store.log_filling import LogFilling
@@ -24,6 +25,7 @@ from rocketpy.store.repair_steps import STAGING_SUFFIX, RepairStep, Workshop
 
 _DISTRUSTED_MAX = 1000
 _SPARE_BYTES = 1 << 20
+_ROUNDS_MAX = 4
 
 Progress = Callable[[int, int], None]
 """Told how many bytes of the log are read, and how many there are."""
@@ -34,8 +36,9 @@ class RepairReport:
     """What was planned, and done."""
 
     steps: tuple[RepairStep, ...]
-    is_done: bool
     kept_path: str | None
+    left: tuple[Finding, ...]
+    """What is severe and no step mends."""
 
 
 def plan_repair(
@@ -44,7 +47,8 @@ def plan_repair(
     """Return what a repair would do, having looked at the whole store; changes nothing."""
     inspection = _inspect(disk, root, commit_log_paths, progress)
     try:
-        return RepairReport(RepairPlanner(inspection, cut=cut).plan().steps, False, None)
+        steps = RepairPlanner(inspection, cut=cut).plan().steps
+        return RepairReport(steps, None, () if steps else _severe(inspection))
     finally:
         inspection.close()
 
@@ -61,24 +65,38 @@ def repair_store(
 ) -> RepairReport:
     """Mend a store; all is durable on return. ``planned`` is told the steps before the first one is taken.
 
+    Then everything is looked at again: what one damage has hidden of another is mended too.
+
     StartError if a broker has the store open. StoreError, with nothing changed, if a file cannot be opened or there is
     no space to keep what is changed.
     """
+    kept = KeptPieces(disk, root, timestamp_ms=timestamp_ms)
+    steps: list[RepairStep] = []
     lock = disk.lock(f"{root}/{layout.LOCK_FILE}")
     try:
-        inspection = _inspect(disk, root, commit_log_paths, progress)
-        try:
-            plan = RepairPlanner(inspection, cut=cut).plan()
-            _require_possible(disk, inspection, plan)
-            if planned is not None:
-                planned(plan.steps)
-            kept = KeptPieces(disk, root, timestamp_ms=timestamp_ms)
-            _apply(disk, inspection, plan, kept)
-            return RepairReport(plan.steps, True, kept.path)
-        finally:
+        for _ in range(_ROUNDS_MAX):
+            inspection = _inspect(disk, root, commit_log_paths, progress)
+            try:
+                plan = RepairPlanner(inspection, cut=cut).plan()
+                if not plan.steps:
+                    break
+                _require_possible(disk, inspection, plan)
+                if planned is not None:
+                    planned(plan.steps)
+                _apply(disk, inspection, plan, kept)
+                steps += plan.steps
+            finally:
+                inspection.close()
+        else:
+            inspection = _inspect(disk, root, commit_log_paths, progress)
             inspection.close()
+        return RepairReport(tuple(steps), kept.path, _severe(inspection))
     finally:
         lock.release()
+
+
+def _severe(inspection: StoreInspection) -> tuple[Finding, ...]:
+    return tuple(finding for finding in inspection.findings if finding.severity.is_severe)
 
 
 def _apply(disk: Disk, inspection: StoreInspection, plan: RepairPlan, kept: KeptPieces) -> None:
@@ -122,10 +140,10 @@ def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: P
 
 
 def _impostors(inspection: StoreInspection) -> frozenset[int]:
-    """Return places of records that are not what they say: a queue does not continue, and its unit leads to one of
-    another queue or queue offset.
+    """Return places of records that are not what they say: a queue goes on behind one as if it had another queue
+    offset, or a queue does not continue and its unit leads to a record of another queue or queue offset.
     """
-    found = set()
+    found = {each.physical_offset for each in inspection.breaks if each.is_alone}
     for each in inspection.breaks:
         queue = inspection.inventory.queues.get((each.topic, each.queue_id))
         if queue is None:

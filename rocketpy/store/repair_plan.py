@@ -32,6 +32,7 @@ from rocketpy.store.repair_steps import (
     RepairStep,
     RestoreTable,
     SetLength,
+    SetTime,
 )
 from rocketpy.store.small_files_inspection import first_timestamp_ms, is_checkpoint_sane, restorable_tables
 
@@ -62,8 +63,12 @@ class RepairPlanner:
     def plan(self) -> RepairPlan:
         """Return what to do; no steps if nothing needs mending."""
         inventory, found = self._inventory, self._found
-        steps: list[RepairStep] = [MoveAway(path=path, why="it is where the log has, or should have, another file") for path in inventory.misplaced]
+        steps: list[RepairStep] = [
+            MoveAway(path=path, why="it is where the log has, or should have, another file")
+            for path in inventory.misplaced
+        ]
         steps += self._lengths()
+        steps += self._times()
         holes, fillings, cut_offset, first_invented = self._fill()
         steps += fillings
         cut_steps = [] if cut_offset is None else self._cut_log(cut_offset)
@@ -86,12 +91,21 @@ class RepairPlanner:
     # ---- the log --------------------------------------------------------------------------------------------------
 
     def _lengths(self) -> Iterator[SetLength]:
-        files = [*self._inventory.log_files]
-        for queue in self._inventory.queues.values():
-            files += queue.files
-        for file in files:
+        for file in self._inventory.log_files:
             if file.length != file.size:
                 yield SetLength(path=file.path, size=file.size, length=file.length)
+        for queue in self._inventory.queues.values():
+            for file in queue.files:
+                if file.length != file.size:
+                    yield SetLength(path=file.path, size=file.size, length=file.length, item_size=layout.UNIT_SIZE)
+
+    def _times(self) -> Iterator[SetTime]:
+        for odd in self._found.odd_times:
+            for file in self._inventory.log_files:
+                if file.base_offset <= odd.offset < file.end_offset:
+                    position = odd.offset - file.base_offset
+                    why = f"it says {odd.found_ms}"
+                    yield SetTime(path=file.path, begin=position, timestamp_ms=odd.likely_ms, why=why)
 
     def _fill(self) -> tuple[list[Hole], list[RepairStep], int | None, int | None]:
         """Return holes, the steps that fill them, where the log is cut, and the first placeholder without a unit.
@@ -128,7 +142,8 @@ class RepairPlanner:
             places += [each.physical_offset for each in found.breaks]
             if places:
                 return min(places)
-        return found.log_end if found.log_end < found.last_end.durable_end else None
+        is_end_lost = found.log_end < found.last_end.durable_end or found.gap_behind_end is not None
+        return found.log_end if is_end_lost else None
 
     def _holes(self) -> Iterator[Hole]:
         inventory = self._inventory
@@ -166,7 +181,7 @@ class RepairPlanner:
         if any(each.physical_offset == offset for each in self._found.breaks):
             return "a queue does not continue there"
         if offset >= self._found.log_end:
-            return "the log was durable further than this, but nothing valid is there"
+            return "a file is missing, or the log was durable further than this, but nothing valid is behind"
         return "a queue cannot be continued there, whatever is put into the damaged places before"
 
     # ---- the next start -------------------------------------------------------------------------------------------
@@ -220,7 +235,7 @@ class RepairPlanner:
             if known is None or fault.queue_offset < known.queue_offset:
                 first[fault.queue.path] = fault
         for fault in first.values():
-            if fault.queue_offset < fault.queue.end_offset:
+            if fault.queue.files and fault.queue_offset * layout.UNIT_SIZE < fault.queue.files[-1].end_offset:
                 yield CutQueue(queue=fault.queue, queue_offset=fault.queue_offset, why=_WHY_QUEUE)
 
 

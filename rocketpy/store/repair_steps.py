@@ -98,6 +98,8 @@ class SetLength:
     path: str
     size: int
     length: int
+    item_size: int = 1
+    """What is left of an item at the end goes."""
     why: str = "a Java broker refuses files of other lengths, and so does a start where bytes are missing"
 
     @property
@@ -122,11 +124,43 @@ class SetLength:
 
     def apply(self, workshop: Workshop) -> None:
         """Keep what is cut, then set the length."""
-        if self.length > self.size:
-            workshop.kept.keep(self.path, self.size, self.length, self.why)
+        whole = min(self.size, self.length - self.length % self.item_size)
+        workshop.kept.keep(self.path, whole, self.length, self.why)
         file = workshop.disk.open(self.path)
         try:
+            file.truncate(whole)
             file.truncate(self.size)
+            file.sync()
+        finally:
+            file.close()
+
+
+@attrs.frozen(kw_only=True)
+class SetTime:
+    """Gives a record a storeTimestamp that can be."""
+
+    path: str
+    begin: int
+    timestamp_ms: int
+    why: str
+    kept_bytes: int = 8
+
+    @property
+    def end(self) -> int:
+        """Behind the eight bytes."""
+        return self.begin + 8
+
+    @property
+    def does(self) -> str:
+        """Says which."""
+        return f"writes the storeTimestamp {self.timestamp_ms}"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Write it."""
+        workshop.kept.keep(self.path, self.begin, self.end, self.why)
+        file = workshop.disk.open(self.path)
+        try:
+            file.write(self.begin, self.timestamp_ms.to_bytes(8, "big"))
             file.sync()
         finally:
             file.close()

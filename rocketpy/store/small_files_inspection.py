@@ -22,12 +22,12 @@ from rocketpy.store.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, St
 from rocketpy.store.orderly_end import OrderlyEnd, load_orderly_end
 from rocketpy.store.queue_units import is_pre_blank, is_unit, read_units
 from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.time_inspection import TIME_MAX_MS
 
 TOPICS_FILE = "topics.json"
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _FIRST_RECORD_SIZE = 76
 _FILES_AFTER_ORDERLY_STOP = 3
-_TIME_MAX_MS = 1 << 43  # the year 2248
 
 
 @attrs.frozen
@@ -149,7 +149,7 @@ def _checkpoint_findings(inventory: Inventory, last_end: LastEnd) -> Iterator[Fi
         checkpoint.index_msg_timestamp_ms,
     )
     for number, time_ms in enumerate(times):
-        if not 0 <= time_ms < _TIME_MAX_MS:
+        if not 0 <= time_ms < TIME_MAX_MS:
             yield Finding(
                 severity=Severity.WARNING,
                 path=inventory.path_in_root(layout.CHECKPOINT_FILE),
@@ -168,7 +168,7 @@ def is_checkpoint_sane(checkpoint: StoreCheckpoint) -> bool:
         checkpoint.logics_msg_timestamp_ms,
         checkpoint.index_msg_timestamp_ms,
     )
-    return all(0 <= each < _TIME_MAX_MS for each in times)
+    return all(0 <= each < TIME_MAX_MS for each in times)
 
 
 def _json_findings(disk: Disk, opened: ReadOnlyFiles, path: str) -> Iterator[Finding]:
