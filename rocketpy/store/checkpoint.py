@@ -123,8 +123,9 @@ def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
             file.close()
     *numbers, check = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
     physic_ms, logics_ms, index_ms, *ends = numbers
-    is_ours = check == _check_of(numbers)
-    return StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, DurableEnds(*ends) if is_ours else None)
+    known = DurableEnds(*ends)
+    is_ours = check == _check_of(numbers) and 0 <= known.durable_offset <= known.log_flushed_offset
+    return StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, known if is_ours else None)
 
 
 def _check_of(numbers: Iterable[int]) -> int:

@@ -84,7 +84,7 @@ class ConsumeQueueTable:
         """Find the queues on disk, yielding after each topic. What is no queue id is passed over, as in RocketMQ."""
         if not self._disk.is_directory(self.path):
             self._disk.make_directories(self.path)
-        for topic in self._disk.list_directory(self.path):
+        for topic in self._directories(self.path):
             for name in self._disk.list_directory(os.path.join(self.path, topic)):
                 if name.isascii() and name.isdigit():
                     self.find(topic, int(name)).files.load(drop_behind_gap=True)
@@ -97,7 +97,7 @@ class ConsumeQueueTable:
 
     def _load_exts(self, path: str) -> Iterator[None]:
         """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""
-        for topic in self._disk.list_directory(path):
+        for topic in self._directories(path):
             for name in self._disk.list_directory(os.path.join(path, topic)):
                 if name.isascii() and name.isdigit():
                     queue = self.find(topic, int(name))
@@ -105,6 +105,10 @@ class ConsumeQueueTable:
                     if not queue.files:
                         queue.remove_files()
             yield
+
+    def _directories(self, path: str) -> list[str]:
+        """Return the names of directories in one: those of topics. A file that lies there is somebody else's."""
+        return [name for name in self._disk.list_directory(path) if self._disk.is_directory(os.path.join(path, name))]
 
     @property
     def usual_file_size(self) -> int:

@@ -31,6 +31,7 @@ SLICE_RECORDS = 4000
 
 _WINDOW_SIZE = 1 << 20
 _HEAD = struct.Struct(">ii")  # totalSize and magic
+_WORD = 0xFFFF_FFFF
 _SIZE = struct.Struct(">i")
 _PLAIN = struct.Struct(">iiii4xqqiq8xq12x8xi")
 """What is judged of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag,
@@ -215,6 +216,8 @@ class LogScanner:
         if record.status is not RecordStatus.MESSAGE or self._is_objectionable(record, mapped_file, position):
             if record.why:  # it names a place in our window
                 self.why = f"record at {mapped_file.base_offset + position}: {record.why.partition(': ')[2]}"
+            elif not self.why:
+                self._look_at_stranger(mapped_file, position)
             return False, None
         queue = self._queue_of(record)
         if not record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
@@ -224,6 +227,16 @@ class LogScanner:
         self.timestamp_ms = max(self.timestamp_ms, record.store_timestamp)
         self.record_count += 1
         return True, record if record.physical_offset + record.size > queue.built_end else None
+
+    def _look_at_stranger(self, mapped_file: MappedFile, position: int) -> None:
+        """Say what stands where no record begins; zeros are what is not written yet, and need no word."""
+        begin = position - self._window_begin
+        head = self._window[begin : begin + _HEAD.size]
+        if any(head):
+            self.why = (
+                f"record at {mapped_file.base_offset + position}: expected magic code {MESSAGE_MAGIC_CODE & _WORD:#x} "
+                f"and its size, found {head.hex()}"
+            )
 
     def _queue_of(self, record: CheckedMessage) -> _Queue:
         key = record.topic.encode("utf-8", "replace"), record.queue_id

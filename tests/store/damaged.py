@@ -7,6 +7,7 @@ to it, :func:`check_sound` says whether what then comes out is right: an error t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import TypeVar
 
@@ -124,7 +125,7 @@ def killed_store() -> Snapshot:
 async def _build_stopped() -> Snapshot:
     place = Place(SimDisk(), ROOT)
     clock = ManualClock()
-    async with _opened(place, clock) as store:
+    async with open_again(place, clock=clock) as store:
         await _send(store, clock, range(ROUNDS))
         records, keys = await _records(store, []), await _keys(store)
     files = place.files(ROOT)
@@ -135,7 +136,7 @@ async def _build_stopped() -> Snapshot:
 async def _build_killed() -> Snapshot:
     place = Place(SimDisk(), ROOT)
     clock = ManualClock()
-    async with _opened(place, clock, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as store:
+    async with open_again(place, clock=clock, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as store:
         await _send(store, clock, range(ROUNDS - _IN_MEMORY_ONLY))
         await trio.sleep(100)
         durable_end = store.max_physical_offset
@@ -146,13 +147,21 @@ async def _build_killed() -> Snapshot:
     return Snapshot(files, records, keys, durable_end)
 
 
-def _opened(place: Place, clock: ManualClock, **changes: object):  # type: ignore[no-untyped-def]
+def open_again(
+    place: Place,
+    *,
+    clock: ManualClock | None = None,
+    report: Callable[[RecoveryReport], None] | None = None,
+    **changes: object,
+) -> AbstractAsyncContextManager[MessageStore]:
+    """Open a store as it is."""
     return open_message_store(
         config_of(place, **changes),
         disk=place.disk,
-        clock=clock,
+        clock=clock or ManualClock(),
         run_blocking=run_inline,
         store_host=STORE_HOST,
+        report=report,
         memory_bytes=1 << 40,
     )
 
@@ -169,15 +178,7 @@ async def _send(store: MessageStore, clock: ManualClock, rounds: range) -> None:
 
 async def _look(place: Place, changes: Mapping[str, object]) -> Seen:
     reports: list[RecoveryReport] = []
-    async with open_message_store(
-        config_of(place, **changes),
-        disk=place.disk,
-        clock=ManualClock(),
-        run_blocking=run_inline,
-        store_host=STORE_HOST,
-        report=reports.append,
-        memory_bytes=1 << 40,
-    ) as store:
+    async with open_again(place, report=reports.append, **changes) as store:
         damages: list[str] = []
         return Seen(await _records(store, damages), await _keys(store), damages, reports[0])
 

@@ -140,6 +140,18 @@ def test_what_is_wrong_is_named_with_its_place_in_the_log(place: Place) -> None:
     assert scanner.why.startswith(f"record at {victim}: ")
 
 
+def test_what_is_no_record_at_all_is_named_too_but_for_zeros(place: Place) -> None:
+    parts = Parts(place)
+    places = parts.put_all([b"one", b"two", b"three"])
+    place.write(place.log_file(), b"\xff", places[1] + 4)
+    scanner, _ = scan(parts)
+    assert scanner.end_offset == places[1]
+    assert scanner.why.startswith(f"record at {places[1]}: expected magic code 0xdaa320a7")
+    place.write(place.log_file(), bytes(8), places[1])
+    scanner, _ = scan(parts)
+    assert (scanner.end_offset, scanner.why) == (places[1], "")
+
+
 def test_a_blank_that_lies_about_the_rest_of_its_file_ends_the_log(place: Place) -> None:
     parts = filled(place)
     end = max(each.physical_offset + each.size for each in scan(parts)[1] if each.physical_offset < LOG_FILE_SIZE)
