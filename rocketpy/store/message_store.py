@@ -399,8 +399,8 @@ async def open_message_store(
     ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files;
     ``report`` is told what recovery found, ``report_progress`` every two seconds how far in the log it has come and
     where its last file ends, ``report_full`` why no message is taken while a disk is too full, and None when that is
-    over; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses ``run_blocking``. Raises StartError
-    when another process has the store.
+    over; ``open_runner`` opens the worker thread of SYNC_FLUSH, which otherwise uses ``run_blocking``. StartError when
+    another process has the store.
     """
     disk.make_directories(config.root)
     lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
