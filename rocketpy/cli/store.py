@@ -295,10 +295,14 @@ def summary_text(inspection: StoreInspection) -> str:
     hidden = looked_at.finding_count - len(inspection.findings)
     more = f" ({hidden} more are not shown)" if hidden else ""
     return (
-        f"{looked_at.record_count} records from {looked_at.log_begin} to {looked_at.log_end}, "
-        f"{looked_at.unit_count} units in {looked_at.queue_count} queues, {looked_at.entry_count} index entries: "
-        f"{looked_at.finding_count} findings{more}"
+        f"{_counted(looked_at.record_count, 'record')} from {looked_at.log_begin} to {looked_at.log_end}, "
+        f"{_counted(looked_at.unit_count, 'unit')} in {_counted(looked_at.queue_count, 'queue')}, "
+        f"{looked_at.entry_count} in the index: {_counted(looked_at.finding_count, 'finding')}{more}"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _json_text(fields: dict[str, object]) -> str:

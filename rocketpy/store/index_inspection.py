@@ -26,7 +26,10 @@ ENTRY = struct.Struct(">iqii")
 _SLOT = struct.Struct(">i")
 _CHUNK_ENTRIES = 4096
 _ENTRIES_PER_SLOT = 4  # 20 million entries, 5 million slots; smaller files are usually made in proportion
-_SEARCH_SLOTS_MAX = 200_000
+_KNOWN_SLOT_COUNTS = (5_000_000, 250_000)  # of a Java broker, and of ours when it is started without a file
+_SEARCH_SLOTS_MAX = 20_000
+_WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
+_WINDOW_SIZE = 1 << 20
 _MOVE = "moves it and the later ones away; the next start makes them again from the log"
 _START = "trusts it after an orderly stop, and may make it again after a crash: queries by key miss messages"
 
@@ -35,23 +38,50 @@ def layout_of(opened: ReadOnlyFiles, path: str, size: int) -> IndexLayout | None
     """Return how a file is laid out, by its size, its header and its entries; None if nothing fits."""
     header = unpack_index_header(opened.read(path, 0, HEADER_SIZE))
     room = (size - HEADER_SIZE) // SLOT_SIZE  # slots + 5 * entries
-    usual = room // (1 + _ENTRIES_PER_SLOT * ENTRY_SIZE // SLOT_SIZE)
-    if usual > 0 and (room - usual) % 5 == 0:
-        likely = IndexLayout(usual, (room - usual) // 5)
+    usual = room // (1 + _ENTRIES_PER_SLOT * _WORDS_PER_ENTRY)
+    likely = _layout(usual, size)
+    if likely is not None:
         # One of the three may be damaged itself.
-        count = sum(_fits(opened, path, likely, header)) if likely.file_size == size else 0
+        count = sum(_fits(opened, path, likely, header))
         if count == 3 or (count == 2 and _used_slots(opened, path, usual) == header.hash_slot_count):
             return likely
-    if header.index_count > 1:
-        for slot_count in range(room % 5 or 5, min(room, _SEARCH_SLOTS_MAX), 5):
-            index_layout = IndexLayout(slot_count, (room - slot_count) // 5)
-            if (
-                index_layout.file_size == size
-                and all(_fits(opened, path, index_layout, header))
-                and _used_slots(opened, path, slot_count) == header.hash_slot_count
-            ):
-                return index_layout
+    if header.index_count <= 1:
+        return _layout(room % _WORDS_PER_ENTRY or _WORDS_PER_ENTRY, size)
+    for slot_count in _possible_slot_counts(opened, path, size, header):
+        index_layout = _layout(slot_count, size)
+        if (
+            index_layout is not None
+            and all(_fits(opened, path, index_layout, header))
+            and _used_slots(opened, path, slot_count) == header.hash_slot_count
+        ):
+            return index_layout
     return None
+
+
+def _layout(slot_count: int, size: int) -> IndexLayout | None:
+    """Return the layout with so many slots of a file of a size, None if there is none."""
+    room = (size - HEADER_SIZE) // SLOT_SIZE
+    if slot_count <= 0 or (room - slot_count) % _WORDS_PER_ENTRY or room <= slot_count:
+        return None
+    index_layout = IndexLayout(slot_count, (room - slot_count) // _WORDS_PER_ENTRY)
+    return index_layout if index_layout.file_size == size else None
+
+
+def _possible_slot_counts(opened: ReadOnlyFiles, path: str, size: int, header: IndexHeader) -> Iterator[int]:
+    """Yield how many slots there may be: the newest entry is where the file has its place in the log."""
+    yield from _KNOWN_SLOT_COUNTS
+    wanted = header.end_physical_offset.to_bytes(8, "big", signed=True)
+    if not any(wanted):  # one message at the very beginning of the log: its place is no mark
+        yield from range(_WORDS_PER_ENTRY, min(size // SLOT_SIZE, _SEARCH_SLOTS_MAX))
+        return
+    before = HEADER_SIZE + (header.index_count - 1) * ENTRY_SIZE + SLOT_SIZE  # the slots left out
+    for begin in range(HEADER_SIZE, size, _WINDOW_SIZE):
+        content = opened.read(path, begin, _WINDOW_SIZE + len(wanted) - 1)
+        found = content.find(wanted)
+        while found >= 0:
+            if (begin + found - before) % SLOT_SIZE == 0:
+                yield (begin + found - before) // SLOT_SIZE
+            found = content.find(wanted, found + 1)
 
 
 def _used_slots(opened: ReadOnlyFiles, path: str, slot_count: int) -> int:

@@ -42,6 +42,8 @@ class OffsetBreak:
     queue_id: int
     expected: int
     found: int
+    after_offset: int
+    """Behind the queue's last record before."""
     is_alone: bool = False
     """It is this record that is wrong: its queue goes on behind it as if it had the queue offset that was expected, or
     the queue cannot have so many messages."""
@@ -66,6 +68,9 @@ class QueueContinuity:
         self._damaged_bytes = 0
         self.needed: list[NeededOffsets] = []
         self.breaks: list[OffsetBreak] = []
+        self.strays: list[tuple[int, int]] = []
+        """Places and queue offsets of records that are the first of their queue and should not be: they may be another
+        queue's."""
 
     def see_damage(self, damage: Damage) -> None:
         """Take notice of a damaged place; what is seen next is behind it."""
@@ -82,7 +87,7 @@ class QueueContinuity:
             queue = queues.get(key)
             queue_offset = record.queue_offset
             if queue_offset > record.physical_offset // RECORD_SIZE_MIN:
-                self._break(record, 0 if queue is None else queue.next_offset, is_alone=True)
+                self._break(record, queue, is_alone=True)
                 continue
             if queue is None:
                 queue = queues[key] = self._first(record)
@@ -111,6 +116,8 @@ class QueueContinuity:
             if not self._log_min_offset and queue_offset <= self._damaged_bytes // RECORD_SIZE_MIN:
                 return _Queue(0, 0)
             self._need(record, None, self._log_min_offset)
+        elif queue_offset and not self._log_min_offset and len(self.strays) < _BREAKS_MAX:
+            self.strays.append((record.physical_offset, queue_offset))
         return _Queue(queue_offset, self._log_min_offset)
 
     def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
@@ -121,14 +128,15 @@ class QueueContinuity:
             self._need(record, queue.next_offset, queue.end_offset)
             queue.broken = -1
         else:
-            queue.broken = self._break(record, queue.next_offset)
+            queue.broken = self._break(record, queue)
 
-    def _break(self, record: CheckedMessage, expected: int, *, is_alone: bool = False) -> int:
+    def _break(self, record: CheckedMessage, queue: _Queue | None, *, is_alone: bool = False) -> int:
         """Note a break; return its number, -1 if there are too many."""
         if len(self.breaks) >= _BREAKS_MAX:
             return -1
+        expected, after_offset = (0, 0) if queue is None else (queue.next_offset, queue.end_offset)
         place = record.physical_offset, record.topic, record.queue_id
-        self.breaks.append(OffsetBreak(*place, expected, record.queue_offset, is_alone))
+        self.breaks.append(OffsetBreak(*place, expected, record.queue_offset, after_offset, is_alone))
         return len(self.breaks) - 1
 
     def _need(self, record: CheckedMessage, begin: int | None, after_offset: int) -> None:

@@ -141,10 +141,16 @@ def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: P
 
 def _impostors(inspection: StoreInspection) -> frozenset[int]:
     """Return places of records that are not what they say: a queue goes on behind one as if it had another queue
-    offset, or a queue does not continue and its unit leads to a record of another queue or queue offset.
+    offset, or a queue does not continue and its unit leads to a record of another queue or queue offset, or one that
+    would continue it is the only one of an unknown queue.
     """
     found = {each.physical_offset for each in inspection.breaks if each.is_alone}
     for each in inspection.breaks:
+        found |= {
+            offset
+            for offset, queue_offset in inspection.continuity.strays
+            if queue_offset == each.expected and each.after_offset <= offset < each.physical_offset
+        }
         queue = inspection.inventory.queues.get((each.topic, each.queue_id))
         if queue is None:
             continue

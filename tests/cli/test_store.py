@@ -42,7 +42,7 @@ def objects(ended: Ended) -> list[dict[str, object]]:
 async def test_verify_of_a_store_without_faults(store: BrokenStore) -> None:
     ended = await run("store", "verify", str(store.root))
     assert (ended.status, ended.errors) == (0, "")
-    assert ended.lines == ["925 records from 0 to 266015, 925 units in 14 queues, 2044 index entries: 0 findings"]
+    assert ended.lines == ["925 records from 0 to 266015, 925 units in 14 queues, 2044 in the index: 0 findings"]
 
 
 async def test_verify_says_where_what_and_what_would_happen(store: BrokenStore) -> None:
@@ -60,7 +60,7 @@ async def test_verify_says_where_what_and_what_would_happen(store: BrokenStore) 
     assert as_json.status == 1
     (finding,) = objects(as_json)
     assert (finding["severity"], finding["position"]) == ("error", None)
-    assert "1 findings" in as_json.errors
+    assert "1 finding" in as_json.errors
 
 
 async def test_notices_are_no_reason_for_status_1(tmp_path: Path) -> None:
