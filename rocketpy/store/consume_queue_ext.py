@@ -138,8 +138,12 @@ class ConsumeQueueExt:
                 offset = mapped_file.end_offset
             else:
                 offset = last_offset + unit.size
-                mapped_file.file().truncate(offset - mapped_file.base_offset)
-                mapped_file.file().truncate(mapped_file.size)
+                file, position = mapped_file.file(), offset - mapped_file.base_offset
+                if file.size() < mapped_file.size or not file.reads_zero_from(position):
+                    # Left by a crash. Durable, or it could come back and be taken for the next unit in this place.
+                    file.truncate(position)
+                    file.truncate(mapped_file.size)
+                    file.sync()
         elif last_tags_code is not None and not self.files:
             offset = self._base_behind(_LOST_FILES_END)
         self._is_as_loaded = False

@@ -92,6 +92,27 @@ def test_units_read_as_they_were_written(tags_code: int, store_timestamp_ms: int
         assert read_ext_unit(content[:cut]) is None
 
 
+def test_units_that_lead_nowhere_are_cleared_durably() -> None:
+    """One that came back would be taken for that of another message, stored in the same millisecond."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    queue = table_at(place).find("T", 0)
+    fields = append(queue, 3)
+    assert queue.ext is not None
+    (mapped_file,) = queue.ext.files
+    mapped_file.file().sync()
+    disk.sync_directory(queue.ext.files.path)
+    queue.ext.begin(fields[0])
+    syncs = disk.calls["sync"]
+    queue.ext.begin(fields[0])
+    assert disk.calls["sync"] == syncs, "there is nothing left to clear"
+    disk.lose_power(lambda count: 0)
+    content = place.read(mapped_file.path)
+    assert len(content) == FILE_SIZE
+    assert read_ext_unit(content) is not None
+    assert not any(content[20 + len(BITS) :])
+
+
 def test_what_does_not_add_up_is_no_unit() -> None:
     assert read_ext_unit(bytes(64)) is None
     assert read_ext_unit(b"\xff\xff" + bytes(62)) is None
