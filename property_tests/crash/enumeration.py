@@ -66,6 +66,9 @@ class Effort:
     units_max_later: int = 3
     """With so many units, at most, every disk of such a later death comes."""
 
+    every_later_moment: bool = False
+    """A store that goes on may die at any moment then, and not only when it has done all that it does."""
+
 
 @attrs.define
 class Counts:
@@ -176,9 +179,10 @@ class Enumeration:
         """Let the store live again, and die in the end."""
         for operations in LATER_LIVES:
             life = Life(self._setup, death.disk, death.model, number=len(death.history))
-            life.run(operations, watched_from=len(operations))
+            everywhere = self._effort.every_later_moment
+            life.run(operations, watched_from=0 if everywhere else len(operations))
             self._judge(life, death)
-            for moment in life.moments[-1:]:
+            for moment in life.moments if everywhere else life.moments[-1:]:
                 self._die_later(death, moment)
 
     def _die_later(self, before: _Death, moment: Moment) -> None:

@@ -72,6 +72,9 @@ def _read_queue(queue: ConsumeQueue, commit_log: CommitLog) -> list[Sent]:
         for physical_offset, record_size, tags_code in UNIT.iter_unpack(units):
             place = commit_log.locate(physical_offset, record_size)
             sent = None
+            ext_unit = queue.ext_unit(tags_code)
+            if ext_unit is not None:
+                tags_code = ext_unit.tags_code
             if place is not None:
                 sent = _sent(place[0].file().read(place[1], record_size), tags_code)
             if sent is not None:

@@ -47,6 +47,7 @@ class Setup:
     alphabet: tuple[str, ...] = attrs.field(default=(), repr=False)
     flush: FlushDiskType = attrs.field(default=FlushDiskType.SYNC_FLUSH, repr=str)
     has_index: bool = False
+    has_extensions: bool = False
     sector_size: int = 512
 
     @cached_property
@@ -58,6 +59,8 @@ class Setup:
             mapped_file_size_commit_log=LOG_FILE_SIZE,
             mapped_file_size_consume_queue=100,  # five units
             message_index_enable=self.has_index,
+            enable_consume_queue_ext=self.has_extensions,
+            mapped_file_size_consume_queue_ext=4096,
             max_hash_slot_num=4,
             max_index_num=8,
             flush_interval_commit_log=FLUSH_INTERVAL_MS,
