@@ -10,6 +10,7 @@ inside the change, without syncing, and has a moment in which there is no file.
 
 from __future__ import annotations
 
+import logging
 import os.path
 from collections.abc import Callable
 from typing import TypeVar
@@ -23,6 +24,8 @@ from rocketpy.store.disk import Disk, persist_text, read_text
 
 T = TypeVar("T")
 
+_log = logging.getLogger("rocketpy.broker")
+
 
 class StoredTable:
     """One file. ``snapshot`` returns what to write as plain values that nobody changes afterwards."""
@@ -35,6 +38,7 @@ class StoredTable:
         self._run_blocking = run_blocking
         self._snapshot = snapshot
         self._persisted_count = 0
+        self._is_damaged = False  # the file, not its .bak: which must not be overwritten with it
         self._waiting = trio.lowlevel.ParkingLot()
         # Writing awaits, and two writers of one file would share its temporary file.
         self._writing = trio.Lock()
@@ -44,19 +48,20 @@ class StoredTable:
 
         A file that does not parse is passed over for its ``.bak``; StartError names both when that does not either.
         """
-        text = read_text(self._disk, self.path)
-        if text is None or not text.strip():
+        text = read_text(self._disk, self.path) or ""
+        backup = read_text(self._disk, self.path + ".bak") or ""
+        if not text.strip() and not backup.strip():
             return None
         try:
             return decode(fastjson.loads(text))
         except RemoteProtocolError as failure:
-            backup = read_text(self._disk, self.path + ".bak")
             try:
-                if backup is None or not backup.strip():
-                    raise
-                return decode(fastjson.loads(backup))
+                loaded = decode(fastjson.loads(backup))
             except RemoteProtocolError:
                 raise StartError(f"{self.path} and its .bak cannot be read: {failure}") from failure
+            self._is_damaged = True
+            _log.warning("%s cannot be read, its .bak takes its place: %s", self.path, failure)
+            return loaded
 
     def changed(self) -> None:
         """Note that the table differs from the file; whoever waits for that wakes up."""
@@ -86,4 +91,6 @@ class StoredTable:
 
     def _write(self, snapshot: object) -> None:
         self._disk.make_directories(os.path.dirname(self.path))
-        persist_text(self._disk, self.path, fastjson.dumps(snapshot, pretty=True))
+        text = fastjson.dumps(snapshot, pretty=True)
+        persist_text(self._disk, self.path, text, keeps_backup=self._is_damaged)
+        self._is_damaged = False

@@ -173,13 +173,14 @@ def read_text(disk: Disk, path: str) -> str | None:
     return None
 
 
-def persist_text(disk: Disk, path: str, text: str) -> None:
+def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False) -> None:
     """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
 
-    The predecessor stays as ``.bak``. Compatibility: RocketMQ deletes the file before it renames the new one over it.
+    The predecessor stays as ``.bak``, unless ``keeps_backup`` says that it is worth less than the one that is there.
+    Compatibility: RocketMQ deletes the file before it renames the new one over it.
     """
     _write_all(disk, path + ".tmp", text.encode())
-    predecessor = _read_all(disk, path)
+    predecessor = b"" if keeps_backup else _read_all(disk, path)
     if predecessor:
         _write_all(disk, path + ".bak.tmp", predecessor)
         disk.rename(path + ".bak.tmp", path + ".bak")

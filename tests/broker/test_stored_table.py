@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 import pytest
 import trio
 
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.stored_table import StoredTable
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
 from rocketpy.store.disk import OsDisk
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, run_inline
+from tests.store.parts import Place
 
 T = TypeVar("T")
 
@@ -92,6 +101,93 @@ def test_a_file_that_decodes_to_nothing_sensible_gives_way_to_its_backup(tmp_pat
     (tmp_path / "t.json").write_text("[1]")
     (tmp_path / "t.json.bak").write_text('{"a":1}')
     assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
+
+
+def test_a_file_of_spaces_gives_way_to_its_backup(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(" \n")
+    (tmp_path / "t.json.bak").write_text('{"a":1}')
+    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
+
+
+def test_whoever_takes_the_backup_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.json").write_text('{"a":')
+    (tmp_path / "t.json.bak").write_text('{"a":1}')
+    table_at(tmp_path / "t.json", {}).load(plain)
+    assert f"{tmp_path / 't.json'} cannot be read, its .bak takes its place" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])
+def test_a_table_cut_at_any_byte_is_read_from_its_backup(name: str) -> None:
+    """With bytes as Java writes them, through the managers themselves."""
+    whole = (GOLDEN_CONFIG / name).read_bytes()
+    expected = loaded(name, whole)
+    for cut in range(0, len(whole), max(1, len(whole) // 200)):
+        assert loaded(name, whole[:cut], backup=whole) == expected, cut
+        if cut:
+            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
+                loaded(name, whole[:cut])
+            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
+                loaded(name, whole[:cut], backup=whole[: cut // 2 + 1])
+
+
+def loaded(name: str, content: bytes, *, backup: bytes | None = None) -> object:
+    """Return the table that a manager reads."""
+    place = Place(SimDisk(), "/config")
+    place.write(f"/config/{name}", content)
+    if backup is not None:
+        place.write(f"/config/{name}.bak", backup)
+    path, disk = f"/config/{name}", place.disk
+    config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
+    if name == "topics.json":
+        topics = TopicConfigManager(config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock())
+        topics.load()
+        return topics.topic_config_table
+    if name == "subscriptionGroup.json":
+        groups = SubscriptionGroupManager(
+            config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock()
+        )
+        groups.load()
+        return groups.subscription_group_table
+    offsets = ConsumerOffsetManager(path=path, disk=disk, run_blocking=run_inline)
+    offsets.load()
+    return offsets.offset_table
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("power_lost", [False, True])
+async def test_no_crash_leaves_neither_file_nor_backup(power_lost: bool, is_damaged: bool) -> None:
+    """Dies in every disk call of a write, also where the file was damaged before and its backup took its place."""
+    values: dict[str, object] = {}
+    for call in range(1, 60):
+        for seed in range(8 if power_lost else 1):
+            disk = SimDisk(choose=Random(seed).randrange)
+            table = StoredTable(path="/t/t.json", disk=disk, run_blocking=Runner(), snapshot=lambda: dict(values))
+            for number in (1, 2):
+                values["a"] = number
+                table.changed()
+                await table.persist()
+            if is_damaged:
+                disk.flip_bit("/t/t.json", 0)
+            table = StoredTable(path="/t/t.json", disk=disk, run_blocking=Runner(), snapshot=lambda: dict(values))
+            known = table.load(plain)
+            assert known == {"a": 1 if is_damaged else 2}
+            values["a"] = 3
+            table.changed()
+            disk.die_at_call(call)
+            has_died = False
+            try:
+                await table.persist()
+            except ProcessDied:
+                has_died = True
+            if power_lost:
+                disk.lose_power()
+            else:
+                disk.kill_process()
+            again = StoredTable(path="/t/t.json", disk=disk, run_blocking=Runner(), snapshot=dict)
+            assert again.load(plain) in ([known, {"a": 3}] if has_died else [{"a": 3}]), (call, seed)
+        if not has_died:
+            return
+    raise AssertionError("a write takes fewer calls")
 
 
 @pytest.mark.parametrize("backup", [None, "", "{", "[]"])
