@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 
+import attrs
 import pytest
 
 from property_tests.crash.enumeration import Counts, Effort, Enumeration, Lived, enumerate_all, replay
@@ -32,21 +33,25 @@ ALL = (*FEW, "put batch", "checkpoint", "sync fails", "clock back")
 SYNC = Setup("SYNC_FLUSH", FEW)
 ASYNC = Setup("ASYNC_FLUSH with index", WITHOUT_ACKNOWLEDGEMENT, flush=FlushDiskType.ASYNC_FLUSH, has_index=True)
 EVERYTHING = Setup("SYNC_FLUSH, every operation", ALL)
+EXTENSIONS = Setup("SYNC_FLUSH with extensions", FEW, has_extensions=True)
+POOL = Setup("ASYNC_FLUSH with pool", WITHOUT_ACKNOWLEDGEMENT, flush=FlushDiskType.ASYNC_FLUSH, has_pool=True)
 SMALL_SECTORS = Setup("SYNC_FLUSH with index, sectors of 64 bytes", FEW, has_index=True, sector_size=64)
 
+DEEP = Effort(5, samples=20, again_each=100, goes_on_each=100, every_later_moment=True)
 EFFORTS = {
-    "dev": [(SYNC, Effort(2)), (ASYNC, Effort(1)), (EVERYTHING, Effort(1)), (SMALL_SECTORS, Effort(1))],
+    "dev": [(SYNC, Effort(2)), *((each, Effort(1)) for each in (ASYNC, EVERYTHING, EXTENSIONS, POOL, SMALL_SECTORS))],
     "ci": [
-        (SYNC, Effort(4, samples=2, again_each=400, goes_on_each=400)),
+        (SYNC, Effort(4, samples=2, again_each=200, goes_on_each=200)),
         (ASYNC, Effort(3, samples=2, again_each=400, goes_on_each=200)),
         (EVERYTHING, Effort(3, samples=2, again_each=400, goes_on_each=400)),
+        (EXTENSIONS, Effort(2, again_each=200, goes_on_each=100)),
+        (POOL, Effort(3, samples=2, again_each=400, goes_on_each=400)),
         (SMALL_SECTORS, Effort(2, again_each=200, goes_on_each=200)),
     ],
     "deep": [
-        (SYNC, Effort(5, samples=20, again_each=100, goes_on_each=100)),
-        (ASYNC, Effort(4, samples=20, again_each=100, goes_on_each=100)),
-        (EVERYTHING, Effort(4, samples=20, again_each=100, goes_on_each=100)),
-        (SMALL_SECTORS, Effort(4, samples=20, again_each=100, goes_on_each=100)),
+        (SYNC, DEEP),
+        *((each, attrs.evolve(DEEP, operations_max=4)) for each in (ASYNC, EVERYTHING, EXTENSIONS, POOL)),
+        (SMALL_SECTORS, attrs.evolve(DEEP, operations_max=3)),
     ],
 }
 

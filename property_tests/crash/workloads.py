@@ -48,6 +48,9 @@ class Setup:
     flush: FlushDiskType = attrs.field(default=FlushDiskType.SYNC_FLUSH, repr=str)
     has_index: bool = False
     has_extensions: bool = False
+    has_pool: bool = False
+    """Whether messages wait in the transient store pool, so that only what is durable is promised."""
+
     sector_size: int = 512
 
     @cached_property
@@ -61,6 +64,7 @@ class Setup:
             message_index_enable=self.has_index,
             enable_consume_queue_ext=self.has_extensions,
             mapped_file_size_consume_queue_ext=4096,
+            transient_store_pool_enable=self.has_pool,
             max_hash_slot_num=4,
             max_index_num=8,
             flush_interval_commit_log=FLUSH_INTERVAL_MS,
@@ -131,6 +135,7 @@ class Life:
 
         self._is_watched = False
         self.has_index = setup.has_index
+        self._has_pool = setup.has_pool
         self._number = number
         self._change_count = 0
         self.operations: tuple[str, ...] = ()
@@ -151,7 +156,7 @@ class Life:
                 self.operations = tuple(operations[:index])
                 self._is_watched = index >= watched_from
                 OPERATIONS[operation](self)
-                self.tell(self.model.synced, self.world.durable_end)
+                self._hear_what_is_durable()
                 self._take_note("nothing more")
         except LifeEnded as ended:
             self._take_note("nothing: the store has stopped itself")
@@ -189,7 +194,8 @@ class Life:
             self.world.end_burst()
         else:
             self.world.store.end_burst()
-        self.tell(self.model.written)
+        if not self._has_pool:
+            self.tell(self.model.written)
 
     def _body(self, size: int) -> bytes:
         self._message_count += 1
@@ -198,14 +204,18 @@ class Life:
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
     def _before_change(self, method: str, path: str) -> None:
-        if self.world.durable_end:
-            self.tell(self.model.synced, self.world.durable_end)
+        self._hear_what_is_durable()
         self._take_note(f"{method} {path}")
         self._change_count += 1
         if (method, path) == ("unlink", ABORT_FILE):
             # From here on the file may be missing; so everything must be durable before it goes.
             self.tell(self.model.written)
             self.tell(self.model.stopped)
+
+    def _hear_what_is_durable(self) -> None:
+        if self.world.durable_end:
+            self.tell(self.model.synced, self.world.durable_end)
+            self.model.written_count = max(self.model.written_count, self.model.synced_count)
 
     def _take_note(self, what: str) -> None:
         if self._is_watched:
