@@ -9,6 +9,7 @@ import os.path
 
 import attrs
 
+from rocketpy.errors import StoreError
 from rocketpy.store.disk import Disk
 
 
@@ -20,7 +21,9 @@ class AbortFile:
     _path: str
 
     def exists(self) -> bool:
-        """Whether the last end was not an orderly one."""
+        """Whether the last end was not an orderly one. StoreError if it is no file, before anything is recovered."""
+        if self._disk.is_directory(self._path):
+            raise StoreError("expected a file, found a directory", path=self._path)
         return self._disk.exists(self._path)
 
     def create(self) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rocketpy.errors import StoreError
 from rocketpy.store.abort_file import AbortFile
 from rocketpy.testing.sim_disk import SimDisk
+from tests.store.parts import Place
 
 
 def test_it_is_there_after_a_crash_and_gone_after_an_orderly_end() -> None:
@@ -19,3 +23,9 @@ def test_it_is_there_after_a_crash_and_gone_after_an_orderly_end() -> None:
     abort_file.remove()
     disk.lose_power(lambda count: 0)
     assert not abort_file.exists()
+
+
+def test_a_directory_of_that_name_is_an_error(place: Place) -> None:
+    place.disk.make_directories(f"{place.root}/abort")
+    with pytest.raises(StoreError, match="found a directory"):
+        AbortFile(place.disk, f"{place.root}/abort").exists()
