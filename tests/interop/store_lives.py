@@ -26,7 +26,7 @@ from tests.interop.our_store import STORE_HOST, open_ours, view_of, view_of_dire
 from tests.interop.store_contents import PlayClock, Put, Stored, play_to_java, play_to_ours
 
 SIZES = StoreSizes()
-SCALE = {"deep": 20, "ci": 2}.get(os.environ.get("ROCKETPY_TIER", "dev"), 1)
+SCALE = 20 if os.environ.get("ROCKETPY_TIER") == "deep" else 1
 Settings = Mapping[str, object]
 BitMapOf = Callable[[str, Mapping[str, str]], bytes | None]
 
