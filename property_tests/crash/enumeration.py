@@ -1,8 +1,7 @@
 """Stops a store at every disk call, builds the disks that may be left, and holds each recovery against the model.
 
-A history is a chain of lives, each ended by a crash: :class:`Lived` says what was done in it, in which disk call it
-died, and whether the power was lost and what survived. After the last one the store is recovered, and must have what
-the model promises. What is enumerated:
+A history is a chain of lives, each ended by a crash (see :mod:`property_tests.crash.history`). After the last one the
+store is recovered, and must have what the model promises. What is enumerated:
 
 - one life: every workload, every call, and the death of the process, or any legal disk after a loss of power;
 - two: while it recovers from that it dies again, at every call, in both ways (for one in so many disks);
@@ -23,30 +22,18 @@ from multiprocessing import get_context
 
 import attrs
 
+from property_tests.crash.history import NEVER, Failure, Lived
+from property_tests.crash.life import Life, Moment, Setup, copied
 from property_tests.crash.recovery import moments_of_recovery, recover
-from property_tests.crash.workloads import Life, Moment, Setup, beginnings, copied, lives
+from property_tests.crash.workloads import beginnings, lives
 from rocketpy.errors import StoreError
-from rocketpy.testing.disk_state import DiskState, Survival
+from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.legal_disks import UNITS_MAX, LegalDisks
 from rocketpy.testing.sim_disk import SimDisk
-from rocketpy.testing.store_model import Found, Invariant, InvariantBroken, StoreModel
+from rocketpy.testing.store_model import Found, InvariantBroken, StoreModel
 
 LATER_LIVES = (("put", "search", "acknowledge"), ("put large", "acknowledge"), ("put batch", "restart"))
 """What a store does that lives again after a crash."""
-
-NEVER = -1
-
-
-@attrs.frozen
-class Lived:
-    """One life in a history: what was done in it (nothing: it died while it recovered, or just after), and its end."""
-
-    operations: tuple[str, ...]
-    call: int
-    """The call in which it died, counted from 0 in this life; :data:`NEVER` if a start in it went wrong before that."""
-
-    survival: Survival | None
-    """What survived the loss of power; None if only the process died."""
 
 
 @attrs.frozen
@@ -93,35 +80,6 @@ class Counts:
             f"{self.workloads:,} workloads, {self.crash_points:,} crash points, {self.disks_built:,} disks checked of "
             f"{self.disks_possible:,} possible ({self.disks_recovered:,} different ones recovered), "
             f"{self.later_deaths:,} later deaths"
-        )
-
-
-@attrs.frozen
-class Failure:
-    """A history after which recovery does not do what it should."""
-
-    setup: Setup
-    history: tuple[Lived, ...]
-    moments: tuple[Moment, ...]
-    """For each life, when it died."""
-
-    error: Exception
-
-    @property
-    def invariant(self) -> Invariant | None:
-        """The sentence that is not true; None if the store does not even open."""
-        return self.error.invariant if isinstance(self.error, InvariantBroken) else None
-
-    def __str__(self) -> str:
-        lines = []
-        for lived, moment in zip(self.history, self.moments, strict=True):
-            doings = ", ".join(lived.operations) or "nothing but recovery"
-            lines.append(f"  life: {doings}\n  died: {where(moment, lived.survival)}")
-        script = "\n".join(f"        {lived!r}," for lived in self.history)
-        text = "\n".join(lines)
-        return (
-            f"{type(self.error).__name__}: {self.error}\n{text}\n  again:\n"
-            f"    replay(\n        {self.setup!r},\n{script}\n    )"
         )
 
 
@@ -288,38 +246,6 @@ def _run_part(part: tuple[Setup, Effort, tuple[str, ...]]) -> tuple[Counts, list
     enumeration = Enumeration(setup, effort)
     try:
         enumeration.run(beginning)
-    except BaseException:  # most exceptions do not pass from process to process
+    except Exception:  # most exceptions do not pass from process to process
         return enumeration.counts, [f"{setup}, {beginning}:\n{traceback.format_exc()}"]
     return enumeration.counts, [str(failure) for failure in enumeration.failures]
-
-
-def where(moment: Moment, survival: Survival | None) -> str:
-    """Say in which call a store died, and what became of everything that was not synced."""
-    if survival is None:
-        return f"killed before call {moment.call}, {moment.what}"
-    units = "".join(f"\n      {unit}" for unit in moment.disk.describe(survival))
-    return f"power lost before call {moment.call}, {moment.what}{units}"
-
-
-def replay(setup: Setup, *history: Lived) -> None:
-    """Go through one history and recover; raises what is wrong with that, as the enumeration found it."""
-    disk: DiskState | None = None
-    model = StoreModel()
-    for number, lived in enumerate(history):
-        if lived.operations or disk is None:
-            life = Life(setup, disk, model, number=number)
-            life.run(lived.operations)
-            moments = life.moments
-            if life.error is not None:
-                raise life.error
-        else:
-            moments = moments_of_recovery(setup, disk, model)
-        if lived.call == NEVER:
-            return
-        moment = next(each for each in reversed(moments) if each.call == lived.call)
-        print(where(moment, lived.survival))
-        disk = moment.disk if lived.survival is None else moment.disk.after_power_loss(lived.survival)
-        model = copied(moment.model)
-        model.died(power_lost=lived.survival is not None)
-    assert disk is not None, "a history has lives"
-    model.recovered(recover(setup, SimDisk(state=disk)))

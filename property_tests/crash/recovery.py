@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from property_tests.crash.workloads import ABORT_FILE, ROOT, Moment, Setup, copied
+from property_tests.crash.life import ABORT_FILE, ROOT, Moment, Setup, copied
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message
 from rocketpy.store.commit_log import CommitLog

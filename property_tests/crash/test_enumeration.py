@@ -13,9 +13,11 @@ import time
 import attrs
 import pytest
 
-from property_tests.crash.enumeration import Counts, Effort, Enumeration, Lived, enumerate_all, replay
+from property_tests.crash.enumeration import Counts, Effort, Enumeration, enumerate_all
+from property_tests.crash.history import Lived, replay
+from property_tests.crash.life import Setup, World, copied
 from property_tests.crash.recovery import recover
-from property_tests.crash.workloads import Setup, World, copied, lives
+from property_tests.crash.workloads import lives
 from property_tests.planted_bugs import planted
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.disk_state import Survival
@@ -132,7 +134,7 @@ def test_what_is_acknowledged_is_promised_at_the_next_disk_call() -> None:
     (life,) = lives(Setup("moments", ("acknowledge",)), 1)
     assert [moment.model.synced_count for moment in life.moments][-1] == 0
     life = next(iter(lives(Setup("moments", ("put", "acknowledge")), 2)))
-    assert life.moments[-1].operations == ("put", "put")
+    assert life.moments[-1].operations == ("open", "put", "put")
     life = list(lives(Setup("moments", ("put", "acknowledge")), 2))[1]
     syncs = [moment for moment in life.moments if moment.what == "sync /store/commitlog/00000000000000000000"]
     assert [moment.model.synced_count for moment in syncs] == [0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from property_tests.crash.enumeration import Effort, Enumeration, replay
-from property_tests.crash.workloads import Setup
+from property_tests.crash.enumeration import Effort, Enumeration
+from property_tests.crash.history import replay
+from property_tests.crash.life import Setup
 from property_tests.planted_bugs import PLANTED, planted
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 

@@ -1,0 +1,101 @@
+"""What may happen in a life: the alphabet of the workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from rocketpy.protocol.stored_message import decode_messages
+
+if TYPE_CHECKING:
+    from property_tests.crash.life import Life
+
+SMALL, LARGE = 150, 6000  # bodies; two large ones never fit into one file, and each touches several pages
+FLUSH_INTERVAL_MS = 1000
+_INDEX_BUILDS_MS = 20
+
+
+def _open(life: Life) -> None:
+    life.tell(life.model.recovered, life.world.open())
+
+
+def _put(life: Life) -> None:
+    life.put(SMALL)
+
+
+def _put_large(life: Life) -> None:
+    life.put(LARGE)
+
+
+def _put_batch(life: Life) -> None:
+    life.put_batch(3)
+
+
+def _acknowledge(life: Life) -> None:
+    """End the burst, and wait until its messages are durable."""
+    life.end_burst(waits=True)
+    life.world.flush()
+
+
+def _checkpoint(life: Life) -> None:
+    """End the burst without waiting, and let time pass until the queues are flushed and the checkpoint is written."""
+    life.end_burst(waits=False)
+    life.world.pass_time(1.1 * FLUSH_INTERVAL_MS)
+
+
+def _put_meanwhile(life: Life) -> None:
+    """The same, and one more message comes while the disk works on the first sync."""
+
+    def meanwhile() -> None:
+        life.put(SMALL)
+        life.end_burst(waits=False)
+
+    life.end_burst(waits=False)
+    life.world.meanwhile = meanwhile
+    life.world.pass_time(1.1 * FLUSH_INTERVAL_MS)
+    life.world.meanwhile = None
+
+
+def _restart(life: Life) -> None:
+    """Stop in order and start again."""
+    life.world.stop()
+    life.tell(life.model.written)
+    life.tell(life.model.stopped)
+    _open(life)
+
+
+def _search(life: Life) -> None:
+    """Look all messages of a topic up by their key."""
+    world, topic = life.world, "A"
+    life.end_burst(waits=False)
+    world.pass_time(_INDEX_BUILDS_MS)
+    assert not world.store.index_behind, "the index has had its time"
+    result = world.ask(lambda store: store.query_message(topic, "key", 1000, 0, 1 << 62))
+    found = sorted({each.physical_offset for each in decode_messages(result.body) if each.topic == topic})
+    expected = [each.physical_offset for each in life.model.log if each.topic == topic]
+    assert found == expected or not life.has_index, f"the index has {found}, expected {expected}"
+
+
+def _clock_back(life: Life) -> None:
+    """The wall clock is set back by an hour."""
+    life.world.clock.advance_ms(-3_600_000)
+
+
+def _sync_fails(life: Life) -> None:
+    """The next sync of a file will fail, and have written nothing."""
+    life.world.disk.fail_call("sync")
+
+
+OPERATIONS: Mapping[str, Callable[[Life], None]] = {
+    "open": _open,
+    "put": _put,
+    "put large": _put_large,
+    "put batch": _put_batch,
+    "acknowledge": _acknowledge,
+    "checkpoint": _checkpoint,
+    "put meanwhile": _put_meanwhile,
+    "restart": _restart,
+    "search": _search,
+    "clock back": _clock_back,
+    "sync fails": _sync_fails,
+}
