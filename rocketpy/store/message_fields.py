@@ -48,6 +48,7 @@ def body_text(body: bytes, *, size_max: int | None, as_hex: bool) -> str:
     if not as_hex:
         # A cut in the middle of a character is no reason for hex.
         text = shown.decode("utf-8", "ignore" if more else "replace")
-        if text.isprintable() and "\ufffd" not in text and len(text.encode()) + 3 >= len(shown):
+        is_whole = len(text.encode()) + 3 >= len(shown) and bool(text) is bool(shown)
+        if is_whole and text.isprintable() and "\ufffd" not in text:
             return text + more
     return f"0x{shown.hex()}{more}"

@@ -451,3 +451,45 @@ def test_what_was_good_is_served_afterwards(snapshot: Callable[[], Snapshot], da
                 assert len(found[number]) == len(record)
             key = f"{queue[0]}-{queue[1]}-{number}"
             assert (seen.keys.get(key) == record) is not is_lost
+
+
+# ---- any damage -----------------------------------------------------------------------------------------------------
+
+
+def damage_at_random(files: dict[str, bytes], random: Random) -> None:
+    """Flip, overwrite, cut, lengthen or remove something."""
+    name = random.choice([name for name in files if name != "lock" and not name.startswith("config/")])
+    content = bytearray(files[name])
+    position = random.randrange(len(content) + 1)
+    match random.randrange(6):
+        case 0 if content:
+            content[position - 1] ^= 1 << random.randrange(8)
+        case 1:
+            content[position : position + 3000] = random.randbytes(min(len(content) - position, 3000))
+        case 2:
+            content[position:] = bytes(len(content) - position)
+        case 3:
+            del content[position:]
+        case 4:
+            content += random.randbytes(random.randrange(1, 300))
+        case _:
+            del files[name]
+            return
+    files[name] = bytes(content)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_damage_is_mended_or_named(seed: int) -> None:
+    """Whatever happens to a store, it opens after a repair, unless the repair has said what it cannot mend."""
+    random = Random(seed)
+    snapshot = random.choice(SNAPSHOTS)()
+    files = dict(snapshot.files)
+    for _ in range(random.choice((1, 1, 2, 4))):
+        damage_at_random(files, random)
+    place = Place(SimDisk(), ROOT)
+    write_store(place, files)
+    report = repair_store(place.disk, ROOT, timestamp_ms=NOW_MS, cut=random.random() < 0.2)
+    assert tuple(severe(place.disk, ROOT)) == report.left
+    seen = look(place)
+    assert not isinstance(seen, Exception) or report.left
+    assert not severe(place.disk, ROOT) or report.left
