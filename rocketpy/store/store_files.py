@@ -112,7 +112,8 @@ class StoreFiles:
 
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
-        self._was_clean = not self.abort_file.exists()
+        # Every orderly stop of a store with messages, Java's too, leaves a checkpoint: without one nothing is believed.
+        self._was_clean = not self.abort_file.exists() and self.checkpoint.physic_msg_timestamp_ms > 0
         self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
         self._recovery = StoreRecovery(
             disk=self._disk,

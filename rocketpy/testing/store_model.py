@@ -131,12 +131,17 @@ class StoreModel:
         self.stopped_count = max(0, self.stopped_count - gone)
         self.is_whole = self.is_whole and not gone
 
-    # ---- what recovery may find -----------------------------------------------------------------------------------
+    # ---- what readers and recovery may find -----------------------------------------------------------------------
 
     @property
     def promised_count(self) -> int:
         """So many messages, from the beginning of the log, must be found."""
         return max(self.written_count, self.recovered_count, self.stopped_count)
+
+    def shown(self, queues: Mapping[tuple[str, int], Sequence[Sent]], log: Sequence[Sent]) -> None:
+        """The open store shows this between two bursts. Raises InvariantBroken if it is not all that there is."""
+        if list(log) != self.log or _without_empty(queues) != _queues_of(log):
+            raise self._broken(Found(queues, log, abort_file_was_there=True))
 
     def recovered(self, found: Found) -> None:
         """The store is open again. From now on there is what was found; raises InvariantBroken if that is not right."""

@@ -236,6 +236,23 @@ def test_what_was_cut_may_be_sent_again() -> None:
     assert broken(model, found(LOG)).invariant is Invariant.CUT_STAYS_CUT
 
 
+# ---- what an open store shows -------------------------------------------------------------------------------------
+
+
+def test_an_open_store_shows_everything_and_nothing_else() -> None:
+    model = sent(8, written=8)
+    model.shown(found(LOG).queues, LOG)
+    for log, invariant in (
+        (LOG[:7], Invariant.ACKNOWLEDGED_IS_THERE),
+        ([*LOG, attrs.evolve(LOG[7], queue_offset=4)], Invariant.NOTHING_INVENTED),
+    ):
+        with pytest.raises(InvariantBroken) as raised:
+            model.shown(found(log).queues, log)
+        assert raised.value.invariant is invariant
+    with pytest.raises(InvariantBroken):
+        model.shown(found(LOG[:7]).queues, LOG)
+
+
 # ---- retention ----------------------------------------------------------------------------------------------------
 
 
