@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.log_scanner import Run, Slice
+from rocketpy.store.record_places import places_of
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
@@ -24,9 +24,6 @@ BitMapOf = Callable[[str, Mapping[str, str]], bytes | None]
 """The bit map of the filters that a message passes, from topic and properties."""
 
 _STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
-_LMQ_PREFIX = "%LMQ%"
-_NAME_SEPARATOR = ","
-_OFFSET_DIGITS_MAX = 19
 
 
 class QueueGap(Exception):
@@ -97,7 +94,8 @@ class LogDispatcher:
             for record in records:
                 if record.physical_offset < self._queues.deleted_before.get(record.topic, 0):
                     continue
-                for queue, queue_offset in self._places(record):
+                for (topic, queue_id), queue_offset in places_of(record):
+                    queue = self._queues.find(topic, queue_id)
                     if record.physical_offset + record.size <= self._built.get(queue, 0):
                         continue
                     self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
@@ -151,24 +149,3 @@ class LogDispatcher:
             queue.start_at(queue_offset)
         else:
             raise QueueGap(queue)
-
-    def _places(self, record: CheckedMessage) -> list[tuple[ConsumeQueue, int]]:
-        """Return the queues that a record belongs to, with its offset in each.
-
-        A record's CRC does not cover what is read here, and other brokers let clients write it: a name must be one of a
-        directory of ours, and a queue cannot have more messages than records fit in front of this one.
-        """
-        if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
-            return []
-        places = [(self._queues.find(record.topic, record.queue_id), record.queue_offset)]
-        if PROPERTY_INNER_MULTI_DISPATCH.encode() in record.properties_text:
-            names = record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(_NAME_SEPARATOR)
-            offsets = record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(_NAME_SEPARATOR)
-            offset_max = record.physical_offset // layout.RECORD_HEAD.size
-            for name, offset in zip(names, offsets, strict=False):
-                if not layout.names_a_directory(name) or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
-                    continue
-                if int(offset) <= offset_max:
-                    queue_id = 0 if name.startswith(_LMQ_PREFIX) else record.queue_id
-                    places.append((self._queues.find(name, queue_id), int(offset)))
-        return places
