@@ -329,7 +329,7 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
         "index.staged",
         "consumequeue/<topic>/<queue id>.staged",
         "consumequeue_ext/<topic>/<queue id>.staged",
-        "kept-by-repair-<17 digits>/<name>",  # tests/store/test_repair.py
+        "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/test_repair.py
         "config/<name>.json",  # of the broker, below
         "config/namesrv.properties",
     }, unseen

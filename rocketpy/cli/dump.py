@@ -12,7 +12,7 @@ import typer
 from rocketpy.cli.outcome import outcome
 
 if TYPE_CHECKING:
-    from rocketpy.store.store_dump import Item
+    from rocketpy.store.inspection.store_dump import Item
 
 
 def dump(
@@ -39,7 +39,7 @@ def dump(
 ) -> None:
     """Print what a file of a store holds: log, queue, extension, index, checkpoint, tables. Changes nothing."""
     from rocketpy.store.disk import OsDisk
-    from rocketpy.store.store_dump import DumpWish, StoreDump
+    from rocketpy.store.inspection.store_dump import DumpWish, StoreDump
 
     wish = DumpWish(
         begin=begin, count=count, offset=offset, is_full=full, as_hex=as_hex, with_slots=slots, as_json=as_json

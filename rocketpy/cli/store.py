@@ -19,9 +19,9 @@ from rocketpy.cli.dump import dump
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
 
 if TYPE_CHECKING:
-    from rocketpy.store.findings import Finding
-    from rocketpy.store.inspection import StoreInspection
-    from rocketpy.store.repair_steps import RepairStep
+    from rocketpy.store.inspection.findings import Finding
+    from rocketpy.store.inspection.repair_steps import RepairStep
+    from rocketpy.store.inspection.store_inspection import StoreInspection
 
 store_commands = typer.Typer(
     help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
@@ -79,9 +79,9 @@ def repair(
     """
     from rocketpy.clock import SystemClock
     from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection.lock_probe import is_locked
+    from rocketpy.store.inspection.repair import plan_repair, repair_store
     from rocketpy.store.layout import LOCK_FILE
-    from rocketpy.store.lock_probe import is_locked
-    from rocketpy.store.repair import plan_repair, repair_store
 
     root, paths = str(directory), commit_log_paths(commitlog)
 
@@ -145,8 +145,8 @@ def export(
     Exit status: 0 all of it is there, 1 something was passed over, 2 wrong use.
     """
     from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection.store_export import ExportWish, StoreExport
     from rocketpy.store.message_fields import body_fields, message_fields
-    from rocketpy.store.store_export import ExportWish, StoreExport
 
     first, behind = parse_offsets(offsets)
     wish = ExportWish(
@@ -220,8 +220,8 @@ def parse_offsets(text: str) -> tuple[int, int]:
 
 def warn_if_locked(directory: Path) -> bool:
     """Whether a broker has the store open; says what that means for a reader."""
+    from rocketpy.store.inspection.lock_probe import is_locked
     from rocketpy.store.layout import LOCK_FILE
-    from rocketpy.store.lock_probe import is_locked
 
     locked = is_locked(str(directory / LOCK_FILE))
     if locked:
@@ -232,7 +232,7 @@ def warn_if_locked(directory: Path) -> bool:
 def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) -> StoreInspection:
     """Return a finished look at a store, showing on a terminal how far it has come."""
     from rocketpy.store.disk import OsDisk
-    from rocketpy.store.inspection import StoreInspection
+    from rocketpy.store.inspection.store_inspection import StoreInspection
 
     inspection = StoreInspection(
         OsDisk(), str(directory), commit_log_paths=commit_log_paths(commitlog), is_live=is_live

@@ -12,9 +12,9 @@ import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.disk import Disk, OsDisk
-from rocketpy.store.findings import Finding
-from rocketpy.store.inspection import StoreInspection
-from rocketpy.store.kept_pieces import KEPT_PREFIX
+from rocketpy.store.inspection.findings import Finding
+from rocketpy.store.inspection.kept_pieces import KEPT_PREFIX
+from rocketpy.store.inspection.store_inspection import StoreInspection
 from tests.store.golden_store import records, unpack_store
 
 FILE_SIZE = 65536

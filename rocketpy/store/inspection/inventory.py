@@ -15,7 +15,7 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.store import layout
 from rocketpy.store.disk import Disk
-from rocketpy.store.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
 
 CONFIG_DIRECTORY = "config"
 DELETED_PREFIX = "deleted-before-"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocketpy.store.lock_probe import is_locked
+from rocketpy.store.inspection.lock_probe import is_locked
 
 HOLDER = """
 import sys

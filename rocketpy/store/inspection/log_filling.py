@@ -19,8 +19,8 @@ from itertools import groupby
 import attrs
 
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, CheckedMessage, encode_blank
-from rocketpy.store.log_walk import is_queued
-from rocketpy.store.placeholders import (
+from rocketpy.store.inspection.log_walk import is_queued
+from rocketpy.store.inspection.placeholders import (
     FILLER_SIZE_MAX,
     FILLER_SIZE_MIN,
     filler,
@@ -28,10 +28,10 @@ from rocketpy.store.placeholders import (
     placeholder_size,
     placeholder_size_min,
 )
-from rocketpy.store.queue_continuity import NeededOffsets, QueueContinuity
-from rocketpy.store.queue_units import is_pre_blank, is_unit, units_between
-from rocketpy.store.queue_verdict import QueuePart
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.queue_continuity import NeededOffsets, QueueContinuity
+from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.queue_verdict import QueuePart
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.record_places import QueueKey, multi_dispatch_properties
 
 _FOREVER = 1 << 62

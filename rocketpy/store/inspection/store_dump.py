@@ -20,11 +20,11 @@ from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.consume_queue_ext import is_ext_address, read_ext_unit
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, unpack_index_header
-from rocketpy.store.index_inspection import ENTRY, layout_of
-from rocketpy.store.inventory import StoreFile, measured
-from rocketpy.store.log_walk import LogWalk, read_record
+from rocketpy.store.inspection.index_inspection import ENTRY, layout_of
+from rocketpy.store.inspection.inventory import StoreFile, measured
+from rocketpy.store.inspection.log_walk import LogWalk, read_record
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.message_fields import body_fields, body_text, message_fields
-from rocketpy.store.read_only_files import ReadOnlyFiles
 
 _BODY_SHOWN = 100
 _CHUNK_UNITS = 4096

@@ -27,9 +27,9 @@ from rocketpy.protocol.stored_message import (
     check_message,
 )
 from rocketpy.store import layout
-from rocketpy.store.inventory import StoreFile
-from rocketpy.store.read_only_files import ReadOnlyFiles
-from rocketpy.store.time_inspection import is_time
+from rocketpy.store.inspection.inventory import StoreFile
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.time_inspection import is_time
 
 SLICE_RECORDS = 4000
 _WINDOW_SIZE = 1 << 20

@@ -2,7 +2,7 @@
 
 For each record the unit at its queue offset is looked at. A queue is passed through from front to back meanwhile, so
 one small chunk of units per queue is all the memory it takes. What is left over in the end are records without a unit
-and units without a record; what that means is for :mod:`rocketpy.store.queue_verdict`.
+and units without a record; what that means is for :mod:`rocketpy.store.inspection.queue_verdict`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TAGS
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.consume_queue_ext import is_ext_address
-from rocketpy.store.inventory import Inventory, QueueFiles
+from rocketpy.store.inspection.inventory import Inventory, QueueFiles
+from rocketpy.store.inspection.placeholders import is_placeholder
+from rocketpy.store.inspection.queue_units import Unit, ext_unit_at, is_unit, read_units
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT, UNIT_SIZE
-from rocketpy.store.placeholders import is_placeholder
-from rocketpy.store.queue_units import Unit, ext_unit_at, is_unit, read_units
-from rocketpy.store.read_only_files import ReadOnlyFiles
 from rocketpy.store.record_places import QueueKey, places_of
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

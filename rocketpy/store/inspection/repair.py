@@ -1,9 +1,9 @@
 """Mends a store: ``rocketpy store repair``. Plans by default; writes only when told to, under the store's lock.
 
-What is cut or overwritten is kept, see :mod:`rocketpy.store.kept_pieces`; in which order things are done, and why, is
-in :mod:`rocketpy.store.repair_plan`. A repair that dies in the middle is begun again by another one, which looks at
-everything anew and plans what is left. After a repair the store opens, here and in a Java broker; the next start makes
-queues and index again where that is needed.
+What is cut or overwritten is kept, see :mod:`rocketpy.store.inspection.kept_pieces`; in which order things are done,
+and why, is in :mod:`rocketpy.store.inspection.repair_plan`. A repair that dies in the middle is begun again by another
+one, which looks at everything anew and plans what is left. After a repair the store opens, here and in a Java broker;
+the next start makes queues and index again where that is needed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import attrs
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.store import layout
 from rocketpy.store.disk import Disk
-from rocketpy.store.findings import Finding
-from rocketpy.store.inspection import StoreInspection
-from rocketpy.store.kept_pieces import KeptPieces
-from rocketpy.store.log_filling import LogFilling
-from rocketpy.store.queue_units import is_unit, units_between
-from rocketpy.store.repair_plan import RepairPlan, RepairPlanner
-from rocketpy.store.repair_steps import STAGING_SUFFIX, RepairStep, Workshop
+from rocketpy.store.inspection.findings import Finding
+from rocketpy.store.inspection.kept_pieces import KeptPieces
+from rocketpy.store.inspection.log_filling import LogFilling
+from rocketpy.store.inspection.queue_units import is_unit, units_between
+from rocketpy.store.inspection.repair_plan import RepairPlan, RepairPlanner
+from rocketpy.store.inspection.repair_steps import STAGING_SUFFIX, RepairStep, Workshop
+from rocketpy.store.inspection.store_inspection import StoreInspection
 
 _DISTRUSTED_MAX = 1000
 _SPARE_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage
-from rocketpy.store.log_walk import Damage, is_queued
+from rocketpy.store.inspection.log_walk import Damage, is_queued
 from rocketpy.store.record_places import QueueKey
 
 _NEEDS_MAX = 100_000

@@ -14,13 +14,13 @@ from itertools import pairwise
 
 import attrs
 
-from rocketpy.store.findings import NOTHING, Finding, Severity
-from rocketpy.store.inventory import Inventory, QueueFiles
+from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.inventory import Inventory, QueueFiles
+from rocketpy.store.inspection.log_walk import Damage, read_record
+from rocketpy.store.inspection.queue_inspection import RANGES_MAX, OffsetRange, QueueCursor, QueueInspection
+from rocketpy.store.inspection.queue_units import Unit, file_of_unit, is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY, UNIT_SIZE
-from rocketpy.store.log_walk import Damage, read_record
-from rocketpy.store.queue_inspection import RANGES_MAX, OffsetRange, QueueCursor, QueueInspection
-from rocketpy.store.queue_units import Unit, file_of_unit, is_pre_blank, is_unit, units_between
-from rocketpy.store.read_only_files import ReadOnlyFiles
 from rocketpy.store.record_places import QueueKey
 
 CUT = "cuts the queue there; the next start makes its units again from the log"

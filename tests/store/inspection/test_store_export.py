@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy.protocol.message import MessageExt
 from rocketpy.store.disk import OsDisk
-from rocketpy.store.store_export import ExportWish, StoreExport
+from rocketpy.store.inspection.store_export import ExportWish, StoreExport
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, unpack
 from tests.store.golden_store import expected

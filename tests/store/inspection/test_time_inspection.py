@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
-from rocketpy.store.time_inspection import FAR_MS, OddTime, TimeInspection
+from rocketpy.store.inspection.time_inspection import FAR_MS, OddTime, TimeInspection
 
 NOW = 1_700_000_000_000
 LONG = FAR_MS * 3

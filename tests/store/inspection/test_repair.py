@@ -15,11 +15,11 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, decode_messages, encode_message
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk, OsDisk
-from rocketpy.store.kept_pieces import KEPT_PREFIX, NOTES_FILE
+from rocketpy.store.inspection.kept_pieces import KEPT_PREFIX, NOTES_FILE
+from rocketpy.store.inspection.placeholders import PROPERTY_DAMAGED
+from rocketpy.store.inspection.repair import RepairReport, plan_repair, repair_store
+from rocketpy.store.inspection.repair_steps import RepairStep
 from rocketpy.store.message_store import MessageStore, open_message_store
-from rocketpy.store.placeholders import PROPERTY_DAMAGED
-from rocketpy.store.repair import RepairReport, plan_repair, repair_store
-from rocketpy.store.repair_steps import RepairStep
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from rocketpy.store.index_file import IndexLayout, create_index_file
-from rocketpy.store.index_inspection import layout_of
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.index_inspection import layout_of
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.testing.sim_disk import SimDisk
 
 

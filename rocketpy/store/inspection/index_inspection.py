@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.store.findings import NOTHING, Finding, Severity
 from rocketpy.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, unpack_index_header
 from rocketpy.store.index_hash import hash_index_keys
-from rocketpy.store.inventory import IndexFiles, Inventory
-from rocketpy.store.log_walk import Damage
-from rocketpy.store.placeholders import is_placeholder
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.inventory import IndexFiles, Inventory
+from rocketpy.store.inspection.log_walk import Damage
+from rocketpy.store.inspection.placeholders import is_placeholder
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.record_places import index_keys_of
 
 ENTRY = struct.Struct(">iqii")

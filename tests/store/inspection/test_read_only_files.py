@@ -6,7 +6,7 @@ import attrs
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import DiskFile
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy.store.disk import OsDisk
-from rocketpy.store.findings import Severity
-from rocketpy.store.inventory import Inventory, measured, read_inventory
+from rocketpy.store.inspection.findings import Severity
+from rocketpy.store.inspection.inventory import Inventory, measured, read_inventory
 
 
 def files(*base_offsets_and_lengths: tuple[int, int]) -> list[tuple[str, int, int]]:

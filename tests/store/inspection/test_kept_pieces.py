@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import OsDisk
-from rocketpy.store.kept_pieces import NOTES_FILE, KeptPieces
+from rocketpy.store.inspection.kept_pieces import NOTES_FILE, KeptPieces
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 

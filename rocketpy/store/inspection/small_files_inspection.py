@@ -17,12 +17,12 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.disk import Disk
-from rocketpy.store.findings import NOTHING, Finding, Severity
-from rocketpy.store.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
+from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
+from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, read_units
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.time_inspection import TIME_MAX_MS
 from rocketpy.store.orderly_end import OrderlyEnd, load_orderly_end
-from rocketpy.store.queue_units import is_pre_blank, is_unit, read_units
-from rocketpy.store.read_only_files import ReadOnlyFiles
-from rocketpy.store.time_inspection import TIME_MAX_MS
 
 TOPICS_FILE = "topics.json"
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")

@@ -18,12 +18,11 @@ import attrs
 
 from rocketpy.store import layout
 from rocketpy.store.checkpoint import DurableEnds
-from rocketpy.store.inspection import StoreInspection
-from rocketpy.store.inventory import StoreFile
-from rocketpy.store.log_filling import CannotFill, Hole, LogFilling
-from rocketpy.store.log_walk import Damage
-from rocketpy.store.queue_verdict import QueueFault, QueuePart
-from rocketpy.store.repair_steps import (
+from rocketpy.store.inspection.inventory import StoreFile
+from rocketpy.store.inspection.log_filling import CannotFill, Hole, LogFilling
+from rocketpy.store.inspection.log_walk import Damage
+from rocketpy.store.inspection.queue_verdict import QueueFault, QueuePart
+from rocketpy.store.inspection.repair_steps import (
     BeginAnew,
     CutLog,
     CutQueue,
@@ -34,7 +33,8 @@ from rocketpy.store.repair_steps import (
     SetLength,
     SetTime,
 )
-from rocketpy.store.small_files_inspection import first_timestamp_ms, is_checkpoint_sane, restorable_tables
+from rocketpy.store.inspection.small_files_inspection import first_timestamp_ms, is_checkpoint_sane, restorable_tables
+from rocketpy.store.inspection.store_inspection import StoreInspection
 
 _TOLERANCE_MS = 3000  # which a checkpoint's times are believed less
 _WHY_QUEUE = "from there on its units are not those of its records"

@@ -11,7 +11,7 @@ from rocketpy.protocol.stored_message import (
     check_message,
     decode_message,
 )
-from rocketpy.store.placeholders import (
+from rocketpy.store.inspection.placeholders import (
     FILLER_SIZE_MIN,
     PROPERTY_DAMAGED,
     filler,

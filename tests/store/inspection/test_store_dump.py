@@ -8,8 +8,8 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import OsDisk
-from rocketpy.store.read_only_files import ReadOnlyFiles
-from rocketpy.store.store_dump import DumpWish, FileKind, Item, StoreDump, kind_of
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.store_dump import DumpWish, FileKind, Item, StoreDump, kind_of
 from tests.store import broken_stores
 from tests.store.broken_stores import unpack
 from tests.store.golden_store import expected

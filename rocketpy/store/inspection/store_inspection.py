@@ -5,7 +5,7 @@ written, created or locked; memory is bounded by a window of the log, a chunk of
 It works on Java's stores and ours, with files of any sizes, and on the directory of a broker that runs: then what is
 still on its way at the ends is no finding.
 
-What comes out is for people (:attr:`StoreInspection.findings`) and, exactly, for ``rocketpy.store.repair``.
+What comes out is for people (:attr:`StoreInspection.findings`) and, exactly, for ``rocketpy.store.inspection.repair``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.disk import Disk
-from rocketpy.store.findings import NOTHING, Finding, Severity
-from rocketpy.store.index_inspection import IndexInspection
-from rocketpy.store.inventory import Inventory, read_inventory
-from rocketpy.store.log_walk import Damage, LogWalk, read_record
-from rocketpy.store.queue_continuity import NeededOffsets, OffsetBreak, QueueContinuity
-from rocketpy.store.queue_inspection import QueueInspection
-from rocketpy.store.queue_verdict import LogState, QueueFault, QueuePart, QueueVerdict
-from rocketpy.store.read_only_files import ReadOnlyFiles
-from rocketpy.store.small_files_inspection import LastEnd, known_topics, read_last_end, small_file_findings
-from rocketpy.store.time_inspection import OddTime, TimeInspection
+from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.index_inspection import IndexInspection
+from rocketpy.store.inspection.inventory import Inventory, read_inventory
+from rocketpy.store.inspection.log_walk import Damage, LogWalk, read_record
+from rocketpy.store.inspection.queue_continuity import NeededOffsets, OffsetBreak, QueueContinuity
+from rocketpy.store.inspection.queue_inspection import QueueInspection
+from rocketpy.store.inspection.queue_verdict import LogState, QueueFault, QueuePart, QueueVerdict
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.small_files_inspection import LastEnd, known_topics, read_last_end, small_file_findings
+from rocketpy.store.inspection.time_inspection import OddTime, TimeInspection
 
 FINDINGS_MAX = 10_000
 

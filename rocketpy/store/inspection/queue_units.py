@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from rocketpy.store.consume_queue_ext import CqExtUnit, read_ext_unit
-from rocketpy.store.inventory import QueueFiles, StoreFile
+from rocketpy.store.inspection.inventory import QueueFiles, StoreFile
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import EXT_UNIT, EXT_UNIT_SIZE_MAX, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from rocketpy.store.read_only_files import ReadOnlyFiles
 
 Unit = tuple[int, int, int]
 """Physical offset, size and tags code."""

@@ -7,14 +7,14 @@ from random import Random
 import pytest
 
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, CheckedMessage, RecordStatus, check_message
-from rocketpy.store.inventory import QueueFiles, StoreFile
+from rocketpy.store.inspection.inventory import QueueFiles, StoreFile
+from rocketpy.store.inspection.log_filling import CannotFill, Hole, LogFilling, Piece
+from rocketpy.store.inspection.log_walk import Damage
+from rocketpy.store.inspection.placeholders import FILLER_SIZE_MAX, FILLER_SIZE_MIN
+from rocketpy.store.inspection.queue_continuity import QueueContinuity
+from rocketpy.store.inspection.queue_verdict import QueuePart
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT
-from rocketpy.store.log_filling import CannotFill, Hole, LogFilling, Piece
-from rocketpy.store.log_walk import Damage
-from rocketpy.store.placeholders import FILLER_SIZE_MAX, FILLER_SIZE_MIN
-from rocketpy.store.queue_continuity import QueueContinuity
-from rocketpy.store.queue_verdict import QueuePart
-from rocketpy.store.read_only_files import ReadOnlyFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
-from rocketpy.store.log_walk import Damage
-from rocketpy.store.queue_continuity import NeededOffsets, QueueContinuity
+from rocketpy.store.inspection.log_walk import Damage
+from rocketpy.store.inspection.queue_continuity import NeededOffsets, QueueContinuity
 
 SIZE = 1000
 

@@ -12,8 +12,8 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import DiskFile, OsDisk
-from rocketpy.store.findings import Severity
-from rocketpy.store.inspection import StoreInspection
+from rocketpy.store.inspection.findings import Severity
+from rocketpy.store.inspection.store_inspection import StoreInspection
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import FILE_SIZE, BrokenStore, inspect, severe, unpack

@@ -16,10 +16,10 @@ from rocketpy.store import layout
 from rocketpy.store.abort_file import AbortFile
 from rocketpy.store.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint
 from rocketpy.store.disk import Disk, persist_text, read_text
-from rocketpy.store.inventory import QueueFiles, StoreFile
-from rocketpy.store.kept_pieces import KeptPieces
+from rocketpy.store.inspection.inventory import QueueFiles, StoreFile
+from rocketpy.store.inspection.kept_pieces import KeptPieces
+from rocketpy.store.inspection.log_filling import Hole, LogFilling, Piece
 from rocketpy.store.layout import UNIT_SIZE
-from rocketpy.store.log_filling import Hole, LogFilling, Piece
 
 _CHUNK_SIZE = 1 << 20
 STAGING_SUFFIX = ".repaired"

@@ -16,12 +16,12 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import CheckedMessage, decode_message
 from rocketpy.store.disk import Disk
-from rocketpy.store.inventory import QueueFiles, StoreFile, read_inventory
-from rocketpy.store.log_walk import LogWalk, is_queued, read_record
-from rocketpy.store.queue_units import is_pre_blank, is_unit, units_between
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.inventory import QueueFiles, StoreFile, read_inventory
+from rocketpy.store.inspection.log_walk import LogWalk, is_queued, read_record
+from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.small_files_inspection import LastEnd, read_last_end
 from rocketpy.store.record_places import index_keys_of, places_of
-from rocketpy.store.small_files_inspection import LastEnd, read_last_end
 
 _FOREVER = 1 << 62
 

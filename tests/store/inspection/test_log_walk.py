@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from rocketpy.protocol.stored_message import check_message
-from rocketpy.store.inventory import StoreFile
-from rocketpy.store.log_walk import LogWalk, read_record
-from rocketpy.store.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.inventory import StoreFile
+from rocketpy.store.inspection.log_walk import LogWalk, read_record
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
