@@ -144,6 +144,8 @@ async def _build_killed() -> Snapshot:
         files = place.files(ROOT)
         records, keys = await _records(store, []), await _keys(store)
     assert "abort" in files
+    # The log file that is made in advance may or may not be there yet: one way for everybody.
+    files = {name: content for name, content in files.items() if "commitlog/" not in name or content.strip(b"\0")}
     return Snapshot(files, records, keys, durable_end)
 
 
