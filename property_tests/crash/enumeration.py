@@ -189,7 +189,9 @@ class Enumeration:
         """Fail if something went wrong in a life that nobody ended."""
         if life.error is not None:
             history, moments = ((), ()) if before is None else (before.history, before.moments)
-            moment = Moment(NEVER, life.operations, "it had started again", life.world.disk.state(), life.model)
+            moment = Moment(
+                NEVER, life.operations, "it was alive when this was seen", life.world.disk.state(), life.model
+            )
             self._fail((*history, Lived(life.operations, NEVER, None)), (*moments, moment), life.error)
 
     def _is_right(self, death: _Death) -> bool:

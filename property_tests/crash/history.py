@@ -62,6 +62,8 @@ class Failure:
 
 def where(moment: Moment, survival: Survival | None) -> str:
     """Say in which call a store died, and what became of everything that was not synced."""
+    if moment.call == NEVER:
+        return f"not at all, {moment.what}"
     if survival is None:
         return f"killed before call {moment.call}, {moment.what}"
     units = "".join(f"\n      {unit}" for unit in moment.disk.describe(survival))

@@ -63,7 +63,7 @@ class Setup:
             mapped_file_size_consume_queue_ext=4096,
             transient_store_pool_enable=self.has_pool,
             max_hash_slot_num=4,
-            max_index_num=8,
+            max_index_num=4,  # three keys
             flush_interval_commit_log=FLUSH_INTERVAL_MS,
             flush_commit_log_thorough_interval=FLUSH_INTERVAL_MS,
             flush_interval_consume_queue=FLUSH_INTERVAL_MS,
