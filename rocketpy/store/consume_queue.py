@@ -9,6 +9,7 @@ queue that never had a message has no directory.
 
 from __future__ import annotations
 
+import os.path
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -307,6 +308,19 @@ class ConsumeQueue:
         self._found = None
         self._set_end(0)
         self.min_offset = self.flushed_offset = 0
+
+    def remove_files_durably(self) -> None:
+        """Delete everything, durable on return: for recovery. Blocks.
+
+        Units that came back with the next loss of power could have place and size of other records made meanwhile.
+        """
+        self.files.remove_all()
+        if self._disk.is_directory(self.files.path):
+            self._disk.sync_directory(self.files.path)
+        self.remove_files()
+        above = os.path.dirname(self.files.path)
+        if self._disk.is_directory(above):
+            self._disk.sync_directory(above)
 
     def load_ext(self) -> None:
         """Find the files of the extension."""

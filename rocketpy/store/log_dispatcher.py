@@ -145,7 +145,7 @@ class LogDispatcher:
             # Also where a topic was deleted and created again: its queues begin at 0 anew.
             queue.truncate(queue_offset)
         elif is_from_beginning:
-            queue.remove_files()
+            queue.remove_files_durably()
             queue.start_at(queue_offset)
         else:
             raise QueueGap(queue)

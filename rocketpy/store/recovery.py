@@ -109,7 +109,7 @@ class StoreRecovery:
             self._require(durable_end, 0, "no file")
             for queue in self._queues:
                 if queue.files:
-                    queue.remove_files()
+                    queue.remove_files_durably()
             return
         first_file, begin_offset = self._beginning(noted_end)
         scanner = yield from self._walk(first_file, begin_offset)
@@ -210,7 +210,7 @@ class StoreRecovery:
                 or (begin and not files.min_offset)
                 or (self.is_clean and _physical_end(queue) > files.end_offset)
             ):
-                queue.remove_files()
+                queue.remove_files_durably()
 
     # ---- the walk -------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class StoreRecovery:
             return (yield from self._walk_from(first_file, begin_offset))
         except QueueGap as gap:
             if gap.queue.files:
-                gap.queue.remove_files()
+                gap.queue.remove_files_durably()
             return (yield from self._walk_from(0))
 
     def _walk_from(self, first_file: int, begin_offset: int | None = None) -> Generator[None, None, LogScanner]:
@@ -271,7 +271,7 @@ class StoreRecovery:
                 self._dispatcher.trust(queue, _physical_end(queue))
             elif queue.files.min_offset and not self._commit_log.min_offset:
                 # Its first file went with the power and a later one did not: the log knows all of it.
-                queue.remove_files()
+                queue.remove_files_durably()
             elif queue.files:
                 queue.rewind(queue.first_at_or_behind(walk_begin))
             unit_count += queue.max_offset

@@ -9,7 +9,7 @@ from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.testing.sim_disk import SimDisk
-from tests.store.parts import Place
+from tests.store.parts import Parts, Place
 from tests.store.queue_deletion import delete_expired_files
 
 FILE_SIZE = 10 * UNIT_SIZE
@@ -257,3 +257,18 @@ def test_power_lost_while_files_go_leaves_no_gap() -> None:
     disk.lose_power(lambda count: 0)
     again = queue_at(Place(disk, "/store"), load=True, is_clean=False)
     assert (again.min_offset, again.max_offset) == (30, 45)
+
+
+def test_units_that_recovery_has_removed_do_not_come_back_with_the_power() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    parts.put_all([b"body"] * 50)
+    parts.close()
+    disk.sync_directory("/store/consumequeue/TopicTest/0")
+    queue = parts.queues.find("TopicTest", 0)
+    assert queue.files
+    queue.remove_files_durably()
+    disk.lose_power(lambda count: 0)
+    assert not disk.exists(place.queue_file("TopicTest", 0))
+    assert place.files(place.consume_queue) == {}
