@@ -16,12 +16,12 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import DamagedStoreError, DiskFullError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
-from rocketpy.testing.store_model import Sent, StoreModel
+from rocketpy.testing.store_model import Invariant, InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 T = TypeVar("T")
@@ -31,12 +31,12 @@ RECORD_OVERHEAD = 91 + len("T")  # of a message without properties
 UNLIMITED = 1 << 50
 CONFIG = MessageStoreConfig(
     store_path_root_dir=ROOT,
-    mapped_file_size_commit_log=4096,
-    mapped_file_size_consume_queue=200,
     max_message_size=BODY_SIZE_MAX,
     max_hash_slot_num=8,
     max_index_num=40,
     max_msgs_num_batch=10_000,
+    flush_commit_log_least_pages=0,
+    clean_file_forcibly_enable=False,  # a full disk refuses messages; it does not delete what the model expects
     flush_consume_queue_thorough_interval=5_000,
 )
 SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
@@ -71,6 +71,7 @@ def some(seed: int) -> Survives:
 queue_names = st.sampled_from([("T", 0), ("T", 1), ("Topic", 0)])
 keys = st.sampled_from(["", "a", "b"])
 sizes = st.sampled_from([0, 10, 100, 500, BODY_SIZE_MAX])
+units = st.sampled_from([10, 1, 3, 30])  # of a queue file
 survivors = st.integers(-2, 255).map(Survives)
 disk_calls = st.integers(1, 40)
 disk_methods = st.sampled_from(["read", "read_nowait", "write", "sync", "sync_directory"])
@@ -87,34 +88,33 @@ def is_closed(machine: StoreMachine) -> bool:
 class StoreMachine(RuleBasedStateMachine):
     """One store through its lives. Begins closed, on an empty disk."""
 
-    may_remove_abort_file = False
-    may_delete_index = False
-
     def __init__(self) -> None:
         super().__init__()
         self.world = StoreWorld(CONFIG, disk=SimDisk(choose=random.Random(0).randrange))
         self.model = StoreModel()
         self.body_count = 0
+        self.one_size: int | None = None
         self.is_faulty = False  # a disk call was told to fail
+        self.is_broken = False  # a promise was: the rest would only hide it
 
     def teardown(self) -> None:
         """In the end everything is there once more, after a death of each kind."""
         try:
-            self.no_faults()
-            if self.world.is_open:
-                self.read_everything()
-                self.kill()
-            self.start()
-            self.lose_power(survives=NOTHING)
-            self.start()
+            if not self.is_broken:
+                self.end_well()
         finally:
             self.world.kill()
 
-    def no_faults(self) -> None:
+    def end_well(self) -> None:
         self.world.disk.capacity_bytes = UNLIMITED
         self.world.disk_delay_ms = 0
-        if self.is_faulty and self.world.is_open:
+        if self.world.is_open:
+            if not self.is_faulty:
+                self.read_everything()
             self.kill()
+        self.start()
+        self.lose_power(survives=NOTHING)
+        self.start()
 
     @property
     def has_abort_file(self) -> bool:
@@ -132,9 +132,17 @@ class StoreMachine(RuleBasedStateMachine):
                 if "simulated failure" in str(cause)
                 else isinstance(cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
             )
+            if isinstance(cause, DamagedStoreError):
+                # Everything that happens here is a crash, or what a person may do: a store is never refused for that.
+                self.is_broken = True
+                raise InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, f"the store is refused: {cause}") from ended
             if not is_arranged:
+                self.is_broken = True
                 raise
             self.ended()
+        except BaseException:
+            self.is_broken = True
+            raise
         self.model.synced(self.world.durable_end)
 
     def ended(self, *, power_lost: bool = False) -> None:
@@ -151,14 +159,30 @@ class StoreMachine(RuleBasedStateMachine):
     def body(self, size: int) -> bytes:
         """Return a body that no other message has, if the size allows it."""
         self.body_count += 1
+        if self.one_size is not None:
+            size = self.one_size  # what was cut and what comes in its place then have the same bounds
         return (b"%d." % self.body_count).ljust(size, b"x")[: max(size, 8)]
 
     # ---- a life ---------------------------------------------------------------------------------------------------
 
-    @initialize(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), sector_size=st.sampled_from([64, 512]))
-    def first_start(self, flush: FlushDiskType, pages: int, sector_size: int) -> None:
+    @initialize(
+        flush=st.sampled_from([SYNC, ASYNC]),
+        pages=st.integers(1, 3),
+        sector_size=st.sampled_from([64, 512]),
+        one_size=st.one_of(st.none(), sizes),
+        units=units,
+    )
+    def first_start(
+        self,
+        flush: FlushDiskType,
+        pages: int = 1,
+        sector_size: int = 512,
+        one_size: int | None = None,
+        units: int = 10,
+    ) -> None:
+        self.one_size = one_size
         self.world.disk = SimDisk(choose=random.Random(0).randrange, sector_size=sector_size)
-        self.world.config = attrs.evolve(CONFIG, flush_disk_type=flush, mapped_file_size_commit_log=4096 * pages)
+        self.settings_are_changed(flush, pages, units)
         self.start()
 
     @precondition(is_closed)
@@ -196,6 +220,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.ended(power_lost=True)
 
     @precondition(is_open)
+    @rule(survives=st.one_of(st.none(), survivors))
+    def crash_and_start(self, survives: Survives | None) -> None:
+        if survives is None:
+            self.kill()
+        else:
+            self.lose_power(survives)
+        self.start()
+
+    @precondition(is_open)
     @rule(call=disk_calls)
     def die_soon(self, call: int) -> None:
         self.world.disk.die_at_call(call)
@@ -203,17 +236,21 @@ class StoreMachine(RuleBasedStateMachine):
     # ---- what clients do ------------------------------------------------------------------------------------------
 
     @precondition(is_open)
-    @rule(queue=queue_names, size=sizes, key=keys)
-    def put(self, queue: tuple[str, int], size: int, key: str) -> None:
+    @rule(queue=queue_names, size=sizes, key=keys, and_end=st.booleans())
+    def put(self, queue: tuple[str, int], size: int, key: str = "", and_end: bool = False) -> None:
         with self.living():
             self.accepted(self.world.put(*queue, self.body(size), keys=[key] if key else [], flag=self.body_count))
+        if and_end and self.world.is_open:
+            self.end_burst()
 
     @precondition(is_open)
-    @rule(queue=queue_names, sizes=st.lists(sizes, min_size=1, max_size=4), key=keys)
-    def put_batch(self, queue: tuple[str, int], sizes: Sequence[int], key: str) -> None:
+    @rule(queue=queue_names, sizes=st.lists(sizes, min_size=1, max_size=4), key=keys, and_end=st.booleans())
+    def put_batch(self, queue: tuple[str, int], sizes: Sequence[int], key: str = "", and_end: bool = False) -> None:
         with self.living():
             bodies = [self.body(size) for size in sizes]
             self.accepted(self.world.put_batch(*queue, bodies, keys=[key] if key else []))
+        if and_end and self.world.is_open:
+            self.end_burst()
 
     @precondition(is_open)
     @rule(queue=queue_names)
@@ -240,8 +277,8 @@ class StoreMachine(RuleBasedStateMachine):
             if room < 8:
                 return
             size = room if room <= BODY_SIZE_MAX else min(BODY_SIZE_MAX, room - RECORD_OVERHEAD - 8)
-            with self.living():
-                self.accepted(self.world.put("T", 0, self.body(size)))
+            self.one_size = None
+            self.put(("T", 0), size)
 
     @precondition(is_open)
     @rule()
@@ -311,7 +348,7 @@ class StoreMachine(RuleBasedStateMachine):
     def abort_file_is_left(self) -> None:
         self.world.disk.open(f"{ROOT}/abort", create=True).close()
 
-    @precondition(lambda machine: is_closed(machine) and machine.may_remove_abort_file)
+    @precondition(is_closed)
     @rule()
     def abort_file_is_removed(self) -> None:
         self.world.remove(f"{ROOT}/abort")
@@ -322,13 +359,13 @@ class StoreMachine(RuleBasedStateMachine):
     def queues_are_deleted(self, topic: str) -> None:
         self.world.remove(f"{ROOT}/consumequeue{topic}")
 
-    @precondition(lambda machine: is_closed(machine) and (machine.may_delete_index or machine.has_abort_file))
+    @precondition(is_closed)
     @rule()
     def index_is_deleted(self) -> None:
         self.world.remove(f"{ROOT}/index")
 
     @precondition(is_closed)
-    @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=st.integers(5, 30))
+    @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=units)
     def settings_are_changed(self, flush: FlushDiskType, pages: int, units: int) -> None:
         self.world.config = attrs.evolve(
             CONFIG,
@@ -346,10 +383,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not self.world.is_open:
             return
         with self.living():
-            queues, log = self.world.contents()
-            assert log == self.model.log
-            assert queues == {key: [each for each in log if (each.topic, each.queue_id) == key] for key in queues}
-            assert sum(map(len, queues.values())) == len(log)
+            self.model.shown(*self.world.contents())
 
     @precondition(is_open)
     @rule(queue=queue_names, key=st.sampled_from(["a", "b"]))

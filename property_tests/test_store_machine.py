@@ -1,7 +1,244 @@
-"""What a store promises, held against every order of events that Hypothesis can think of: see ``store_machine.py``."""
+"""What a store promises, held against every order of events that Hypothesis can think of: see ``store_machine.py``.
+
+Three things: the machine itself, by its profile; scripts that it has found once, replayed through its own rules; and
+the nine deliberate bugs of ``planted_bugs.py``, each of which it must find.
+"""
 
 from __future__ import annotations
 
-from property_tests.store_machine import StoreMachine
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+
+from property_tests.planted_bugs import PLANTED, planted
+from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_closed, is_open, some
+from rocketpy.testing.store_model import Invariant, InvariantBroken
 
 TestStore = StoreMachine.TestCase
+TestStore.settings = settings(max_examples=4 * settings.default.max_examples)  # the heart of the matter
+
+
+# ---- what it has found once -----------------------------------------------------------------------------------------
+
+Script = Callable[[StoreMachine], None]
+
+
+def a_queue_whose_first_file_went_with_the_power(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC, pages=1, sector_size=64)
+    state.fill_file(left=0)
+    state.end_burst()
+    state.lose_power(survives=some(0))
+    state.start()
+    state.fill_file(left=0)
+
+
+def a_sync_that_fails_in_the_very_last_act_of_a_stop(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC, pages=1, sector_size=64)
+    state.disk_call_fails(call=3, method="sync_directory")
+    state.stop()
+    state.start()
+
+
+def messages_that_only_a_recovery_knows_under_async_flush(state: StoreMachine) -> None:
+    state.first_start(flush=ASYNC, pages=3)
+    state.put(("T", 0), 100, and_end=True)
+    state.kill()
+    state.start()
+    state.lose_power(survives=NOTHING)
+    state.start()
+
+
+def an_abort_file_that_somebody_removes_after_a_kill(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.put(("T", 0), 0)
+    state.flush()
+    state.kill()
+    state.abort_file_is_removed()
+    state.start()
+    state.lose_power(survives=NOTHING)
+    state.start()
+
+
+def an_index_that_somebody_deletes_after_a_stop(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.put(("T", 0), 0, "a")
+    state.stop()
+    state.index_is_deleted()
+    state.start()
+    state.search_by_key(("T", 0), "a")
+
+
+def everything_that_says_how_it_ended_is_lost(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.put_batch(("T", 1), [100, 10])
+    state.fill_file(left=0)
+    state.flush()
+    state.kill()
+    state.queues_are_deleted(topic="/T/1")
+    state.abort_file_is_removed()
+    state.checkpoint_is_lost()
+    state.start()
+
+
+SCRIPTS: list[Script] = [
+    everything_that_says_how_it_ended_is_lost,
+    a_queue_whose_first_file_went_with_the_power,
+    a_sync_that_fails_in_the_very_last_act_of_a_stop,
+    messages_that_only_a_recovery_knows_under_async_flush,
+    an_abort_file_that_somebody_removes_after_a_kill,
+    an_index_that_somebody_deletes_after_a_stop,
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script: Script) -> None:
+    state = StoreMachine()
+    try:
+        script(state)
+        state.end_well()
+    finally:
+        state.world.kill()
+
+
+# ---- what it must find ----------------------------------------------------------------------------------------------
+
+ABORT_FILE, ACKNOWLEDGED_IS_THERE = Invariant.ABORT_FILE, Invariant.ACKNOWLEDGED_IS_THERE
+CUT_STAYS_CUT, NO_HOLE, NOTHING_INVENTED = Invariant.CUT_STAYS_CUT, Invariant.NO_HOLE, Invariant.NOTHING_INVENTED
+Strategies = Mapping[str, st.SearchStrategy[Any]]
+
+
+@attrs.frozen
+class Hunt:
+    """Where a bug is looked for: the steps that may lead to it, and how such a store begins."""
+
+    invariants: Sequence[Invariant]  # one of them is named: which one depends on what comes first
+    first_start: Strategies
+    rules: Mapping[str, Strategies]
+
+    def machine(self) -> type[StoreMachine]:
+        """Return the machine with these rules only, each with these arguments; what it checks is the same."""
+        members: dict[str, object] = {}
+        for name, member in vars(StoreMachine).items():
+            if hasattr(member, "hypothesis_stateful_rule"):
+                members[name] = _plain(name)
+        for name, strategies in self.rules.items():
+            members[name] = precondition(CONDITIONS.get(name, is_open))(rule(**strategies)(_plain(name)))
+        members["first_start"] = initialize(**self.first_start)(_plain("first_start"))
+        return type("Hunter", (StoreMachine,), members)
+
+
+CONDITIONS = {"start": is_closed, "lose_power": is_closed}
+
+
+def _plain(name: str) -> Callable[..., None]:
+    def step(self: StoreMachine, *positional: Any, **named: Any) -> None:
+        getattr(StoreMachine, name)(self, *positional, **named)
+
+    step.__name__ = name
+    return step
+
+
+one_queue = st.just(("T", 0))
+two_queues = st.sampled_from([("T", 0), ("Topic", 0)])
+put = {"queue": one_queue, "size": st.just(10), "and_end": st.just(True)}
+anything = st.integers(0, 255).map(some)
+HUNTS: Mapping[str, Hunt] = {
+    "acknowledge before sync": Hunt(
+        [ACKNOWLEDGED_IS_THERE],
+        {"flush": st.just(SYNC)},
+        {
+            "put": put,
+            "disk_is_slow": {"milliseconds": st.sampled_from([0, 15])},
+            "time_passes": {"milliseconds": st.sampled_from([1, 20])},
+            "crash_and_start": {"survives": st.just(NOTHING)},
+        },
+    ),
+    "skip a directory sync": Hunt(
+        [ACKNOWLEDGED_IS_THERE],
+        {"flush": st.sampled_from([SYNC, ASYNC])},
+        {"put": put, "flush": {}, "crash_and_start": {"survives": st.just(NOTHING)}},
+    ),
+    "write the checkpoint too early": Hunt(
+        [ACKNOWLEDGED_IS_THERE, NO_HOLE],
+        {"flush": st.sampled_from([SYNC, ASYNC]), "units": st.just(1)},
+        {
+            "put_batch": {"queue": one_queue, "sizes": st.just([10] * 5), "and_end": st.just(True)},
+            "time_passes": {"milliseconds": st.sampled_from([600, 6_000])},
+            "die_soon": {"call": st.integers(1, 20)},
+            "lose_power": {"survives": anything},
+            "start": {},
+        },
+    ),
+    "no CRC check": Hunt(
+        [NOTHING_INVENTED],
+        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
+        {"put": put | {"size": st.just(500)}, "crash_and_start": {"survives": anything}},
+    ),
+    "forget consume-queue truncation": Hunt(
+        [NO_HOLE, ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED],
+        {"flush": st.sampled_from([SYNC, ASYNC]), "sector_size": st.just(64), "units": st.just(3)},
+        {
+            "put_batch": {
+                "queue": two_queues,
+                "sizes": st.sampled_from([[10], [10] * 4]),
+                "and_end": st.just(True),
+            },
+            "time_passes": {"milliseconds": st.just(6_000)},
+            "crash_and_start": {"survives": anything},
+        },
+    ),
+    "lose the abort file": Hunt(
+        [ABORT_FILE],
+        {"flush": st.sampled_from([SYNC, ASYNC])},
+        {"put": put, "crash_and_start": {"survives": st.none()}},
+    ),
+    "off-by-one at roll over": Hunt(
+        [ACKNOWLEDGED_IS_THERE],
+        {"flush": st.sampled_from([SYNC, ASYNC])},
+        {"put": put | {"size": st.just(1000)}, "crash_and_start": {"survives": st.none()}},
+    ),
+    "leave the stale tail": Hunt(
+        [CUT_STAYS_CUT, NOTHING_INVENTED],
+        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
+        {"put": put, "crash_and_start": {"survives": st.one_of(st.none(), anything)}},
+    ),
+    "sync again after a failed sync": Hunt(
+        [ACKNOWLEDGED_IS_THERE],
+        {"flush": st.just(SYNC)},
+        {
+            "put": put,
+            "disk_call_fails": {"method": st.just("sync"), "call": st.just(1)},
+            "time_passes": {"milliseconds": st.just(1)},
+            "crash_and_start": {"survives": st.just(NOTHING)},
+            "start": {},
+        },
+    ),
+}
+HUNTED = settings(
+    max_examples=1_000,
+    stateful_step_count=50,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_planted_bug_is_found(name: str) -> None:
+    hunt = HUNTS[name]
+    with planted(name), pytest.raises(InvariantBroken) as raised:
+        run_state_machine_as_test(hunt.machine(), settings=HUNTED)
+    assert raised.value.invariant in hunt.invariants
+    print(f"planted bug found: {name}: {raised.value.invariant.name}")
+
+
+def test_hunters_find_nothing_in_a_store_without_bugs() -> None:
+    for hunt in HUNTS.values():
+        run_state_machine_as_test(hunt.machine(), settings=settings(HUNTED, max_examples=4))
