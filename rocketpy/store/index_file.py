@@ -231,7 +231,7 @@ def select_physical_offsets(
     try:
         (entry,) = _SLOT.unpack(file.read(HEADER_SIZE + key_hash % layout.slot_count * SLOT_SIZE, SLOT_SIZE))
         found: list[int] = []
-        newest_allowed = header.index_count
+        newest_allowed = min(header.index_count, layout.entry_count) - 1  # a damaged header may say anything
         while 0 < entry <= newest_allowed and len(found) < count_max:
             content = file.read(layout.entries_position + entry * ENTRY_SIZE, ENTRY_SIZE)
             hashed, physical_offset, seconds, older = _ENTRY.unpack(content)

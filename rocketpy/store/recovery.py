@@ -176,10 +176,14 @@ class StoreRecovery:
     def _durable_end(self) -> int:
         """Return up to where the log must be valid, 0 if nothing is known.
 
-        An orderly stop of RocketMQ's leaves no note of it, but everything that its queues name was durable.
+        Without a checkpoint of ours the note of the last orderly stop still says it, if the queues end as it says. An
+        orderly stop of RocketMQ's leaves no note, but everything that its queues name was durable.
         """
         if self._durable_ends is not None:
             return self._durable_ends.log_flushed_offset
+        noted = self._orderly_end
+        if noted is not None and noted.queues_digest == digest_of_queues(self._queues):
+            return noted.end_offset
         if self.is_clean:
             return max(map(_physical_end, self._queues), default=0)
         return 0
@@ -286,8 +290,10 @@ class StoreRecovery:
         log_min_offset = self._commit_log.min_offset
         self._queues.forget_deletions(log_min_offset)
         for count, queue in enumerate(self._queues):
-            if queue.files and (not self.is_clean or _physical_end(queue) > end_offset):
-                queue.truncate(queue.first_at_or_behind(end_offset))
+            is_longer = queue.files and _physical_end(queue) > end_offset
+            if queue.files and (is_longer or not self.is_clean):
+                # No search where none is needed: a damaged unit in the middle would mislead it.
+                queue.truncate(queue.first_at_or_behind(end_offset) if is_longer else queue.max_offset)
                 self._queues.unflushed[queue] = None
             queue.correct_min_offset(log_min_offset)
             if count % _QUEUES_PER_SLICE == 0:

@@ -368,6 +368,15 @@ def test_a_checkpoint_that_vouches_for_more_than_there_is_says_what_is_missing(p
     assert outcome.path == f"{place.root}/{LOG_NAMES[3]}"
 
 
+def test_without_a_checkpoint_the_note_of_the_stop_knows_that_a_record_is_damaged(place: Place) -> None:
+    snapshot = stopped_store()
+    files = {name: content for name, content in snapshot.files.items() if name != "checkpoint"}
+    files[LOG_NAMES[1]] = b"\xff" + files[LOG_NAMES[1]][1:]
+    outcome = opened(place, files)
+    assert isinstance(outcome, DamagedStoreError)
+    assert (outcome.path, outcome.position) == (f"{place.root}/{LOG_NAMES[1]}", 0)
+
+
 @pytest.mark.parametrize(
     "numbers", [(-5, -5, -5), (0, 1 << 40, 0), (0, 17_000, 0), (0, 0, 1 << 40), (0, 0, -1)], ids=str
 )
@@ -413,6 +422,18 @@ def test_an_index_header_that_is_absurd_leads_to_no_wrong_message(
                 return (await store.query_message("Orders", "next-key", 32, 0, 1 << 62)).body
 
         assert b"next-key" in run(life)
+        place.remove_tree(place.root)
+
+
+def test_a_slot_of_the_index_may_hold_any_number(place: Place, snapshot: Snapshot) -> None:
+    name = index_names(snapshot)[0]
+    content = snapshot.files[name]
+    for number in (-1, 0, 39, 40, 41, (1 << 31) - 1):
+        slots = struct.pack(">i", number) * 20
+        outcome = opened(place, {**snapshot.files, name: content[:40] + slots + content[120:]})
+        assert isinstance(outcome, Seen)
+        assert outcome.records == snapshot.records
+        assert {key: record for key, record in outcome.keys.items() if record != snapshot.keys[key]} == {}
         place.remove_tree(place.root)
 
 

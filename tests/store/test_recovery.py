@@ -163,6 +163,19 @@ def test_a_queue_that_lost_durable_units_is_made_anew_from_the_beginning(place: 
     assert again.report.scanned_from == 0
 
 
+@pytest.mark.parametrize("damaged", range(10))
+def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, damaged: int) -> None:
+    """It leads far behind the end of the log, where a search for that end would take it for a sign."""
+    parts = Parts(place, log_file_size=1 << 16)
+    places = parts.put_all(bodies_of(30))
+    parts.kill()
+    place.write(place.queue_file("TopicTest", 0), UNIT.pack(1 << 60, 100, 0), damaged * UNIT_SIZE)
+    ends = DurableEnds(log_flushed_offset=places[20], durable_offset=places[20], unit_count=20)
+    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    assert again.queues.find("TopicTest", 0).max_offset == 30
+    assert again.get(damaged + 1).message_count > 0
+
+
 @pytest.mark.parametrize("torn_at", [512, 1536])
 @pytest.mark.parametrize("tags", ["TagA", ""])
 def test_a_tags_code_that_a_torn_page_has_lost_is_made_anew(place: Place, torn_at: int, tags: str) -> None:
