@@ -171,6 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         sector_size=st.sampled_from([64, 512]),
         one_size=st.one_of(st.none(), sizes),
         units=units,
+        pool=st.booleans(),
     )
     def first_start(
         self,
@@ -179,10 +180,11 @@ class StoreMachine(RuleBasedStateMachine):
         sector_size: int = 512,
         one_size: int | None = None,
         units: int = 10,
+        pool: bool = False,
     ) -> None:
         self.one_size = one_size
         self.world.disk = SimDisk(choose=random.Random(0).randrange, sector_size=sector_size)
-        self.settings_are_changed(flush, pages, units)
+        self.settings_are_changed(flush, pages, units, pool)
         self.start()
 
     @precondition(is_closed)
@@ -285,7 +287,7 @@ class StoreMachine(RuleBasedStateMachine):
     def end_burst(self) -> None:
         with self.living():
             self.world.end_burst()
-            self.model.written()
+            self.model.written(self.world.written_end)
 
     # ---- time, disk, people ---------------------------------------------------------------------------------------
 
@@ -296,6 +298,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self.world.is_open:
             with self.living():
                 self.world.pass_time(milliseconds)
+                self.model.written(self.world.written_end)
 
     @precondition(is_open)
     @rule()
@@ -304,6 +307,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self.world.is_open:
             with self.living():
                 self.world.flush()
+                self.model.written(self.world.written_end)
 
     @rule(milliseconds=st.sampled_from([-100_000, -3_500, -1, 1, 3_500, 100_000]))
     def clock_is_set(self, milliseconds: int) -> None:
@@ -365,13 +369,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.world.remove(f"{ROOT}/index")
 
     @precondition(is_closed)
-    @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=units)
-    def settings_are_changed(self, flush: FlushDiskType, pages: int, units: int) -> None:
+    @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=units, pool=st.booleans())
+    def settings_are_changed(self, flush: FlushDiskType, pages: int, units: int, pool: bool = False) -> None:
         self.world.config = attrs.evolve(
             CONFIG,
             flush_disk_type=flush,
             mapped_file_size_commit_log=4096 * pages,
             mapped_file_size_consume_queue=20 * units,
+            transient_store_pool_enable=pool,
         )
 
     # ---- what readers see -----------------------------------------------------------------------------------------
@@ -383,7 +388,10 @@ class StoreMachine(RuleBasedStateMachine):
         if not self.world.is_open:
             return
         with self.living():
-            self.model.shown(*self.world.contents())
+            self.world.pass_time(1_000)  # until a pool is empty
+            if not self.world.store.statistics().uncommitted_bytes:
+                self.model.written()
+                self.model.shown(*self.world.contents())
 
     @precondition(is_open)
     @rule(queue=queue_names, key=st.sampled_from(["a", "b"]))
@@ -394,6 +402,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         with self.living():
             world.pass_time(10)
+            self.model.written(world.written_end)
             if world.store.index_behind or world.store.writable_or_why():
                 return
             result = world.ask(lambda store: store.query_message(topic, key, 10_000, 0, 1 << 62))
@@ -404,7 +413,7 @@ class StoreMachine(RuleBasedStateMachine):
             )
             expected = [
                 each.physical_offset
-                for each in self.model.log
+                for each in self.model.log[: self.model.written_count]
                 if each.topic == topic and b"KEYS\x01%s" % key.encode() in each.properties
             ]
             assert found == expected, f"the index has {found} for {key!r} of {topic}, expected {expected}"
@@ -431,7 +440,8 @@ class StoreMachine(RuleBasedStateMachine):
         if not self.world.is_open:
             return
         with self.living():
-            expected = [each for each in self.model.log if (each.topic, each.queue_id) == queue]
+            written = self.model.log[: self.model.written_count]
+            expected = [each for each in written if (each.topic, each.queue_id) == queue]
             store, begin = self.world.store, which % (len(expected) + 1)
             with self.world.failing():
                 result = store.get_message_nowait(*queue, begin, 4)

@@ -97,9 +97,10 @@ class StoreModel:
         self.log += messages
         self.cut.difference_update(messages)
 
-    def written(self) -> None:
-        """The burst has ended."""
-        self.written_count = len(self.log)
+    def written(self, physical_end: int | None = None) -> None:
+        """The burst has ended; with a transient store pool, what is before a place has left it."""
+        count = len(self.log) if physical_end is None else self._count_before(physical_end)
+        self.written_count = max(self.written_count, count)
 
     def synced(self, physical_end: int) -> None:
         """The store has said that the log is durable up to a place."""

@@ -22,7 +22,6 @@ Only one world of a thread may be open at a time, and none inside a Trio run: se
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self, TypeVar
@@ -141,10 +140,9 @@ class StoreWorld:
         self.disk.lose_power(choose)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it, durably and by hand; it need not be there."""
+        """Remove a file, or a directory with all that is in it, as a person would, who syncs nothing."""
         if self.disk.exists(path):
             self._remove_tree(path)
-            self.disk.sync_directory(os.path.dirname(path))
 
     # ---- what a life does -----------------------------------------------------------------------------------------
 
@@ -200,6 +198,12 @@ class StoreWorld:
             store.end_burst()
         if store.sync_flush:
             store.wait_durable(store.wrote_offset, _Sender(self, store.wrote_offset))
+
+    @property
+    def written_end(self) -> int:
+        """The end of what is written, units too; the rest is in the burst, or in a transient store pool."""
+        statistics = self.store.statistics()
+        return min(statistics.commit_log_max_offset, self.store.wrote_offset - statistics.uncommitted_bytes)
 
     def pass_time(self, milliseconds: float) -> None:
         """Let the services work. End the burst first: no burst lasts, in the broker either."""
@@ -285,7 +289,6 @@ class StoreWorld:
             return
         for name in self.disk.list_directory(path):
             self._remove_tree(f"{path}/{name}")
-        self.disk.sync_directory(path)
         self.disk.remove_directory(path)
 
     def _log_file_offsets(self) -> list[int]:

@@ -68,6 +68,16 @@ def test_what_was_written_may_be_lost_with_the_power() -> None:
     model.recovered(found(LOG[:2]))
 
 
+def test_what_is_still_in_a_pool_may_be_lost_with_the_process() -> None:
+    model = opened()
+    model.sent(LOG)
+    model.written(6 * SIZE)
+    model.written(4 * SIZE)
+    model.died(power_lost=False)
+    assert broken(model, found(LOG[:5])).invariant is Invariant.ACKNOWLEDGED_IS_THERE
+    model.recovered(found(LOG[:6]))
+
+
 def test_a_flush_is_about_what_lies_before_its_end() -> None:
     model = sent(written=8, synced=3)
     model.synced(2 * SIZE)  # an older flush, noticed late, takes nothing back

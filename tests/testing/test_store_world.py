@@ -209,6 +209,27 @@ def test_wall_time_and_trios_time_pass_together(world: StoreWorld) -> None:
     assert world.clock.timestamp_ms() == begin + 1005
 
 
+def test_with_a_pool_a_burst_is_written_later() -> None:
+    with StoreWorld(attrs.evolve(CONFIG, transient_store_pool_enable=True)) as world:
+        world.open()
+        put(world, 3)
+        world.end_burst()
+        assert world.written_end == 0
+        world.pass_time(1_000)
+        assert world.written_end == world.store.wrote_offset > 0
+
+
+def test_what_a_person_removes_may_come_back_with_the_power(world: StoreWorld) -> None:
+    world.open()
+    put(world)
+    world.stop()
+    world.remove("/store/consumequeue")
+    world.remove("/store/no such file")
+    assert not world.disk.exists("/store/consumequeue")
+    world.lose_power(nothing)
+    assert world.disk.exists("/store/consumequeue/T/0/00000000000000000000")
+
+
 def test_power_may_be_lost_while_the_store_is_closed(world: StoreWorld) -> None:
     world.open()
     messages = put(world)
