@@ -8,7 +8,7 @@ error but ours may come out.
 from __future__ import annotations
 
 import attrs
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketpy.testing.sim_disk import SimDisk
@@ -71,11 +71,23 @@ def open_damaged(snapshot: Snapshot, done: list[Damage]) -> None:
     check_sound(snapshot, files, look(place), place)
 
 
+QUEUE = "consumequeue/%RETRY%group/0/"
+FIRST, SECOND = f"{QUEUE}{0:020d}", f"{QUEUE}{400:020d}"
+
+
+# What it has found once: a queue that ended early, one cut by a file, an entry behind the end of an index file.
+@example([Damage(SECOND, "bytes", 0, bytes(12))])
+@example([Damage(FIRST, "cut", 20, b"x"), Damage("orderly-end", "bytes", 0, b"x")])
+@example([Damage("index/20231114221341001", "flip", 1937, b"\x03")])
+@example([Damage("checkpoint", "cut", 0, b"x"), Damage(f"commitlog/{0:020d}", "flip", 0, b"x")])
 @given(damages(NAMES[stopped_store]))
 def test_after_an_orderly_stop(done: list[Damage]) -> None:
     open_damaged(stopped_store(), done)
 
 
+# A search among units that one of them misled.
+@example([Damage(FIRST, "bytes", 1503, b"\x01"), Damage(SECOND, "bytes", 449, bytes(4))])
+@example([Damage(FIRST, "bytes", 0, bytes(8))])
 @given(damages(NAMES[killed_store]))
 def test_after_a_kill(done: list[Damage]) -> None:
     open_damaged(killed_store(), done)
