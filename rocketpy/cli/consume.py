@@ -146,7 +146,12 @@ async def _committing(messages: MessageStream, output: BinaryIO, *, wanted: bool
             if not isinstance(sys.exc_info()[1], BrokenPipeError):  # else nobody knows what its reader has read
                 output.flush()
                 with trio.move_on_after(LAST_COMMIT_SECONDS, shield=True):
-                    await messages.commit(with_last=is_whole)
+                    try:
+                        await messages.commit(with_last=is_whole)
+                    except RocketpyError:
+                        # Cancelled, the client's connections end as well; what is not recorded is read once more.
+                        if is_whole:
+                            raise
 
 
 async def _commit_often(messages: MessageStream, output: BinaryIO) -> None:
