@@ -100,7 +100,19 @@ def a_recovery_that_died_before_it_synced_what_it_cut(state: StoreMachine) -> No
         state.put_batch(("T", 0), [500, 10, 100], and_end=True)
 
 
+def a_burst_that_died_when_it_had_reserved_many_queue_files(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC, pages=3, sector_size=64, units=3)
+    state.put_batch(("T", 0), [0])
+    state.time_passes(milliseconds=6000)
+    state.die_soon(call=13)
+    state.fill_file(left=0)
+    state.start()
+    state.fill_file(left=0)
+    state.crash_and_start(survives=None)
+
+
 SCRIPTS: list[Script] = [
+    a_burst_that_died_when_it_had_reserved_many_queue_files,
     everything_that_says_how_it_ended_is_lost,
     a_queue_whose_first_file_went_with_the_power,
     a_sync_that_fails_in_the_very_last_act_of_a_stop,

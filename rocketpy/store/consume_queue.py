@@ -20,7 +20,7 @@ from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
-from rocketpy.store.queue_end import FoundUnits, bisect_end, columns, walk_end
+from rocketpy.store.queue_end import FoundUnits, begins_with_unit, bisect_end, columns, walk_end
 from rocketpy.store.read_steps import Steps, read_now
 from rocketpy.store.sparse_file import add_sparse_file, reserve_step
 
@@ -166,7 +166,10 @@ class ConsumeQueue:
         self.min_offset = self.files.min_offset // UNIT_SIZE
         end = self.files.min_offset
         units, is_clear = b"", False
-        for mapped_file in list(self.files)[-3:]:
+        first_file = max(0, len(self.files) - 3)
+        while first_file and not begins_with_unit(self.files[first_file]):
+            first_file -= 1  # a burst that was killed had reserved files far behind the last unit
+        for mapped_file in list(self.files)[first_file:]:
             found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
             end = mapped_file.base_offset + found.count * UNIT_SIZE
             units, is_clear = found.last_units, found.is_clear and mapped_file is self.files[-1]

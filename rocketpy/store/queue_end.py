@@ -70,6 +70,11 @@ def columns(units: bytes) -> tuple[int, ...]:
     return struct.unpack_from(">" + "qiq" * count, units)
 
 
+def begins_with_unit(mapped_file: MappedFile) -> bool:
+    """Whether a file has at least one valid unit, the first one."""
+    return _valid_count(mapped_file.file().read(0, UNIT_SIZE)) == 1
+
+
 def walk_end(mapped_file: MappedFile) -> FileEnd:
     """Look at each unit of a file up to the first that is not valid: after a crash any page may be missing."""
     file = mapped_file.file()

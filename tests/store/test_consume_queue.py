@@ -131,6 +131,16 @@ def test_after_a_crash_the_end_is_before_the_first_hole(place: Place) -> None:
     assert queue_at(place, load=True, is_clean=False).max_offset == 24
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_files_that_were_reserved_and_never_written_are_not_taken_for_full_ones(place: Place, is_clean: bool) -> None:
+    queue = queue_at(place)
+    append(queue, 12)
+    queue.make_room(60)
+    again = queue_at(place, load=True, is_clean=is_clean)
+    assert len(again.files) == 8
+    assert again.max_offset == 12
+
+
 def test_truncation_clears_what_it_cuts(place: Place) -> None:
     queue = queue_at(place)
     append(queue, 35)
