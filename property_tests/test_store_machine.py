@@ -111,7 +111,19 @@ def a_burst_that_died_when_it_had_reserved_many_queue_files(state: StoreMachine)
     state.crash_and_start(survives=None)
 
 
+def two_recoveries_that_died_before_a_file_was_gone_for_good(state: StoreMachine) -> None:
+    state.first_start(flush=ASYNC, pages=3, sector_size=64, one_size=None, units=10)
+    state.fill_file(left=0)
+    state.lose_power(survives=some(2))
+    state.start_and_die(call=7)
+    state.start_and_die(call=12)
+    state.lose_power(survives=some(0))
+    state.start()
+
+
 SCRIPTS: list[Script] = [
+    two_recoveries_that_died_before_a_file_was_gone_for_good,
+    a_recovery_that_died_before_it_synced_what_it_cut,
     a_burst_that_died_when_it_had_reserved_many_queue_files,
     everything_that_says_how_it_ended_is_lost,
     a_queue_whose_first_file_went_with_the_power,
@@ -122,15 +134,7 @@ SCRIPTS: list[Script] = [
 ]
 
 
-OPEN = pytest.param(
-    a_recovery_that_died_before_it_synced_what_it_cut,
-    marks=pytest.mark.xfail(
-        raises=InvariantBroken, reason="the next recovery takes what was cut in memory for durable"
-    ),
-)
-
-
-@pytest.mark.parametrize("script", [*SCRIPTS, OPEN])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts(script: Script) -> None:
     state = StoreMachine()
     try:

@@ -90,16 +90,13 @@ class CommitLog:
         self._directories.make(self._disk)
         self.files.load()
 
-    def open_at(
-        self, end_offset: int, *, timestamp_ms: int, allocator: FileAllocator, flushed_offset: int | None = None
-    ) -> None:
-        """Begin to append at the end that recovery found; durable is all of it, or what is before ``flushed_offset``.
+    def open_at(self, end_offset: int, *, timestamp_ms: int, allocator: FileAllocator) -> None:
+        """Begin to append at the end that recovery found, all of it durable.
 
         ``timestamp_ms`` is not before any storeTimestamp in the log, nor any in the checkpoint.
         """
         self._allocator = allocator
-        self.wrote_offset = end_offset
-        self.flushed_offset = end_offset if flushed_offset is None else flushed_offset
+        self.wrote_offset = self.flushed_offset = end_offset
         self.wrote_timestamp_ms = timestamp_ms
         if len(self.files):
             self._become_last(self.files[len(self.files) - 1])

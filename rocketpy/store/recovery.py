@@ -9,8 +9,8 @@ Runs before anybody is served: it blocks, and yields about every 10 ms so that s
   those are kept that are what their records say; the others are made anew.
 
 Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
-and a second crash brings it back. Where nothing has to be cleared, and ASYNC_FLUSH promises no more than the page
-cache, nothing is synced either: the flush services go on where they were.
+and a second crash brings it back. Synced is also what was clear already: an earlier recovery may have cleared it, and
+died before it was durable.
 
 Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
 recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before a place up
@@ -49,7 +49,6 @@ class RecoveryReport:
     """What recovery found and did."""
 
     end_offset: int
-    durable_offset: int  # the log is durable up to here
     timestamp_ms: int  # the latest storeTimestamp of a record that was looked at, 0 without any
     scanned_from: int
     record_count: int
@@ -89,7 +88,7 @@ class StoreRecovery:
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
         self._orderly_end = orderly_end
         self._progress: LogScanner | None = None
-        self.report = RecoveryReport(0, 0, 0, 0, 0, 0, None, 0, "")
+        self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
         """Recover; when the iterator ends the report is there, and everything found is durable."""
@@ -121,18 +120,14 @@ class StoreRecovery:
             files.sync_directories()
             removed += 1
             yield
-        durable_offset = scanner.end_offset
         if scanner.end_offset != noted_end:  # else the stop that noted it left it clear and durable
-            is_cut = self._clear_tail(scanner.end_offset)
-            if is_cut or self._rewrite:
-                yield from self._make_durable(scanner.first_file, scanner.end_offset)
-            else:
-                durable_offset = min(durable_offset, max(durable_end, 0 if self.is_clean else scanner.begin_offset))
+            # A recovery that died may have removed and cut the same, and nothing of it need be durable.
             files.sync_directories()
+            self._clear_tail(scanner.end_offset)
+            yield from self._make_durable(scanner.first_file, scanner.end_offset)
         noted_timestamp_ms = 0 if self._orderly_end is None else self._orderly_end.timestamp_ms
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
-            durable_offset=durable_offset,
             timestamp_ms=max(scanner.timestamp_ms, noted_timestamp_ms),
             scanned_from=scanner.begin_offset,
             record_count=scanner.record_count,
@@ -299,11 +294,8 @@ class StoreRecovery:
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
-    def _clear_tail(self, end_offset: int) -> bool:
-        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back.
-
-        False if it was like that already, but for the space.
-        """
+    def _clear_tail(self, end_offset: int) -> None:
+        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back."""
         files = self._commit_log.files
         last = files[len(files) - 1]
         position = end_offset - last.base_offset
@@ -312,15 +304,13 @@ class StoreRecovery:
             previous_size = files[len(files) - 2].size if len(files) > 1 else 0
             last.size = max(last.size, previous_size or self._commit_log.file_size)
         file = last.file()
-        is_clear = file.size() == last.size and file.reads_zero_from(position)
-        if not is_clear:
+        if file.size() != last.size or not file.reads_zero_from(position):
             file.truncate(position)
             file.truncate(last.size)
         try:
             file.reserve(position, last.size - position)
         except DiskFullError:
             pass  # the log can be read; append tries again before it takes a message
-        return not is_clear
 
     def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
         """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""

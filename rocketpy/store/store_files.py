@@ -163,7 +163,7 @@ class StoreFiles:
         report = self.report
         checkpoint = self.checkpoint
         if checkpoint.ends is None and self._was_clean and not report.unit_count:
-            checkpoint.ends = DurableEnds(report.durable_offset, report.durable_offset, self.queues.unit_count)
+            checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
             checkpoint.flush()
         self.abort_file.create()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
@@ -171,7 +171,6 @@ class StoreFiles:
             report.end_offset,
             timestamp_ms=timestamp_ms,
             allocator=self.allocate_files,
-            flushed_offset=report.durable_offset,
         )
 
     def _index_end(self) -> int:

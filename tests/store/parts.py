@@ -195,7 +195,6 @@ class Parts:
             self.report.end_offset,
             timestamp_ms=max(self.report.timestamp_ms, durable_before_ms + 3000),
             allocator=self.allocator,
-            flushed_offset=self.report.durable_offset,
         )
         self.appender = MessageAppender(
             commit_log=self.commit_log,
