@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import attrs
 
@@ -23,13 +22,11 @@ from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.multi_dispatch import MultiDispatch
 from rocketpy.store.queue_scan import ReadLimits
-from rocketpy.store.read_steps import Steps
+from rocketpy.store.read_steps import read_now
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.store.unit_extensions import UnitExtensions
-
-T = TypeVar("T")
 
 BORN_HOST = bytes((10, 0, 0, 1)) + (50_000).to_bytes(4, "big")
 BORN_HOST_V6 = bytes(range(16)) + (50_000).to_bytes(4, "big")
@@ -299,17 +296,6 @@ class Parts:
     def kill(self) -> None:
         """End as SIGKILL does: what was not written in an ended burst is gone."""
         self.open_files.close_all()
-
-
-def read_now(steps: Steps[T]) -> T:
-    """Run a read, waiting for whatever is cold."""
-    try:
-        reads = next(steps)
-        while True:
-            reads = steps.send([mapped_file.file().read(position, size) for mapped_file, position, size in reads])
-    except StopIteration as done:
-        result: T = done.value
-        return result
 
 
 def _tags_code(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:

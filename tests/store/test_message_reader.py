@@ -12,10 +12,10 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.disk import DiskFile
-from rocketpy.store.read_steps import Steps, read_nowait
+from rocketpy.store.read_steps import Steps, read_now, read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
-from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place, read_now
+from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place
 from tests.store.queue_deletion import delete_expired_files
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ the next start makes queues and index again where that is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 import attrs
 
@@ -124,19 +125,17 @@ def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: P
     """Look at everything; twice, if queues show that a record's head is wrong although its checksum is right."""
     distrusted: frozenset[int] = frozenset()
     while True:
-        inspection = StoreInspection(disk, root, commit_log_paths=commit_log_paths, distrusted=distrusted)
-        try:
+        with ExitStack() as scope:
+            inspection = StoreInspection(disk, root, commit_log_paths=commit_log_paths, distrusted=distrusted)
+            scope.callback(inspection.close)
             for done, total in inspection.run():
                 if progress is not None:
                     progress(done, total)
-        except BaseException:
-            inspection.close()
-            raise
-        more = distrusted | _impostors(inspection)
-        if more == distrusted or len(distrusted) >= _DISTRUSTED_MAX:
-            return inspection
+            more = distrusted | _impostors(inspection)
+            if more == distrusted or len(distrusted) >= _DISTRUSTED_MAX:
+                scope.pop_all()  # the caller closes it
+                return inspection
         distrusted = more
-        inspection.close()
 
 
 def _impostors(inspection: StoreInspection) -> frozenset[int]:
