@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 
@@ -265,9 +266,11 @@ class TestUnfinishedFrames:
         frame = encode_frame(ask(ECHO, 1, body=b"x" * (2 << 20)))
         await small.stream.send_all(frame[: 100 << 10])
         await until(lambda: any(c.buffered_size == 100 << 10 for c in running.server.connections))
-        await large.stream.send_all(frame[: 1100 << 10])
+        # The server may have closed before the last of it is sent, which the sender then hears instead.
+        with contextlib.suppress(trio.BrokenResourceError):
+            await large.stream.send_all(frame[: 1100 << 10])
         assert await large.receive() is None
-        assert len(running.server.connections) == 1
+        await until(lambda: len(running.server.connections) == 1)
         assert running.server.connections[0].buffered_size == 100 << 10
 
 

@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.concurrent.Semaphore;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -41,12 +42,15 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * units   the raw units of a queue, "topic" and "queueId", and the ext units that they lead to
  * expire  deletes all but the last CommitLog file, whatever its age, and what queues and index had for them
  * close   the orderly stop; answers whether the abort file is gone
- * drop    ends a store in the background: for directories that nobody looks at again
+ * drop    ends a store in the background: for directories that nobody looks at again; waits while many are ending
  */
 public class StoreTool {
     private final BrokerStatsManager stats = new BrokerStatsManager("tool", false);
 
     private final Map<String, DefaultMessageStore> stores = new HashMap<>();
+
+    /** How many stores may be ending at a time: each holds two buffers of 4 MiB (HAClient) until it has ended. */
+    private final Semaphore endings = new Semaphore(12);
 
     public static void main(String[] args) throws Exception {
         new Lines(args);
@@ -91,9 +95,7 @@ public class StoreTool {
                 answer.put("inOrder", !new File(path, "abort").exists());
                 return;
             case "drop":
-                Thread ending = new Thread(stores.remove(path)::shutdown);
-                ending.setDaemon(true);
-                ending.start();
+                endLater(stores.remove(path));
                 return;
             default:
                 throw new IllegalArgumentException(job.getString("do"));
@@ -120,6 +122,19 @@ public class StoreTool {
         store.start();
         stores.put(path, store);
         return true;
+    }
+
+    private void endLater(DefaultMessageStore store) throws InterruptedException {
+        endings.acquire();
+        Thread ending = new Thread(() -> {
+            try {
+                store.shutdown();
+            } finally {
+                endings.release();
+            }
+        });
+        ending.setDaemon(true);
+        ending.start();
     }
 
     private static void awaitDispatch(DefaultMessageStore store) throws InterruptedException {
