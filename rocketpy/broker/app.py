@@ -129,10 +129,8 @@ async def _serve(
 ) -> None:
     """Everything between an open store and a store that may close: flush, checkpoint and abort file are its own."""
     async with trio.open_nursery() as services:
-        await services.start(broker.hold_service.run)
-        await services.start(broker.housekeeping.run)
-        await services.start(broker.persistence.run)
-        await services.start(broker.lateness.run)
+        for service in broker.services:
+            await services.start(service.run)
         async with trio.open_nursery() as connections:
             for server in servers:
                 await connections.start(server.run)

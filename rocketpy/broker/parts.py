@@ -10,12 +10,14 @@ import os.path
 import socket
 from collections.abc import Sequence
 from random import Random
+from typing import Protocol
 
 import attrs
 import trio
 
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
@@ -50,6 +52,14 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
 
 _log = logging.getLogger("rocketpy.broker")
+
+
+class Service(Protocol):
+    """A loop of the broker: runs until it is cancelled; a failure ends the broker."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Report started when the rest of the broker may rely on it."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -135,6 +145,14 @@ class BrokerParts:
             client=client,
         )
         self.lateness = LatenessService()
+        self.services: tuple[Service, ...] = (
+            hold_service,
+            self.housekeeping,
+            self.persistence,
+            self.lateness,
+        )
+        """What runs beside the servers, in the order in which it is started."""
+        self.message_put = MessagePut(store=store)
         self._settings = settings
         self._tables = tables
         self._store = store

@@ -108,3 +108,11 @@ def decode_properties(text: str) -> dict[str, str]:
         if name and value:
             properties[name] = value
     return properties
+
+
+def index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
+    """Return what IndexService indexes: the unique key first, then each part of KEYS."""
+    parts = [unique_key.encode()] if unique_key else []
+    if keys:
+        parts += [part.encode() for part in keys.split(" ") if part]
+    return tuple(parts)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.protocol import properties
-from rocketpy.protocol.properties import RESERVED_PROPERTIES, decode_properties, encode_properties
+from rocketpy.protocol.properties import RESERVED_PROPERTIES, decode_properties, encode_properties, index_keys
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 # What survives: neither separator, and something in name and value.
@@ -52,3 +52,8 @@ def test_every_name_is_reserved_but_four() -> None:
         "INNER_MULTI_DISPATCH",
     }
     assert names > RESERVED_PROPERTIES
+
+
+def test_the_unique_key_comes_first_and_blanks_separate_keys() -> None:
+    assert index_keys("u", " a  b ") == (b"u", b"a", b"b")
+    assert index_keys(None, None) == index_keys("", "") == ()

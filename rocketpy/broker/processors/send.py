@@ -27,7 +27,6 @@ from rocketpy.broker.processors.send_properties import (
     WAIT_TRUE,
     WAIT_TRUE_BACK,
     batch_records,
-    index_keys,
     match_usual,
     plain_properties,
     refuse_unsupported,
@@ -47,6 +46,7 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import (
     decode_properties,
     encode_properties,
+    index_keys,
 )
 from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
 from rocketpy.protocol.topic_name import DLQ_PREFIX, FAQ, RETRY_PREFIX, topic_name_fault

@@ -15,7 +15,7 @@ from functools import lru_cache
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET, decode_properties
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET, decode_properties, index_keys
 
 NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
 """Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
@@ -46,14 +46,6 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 _NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
 MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
-
-
-def index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
-    """Return what IndexService indexes: the unique key first, then each part of KEYS."""
-    parts = [unique_key.encode()] if unique_key else []
-    if keys:
-        parts += [part.encode() for part in keys.split(" ") if part]
-    return tuple(parts)
 
 
 def plain_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | None:

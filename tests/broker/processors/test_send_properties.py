@@ -6,7 +6,6 @@ import pytest
 
 from rocketpy.broker.processors.send_properties import (
     batch_records,
-    index_keys,
     match_usual,
     plain_properties,
     refuse_unsupported,
@@ -45,11 +44,6 @@ def test_a_java_producers_message_is_recognised_in_one_step() -> None:
 )
 def test_plain_properties_in_any_order(text: str, expected: object) -> None:
     assert plain_properties(text) == expected
-
-
-def test_the_unique_key_comes_first_and_blanks_separate_keys() -> None:
-    assert index_keys("u", " a  b ") == (b"u", b"a", b"b")
-    assert index_keys(None, None) == index_keys("", "") == ()
 
 
 @pytest.mark.parametrize("suffix_says_nothing", [True, False])
