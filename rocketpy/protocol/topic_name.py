@@ -13,16 +13,18 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What RocketMQ adds to remarks about topics and groups that do not exist."""
 
 NOT_ALLOWED_SEND_TOPICS = frozenset(
     (
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
+        TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        TRANS_CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     )

@@ -1,0 +1,104 @@
+"""What a transactional message looks like while nobody knows whether it is to be delivered, and how it comes back.
+
+A half message is an ordinary record of RMQ_SYS_TRANS_HALF_TOPIC, queue 0, whose properties say where it is to go
+(REAL_TOPIC, REAL_QID), whose it is (PGROUP) and, when it is a copy that a check round has made, which queue offset its
+first record had (TRAN_PREPARED_QUEUE_OFFSET). That first offset is the transaction's name, its *origin*.
+
+Values only: nothing here reads or writes a store.
+
+Compatibility: ``TransactionalMessageBridge.parseHalfMessageInner`` and ``renewHalfMessageInner``,
+``EndTransactionProcessor.endMessageTransaction`` (4.9.8); broker.md 15. RocketMQ names the origin only in the copies of
+messages with CHECK_IMMUNITY_TIME_IN_SECONDS; here every copy has it, so that a transaction ends once, whichever of its
+copies it is ended by.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+)
+from rocketpy.protocol.sysflag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    with_transaction_type,
+)
+from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
+
+HALF_QUEUE_ID = 0
+"""The only queue of the half topic."""
+
+QUEUE_ID_MAX = 2**31 - 1
+
+
+def half_message(message: MessageExtBrokerInner) -> None:
+    """Rewrite a message that a producer has sent into its half message, in place."""
+    message.properties[PROPERTY_REAL_TOPIC] = message.topic
+    message.properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
+    message.sys_flag = with_transaction_type(message.sys_flag, TRANSACTION_NOT_TYPE)
+    message.topic = TRANS_HALF_TOPIC
+    message.queue_id = HALF_QUEUE_ID
+
+
+def restored(half: MessageExt) -> MessageExtBrokerInner:
+    """Return the message that a commit of ``half`` delivers: the reverse of :func:`half_message`.
+
+    The body must be as it is stored. REAL_TOPIC, REAL_QID and TRAN_MSG stay among the properties, as RocketMQ stores
+    them. Raises ValueError when ``half`` does not say where it is to go.
+    """
+    topic, queue_id = real_queue(half)
+    return MessageExtBrokerInner(
+        topic=topic,
+        queue_id=queue_id,
+        body=half.body,
+        properties=dict(half.properties),
+        flag=half.flag,
+        sys_flag=with_transaction_type(half.sys_flag, TRANSACTION_COMMIT_TYPE),
+        born_timestamp=half.born_timestamp,
+        born_host=encode_host(half.born_host),
+        reconsume_times=half.reconsume_times,
+        prepared_transaction_offset=half.physical_offset,
+    )
+
+
+def copied(half: MessageExt, *, topic: str = TRANS_HALF_TOPIC) -> MessageExtBrokerInner:
+    """Return another record of ``half`` for the half topic (or the topic of those given up), naming its origin."""
+    properties = dict(half.properties)
+    properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin_of(half))
+    return MessageExtBrokerInner(
+        topic=topic,
+        queue_id=HALF_QUEUE_ID,
+        body=half.body,
+        properties=properties,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=encode_host(half.born_host),
+        reconsume_times=half.reconsume_times,
+    )
+
+
+def origin_of(half: MessageExt) -> int:
+    """Return the queue offset of the first record of a transaction; a property that is no offset counts for nothing."""
+    text = half.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, "")
+    if text.isascii() and text.isdigit() and len(text) <= 19:
+        return min(int(text), half.queue_offset)
+    return half.queue_offset
+
+
+def real_queue(half: MessageExt) -> tuple[str, int]:
+    """Return topic and queue that ``half`` is meant for; ValueError names the property that does not say."""
+    topic = half.properties.get(PROPERTY_REAL_TOPIC, "")
+    text = half.properties.get(PROPERTY_REAL_QUEUE_ID, "")
+    if not topic:
+        raise ValueError(f"half message at {half.physical_offset}: expected {PROPERTY_REAL_TOPIC}, found none")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= QUEUE_ID_MAX):
+        raise ValueError(
+            f"half message at {half.physical_offset}: expected {PROPERTY_REAL_QUEUE_ID} from 0 to {QUEUE_ID_MAX}, "
+            f"found {text!r}"
+        )
+    return topic, int(text)
