@@ -95,7 +95,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.body_count = 0
         self.one_size: int | None = None
         self.is_faulty = False  # a disk call was told to fail
-        self.has_failed_sync = False  # in the life before: only SYNC_FLUSH writes again what that has lost
         self.is_broken = False  # a promise was: the rest would only hide it
 
     def teardown(self) -> None:
@@ -140,7 +139,6 @@ class StoreMachine(RuleBasedStateMachine):
             if not is_arranged:
                 self.is_broken = True
                 raise
-            self.has_failed_sync |= "sync: simulated failure" in str(cause)
             self.ended()
         except BaseException:
             self.is_broken = True
@@ -194,7 +192,6 @@ class StoreMachine(RuleBasedStateMachine):
     def start(self) -> None:
         with self.living():
             found = self.world.open()
-            self.has_failed_sync = False
             self.model.recovered(found)
 
     @precondition(is_closed)
@@ -335,17 +332,14 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_open)
     @rule(method=disk_methods, call=st.integers(1, 5))
     def disk_call_fails(self, method: str, call: int) -> None:
-        if method == "sync" and not self.world.config.is_sync_flush:
-            return  # what it loses without a word only a recovery under SYNC_FLUSH writes again
         self.world.disk.fail_call(method, call)
         self.is_faulty = True
 
     @precondition(is_closed)
     @rule(method=disk_methods, call=st.integers(1, 20))
     def start_and_fail(self, method: str, call: int) -> None:
-        if method != "sync" or self.world.config.is_sync_flush:
-            self.world.disk.fail_call(method, call)
-            self.is_faulty = True
+        self.world.disk.fail_call(method, call)
+        self.is_faulty = True
         self.start()
 
     @precondition(is_closed)
@@ -377,8 +371,6 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_closed)
     @rule(flush=st.sampled_from([SYNC, ASYNC]), pages=st.integers(1, 3), units=units, pool=st.booleans())
     def settings_are_changed(self, flush: FlushDiskType, pages: int, units: int, pool: bool = False) -> None:
-        if self.has_failed_sync:
-            flush = SYNC
         self.world.config = attrs.evolve(
             CONFIG,
             flush_disk_type=flush,

@@ -12,6 +12,7 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
     <root>/checkpoint                               three times in 4096 bytes
     <root>/abort                                    there while a broker runs, and after one was killed
     <root>/orderly-end                              ours: where the log and its queues ended, after an orderly stop
+    <root>/failed-sync                              ours: the last life ended with a failing disk
     <root>/lock                                     a record lock on byte 0 keeps a second broker out
     <root>/config/*.json                            the broker's tables
 """
@@ -28,6 +29,7 @@ CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 ORDERLY_END_FILE = "orderly-end"
+FAILED_SYNC_FILE = "failed-sync"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #

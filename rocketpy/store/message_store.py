@@ -407,6 +407,7 @@ async def open_message_store(
     try:
         async with AsyncExitStack() as scopes:
             files = scopes.enter_context(closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)))
+            scopes.enter_context(files.failed_sync_mark)
             recovery = files.recover(tags_code or _hash_of_tags, bit_map_of)
             await _recover(files, recovery, report_progress or _nothing)
             if report is not None:

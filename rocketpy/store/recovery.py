@@ -85,7 +85,7 @@ class StoreRecovery:
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
         self._durable_ends = durable_ends
         self._check_crc = check_crc
-        self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again: for SYNC_FLUSH
+        self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
         self._orderly_end = orderly_end
         self._progress: LogScanner | None = None
         self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")

@@ -20,6 +20,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
+from rocketpy.store.failed_sync import FailedSyncMark
 from rocketpy.store.index_file import IndexLayout, read_index_header
 from rocketpy.store.index_service import IndexService
 from rocketpy.store.log_directories import LogDirectories
@@ -38,6 +39,7 @@ class StoreFiles:
         self._config = config
         self._disk = disk
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
+        self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
         self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         self.open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
@@ -124,7 +126,7 @@ class StoreFiles:
             durable_before_ms=self.checkpoint.min_timestamp_ms,
             durable_ends=self.checkpoint.ends,
             check_crc=self._config.check_crc_on_recover,
-            rewrite=self._config.is_sync_flush,
+            rewrite=self._config.is_sync_flush or self.failed_sync_mark.exists(),
             orderly_end=self._orderly_end,
             bit_map_of=bit_map_of,
         )
@@ -166,6 +168,7 @@ class StoreFiles:
             checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
             checkpoint.flush()
         self.abort_file.create()
+        self.failed_sync_mark.remove()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
         self.commit_log.open_at(
             report.end_offset,

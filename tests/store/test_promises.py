@@ -59,7 +59,7 @@ class Scene:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
-        self.world = StoreWorld(CONFIGS[mode], disk=SimDisk())
+        self.world = StoreWorld(CONFIGS[mode], disk=SimDisk(choose=nothing))
         self.world.open()
         self.old: list[bytes] = []
         self.new: list[bytes] = []
@@ -200,6 +200,21 @@ def test_a_sync_fails_and_then_the_power_goes(scene: Scene) -> None:
     scene.world.lose_power(nothing)
     there = scene.old + scene.new if scene.mode == "SYNC_FLUSH" else scene.old
     assert scene.open_again()[: len(there)] == there
+
+
+def test_a_sync_fails_and_the_power_goes_when_the_broker_runs_again(scene: Scene) -> None:
+    """What the failed sync marked as clean, no later sync writes: recovery wrote it again."""
+    scene.begin()
+    assert isinstance(scene.world.put("T", 0, b"not acknowledged"), Sent)
+    scene.world.disk.fail_call("sync")
+    with pytest.raises(LifeEnded):
+        scene.world.end_burst()
+        scene.world.pass_time(THOROUGHLY_MS)
+    served = scene.open_again()
+    assert served[: len(scene.old)] == scene.old
+    scene.world.pass_time(THOROUGHLY_MS)
+    scene.world.lose_power(nothing)
+    assert scene.open_again() == served
 
 
 def test_a_write_fails(scene: Scene) -> None:

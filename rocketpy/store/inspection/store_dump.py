@@ -329,7 +329,7 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
         return FileKind.ORDERLY_END
     if name.removesuffix(".bak").endswith(".json"):
         return FileKind.TABLE
-    return FileKind.MARKER if name in (layout.ABORT_FILE, layout.LOCK_FILE) else None
+    return FileKind.MARKER if name in (layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE) else None
 
 
 def _numbered_kind(path: str, opened: ReadOnlyFiles) -> FileKind:
