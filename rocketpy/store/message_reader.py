@@ -103,7 +103,15 @@ class MessageReader:
             is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
         if not is_right:
             return None  # a damaged unit or record: the long way finds out which
-        return GetMessageResult(GetMessageStatus.FOUND, queue_offset + count, queue.min_offset, max_offset, body, count)
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            queue_offset + count,
+            queue.min_offset,
+            max_offset,
+            body,
+            count,
+            last_record_size=sizes[-1],
+        )
 
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None
