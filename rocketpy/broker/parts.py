@@ -17,8 +17,10 @@ import trio
 
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_config import AdminConfigProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
@@ -31,6 +33,8 @@ from rocketpy.broker.processors.query import QueryMessageProcessor
 from rocketpy.broker.processors.send import SendMessageProcessor
 from rocketpy.broker.processors.send_answer import SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_hot import HotSend
+from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
@@ -112,6 +116,7 @@ class BrokerParts:
         self,
         *,
         settings: BrokerSettings,
+        live_settings: LiveSettings,
         tables: Tables,
         store: MessageStore,
         client: RemotingClient,
@@ -123,6 +128,7 @@ class BrokerParts:
         stop: trio.Event,
     ) -> None:
         config = settings.broker
+        self.live_settings = live_settings
         self.hold_service = hold_service
         self.address = f"{config.broker_ip1}:{port}"
         self.housekeeping = ClientHousekeepingService(
@@ -185,6 +191,10 @@ class BrokerParts:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    async def _permission_changed(self) -> None:
+        self._tables.topics.next_version()
+        await self.registration.register_all()
+
     def _connection_closed(self, connection: Connection) -> None:
         self.hold_service.drop_connection(connection)
         if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to tell
@@ -203,20 +213,7 @@ class BrokerParts:
     def _register_message_processors(self, dispatcher: Dispatcher) -> None:
         settings, tables, store = self._settings, self._tables, self._store
         config = settings.broker
-        SendMessageProcessor(
-            store=store,
-            topic_config_manager=tables.topics,
-            subscription_group_manager=tables.groups,
-            check=SendCheck(config=config, topic_config_manager=tables.topics, clock=self._clock),
-            answers=SendAnswers(
-                region_id=config.region_id,
-                trace_on=config.trace_on,
-                store_host=self._store_host,
-                message_size_max=settings.store.max_message_size,
-            ),
-            config=config,
-            randomness=self._randomness,
-        ).register(dispatcher)
+        self._register_send_processors(dispatcher)
         PullMessageProcessor(
             store=store,
             hold_service=self.hold_service,
@@ -229,6 +226,36 @@ class BrokerParts:
         QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
             dispatcher
         )
+
+    def _register_send_processors(self, dispatcher: Dispatcher) -> None:
+        settings, tables, store = self._settings, self._tables, self._store
+        config = settings.broker
+        check = SendCheck(config=config, topic_config_manager=tables.topics, clock=self._clock)
+        answers = SendAnswers(
+            region_id=config.region_id,
+            trace_on=config.trace_on,
+            store_host=self._store_host,
+            message_size_max=settings.store.max_message_size,
+        )
+        outcome = SendOutcome(store=store, answers=answers)
+        HotSend(
+            store=store,
+            topic_config_table=tables.topics.topic_config_table,
+            check=check,
+            answers=answers,
+            outcome=outcome,
+            cluster=config.broker_cluster_name,
+        ).register(dispatcher)
+        SendMessageProcessor(
+            store=store,
+            message_put=self.message_put,
+            subscription_group_manager=tables.groups,
+            check=check,
+            answers=answers,
+            outcome=outcome,
+            config=config,
+            randomness=self._randomness,
+        ).register(dispatcher)
 
     def _register_other_processors(self, dispatcher: Dispatcher) -> None:
         settings, tables, store = self._settings, self._tables, self._store
@@ -267,10 +294,11 @@ class BrokerParts:
         ).register(dispatcher)
         AdminBrokerProcessor(
             config=settings.broker,
-            settings=settings.values,
             store=store,
             lateness=self.lateness,
-            clock=self._clock,
+        ).register(dispatcher)
+        AdminConfigProcessor(
+            config=settings.broker, live_settings=self.live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
 

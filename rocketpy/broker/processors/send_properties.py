@@ -29,6 +29,9 @@ _USUAL = (
 match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
+BATCH_COUNT_MAX = 250_000
+"""The answer to more messages in a batch, with an id for each, would not fit into a frame."""
+
 READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
 """Properties that queues and index are made of."""
 
@@ -120,4 +123,14 @@ def refuse_unsupported(properties: dict[str, str]) -> None:
         raise RequestError(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             f"delayed messages (property DELAY={delay[:20]}) are not supported by this version of the broker",
+        )
+
+
+def refuse_delayed_batch(shared: dict[str, str]) -> None:
+    """Refuse a batch with a delay level, as RocketMQ's store does; the levels of its messages are not looked at."""
+    delay = shared.get("DELAY", "0")
+    if _NO_DELAY.fullmatch(delay) is None:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: a batch cannot be delayed, its property DELAY is {delay[:20]!r}",
         )

@@ -14,11 +14,14 @@ from random import Random
 import attrs
 import trio.testing
 
+from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
 from rocketpy.broker.processors.send import SendMessageProcessor
 from rocketpy.broker.processors.send_answer import SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_hot import HotSend
+from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
@@ -227,20 +230,7 @@ def _register(
     randomness: Random,
 ) -> None:
     config = tables.config
-    SendMessageProcessor(
-        store=store,
-        topic_config_manager=tables.topics,
-        subscription_group_manager=tables.groups,
-        check=SendCheck(config=config, topic_config_manager=tables.topics, clock=tables.clock),
-        answers=SendAnswers(
-            region_id=config.region_id,
-            trace_on=config.trace_on,
-            store_host=STORE_HOST,
-            message_size_max=store_config.max_message_size,
-        ),
-        config=config,
-        randomness=randomness,
-    ).register(dispatcher)
+    _register_sends(dispatcher, tables, store, store_config, randomness)
     PullMessageProcessor(
         store=store,
         hold_service=hold,
@@ -251,6 +241,42 @@ def _register(
         config=config,
     ).register(dispatcher)
     QueryMessageProcessor(store=store, default_query_max_num=store_config.default_query_max_num).register(dispatcher)
+
+
+def _register_sends(
+    dispatcher: Dispatcher,
+    tables: Tables,
+    store: MessageStore,
+    store_config: MessageStoreConfig,
+    randomness: Random,
+) -> None:
+    config = tables.config
+    check = SendCheck(config=config, topic_config_manager=tables.topics, clock=tables.clock)
+    answers = SendAnswers(
+        region_id=config.region_id,
+        trace_on=config.trace_on,
+        store_host=STORE_HOST,
+        message_size_max=store_config.max_message_size,
+    )
+    outcome = SendOutcome(store=store, answers=answers)
+    HotSend(
+        store=store,
+        topic_config_table=tables.topics.topic_config_table,
+        check=check,
+        answers=answers,
+        outcome=outcome,
+        cluster=config.broker_cluster_name,
+    ).register(dispatcher)
+    SendMessageProcessor(
+        store=store,
+        message_put=MessagePut(store=store),
+        subscription_group_manager=tables.groups,
+        check=check,
+        answers=answers,
+        outcome=outcome,
+        config=config,
+        randomness=randomness,
+    ).register(dispatcher)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------

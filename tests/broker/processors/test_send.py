@@ -226,7 +226,7 @@ async def test_a_topic_that_changes_changes_for_the_next_message(broker: Message
 
 
 async def test_what_is_remembered_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.broker.processors.send._PLAIN_TOPICS_MAX", 2)
+    monkeypatch.setattr("rocketpy.broker.processors.send_hot._PLAIN_TOPICS_MAX", 2)
     for number in range(10):
         broker.add_topic(f"T{number}")
         for _ in range(2):

@@ -1,0 +1,223 @@
+"""The hot road of a send: a JSON V2 header of the plain kind, and nothing that this kind does not need.
+
+Plain is: a known ordinary topic, a valid queue, properties without special meaning, a broker that takes everything.
+Whatever is unusual is declined, with nothing done, and :mod:`.send` serves it with all checks. The tests send the same
+requests down both roads and compare records and answers.
+
+Rule: a topic is plain for as long as its configuration is the very object that was found plain. Whoever closes the
+broker for sends (:class:`~rocketpy.broker.processors.send_check.SendCheck`) therefore calls :meth:`HotSend.forget`, and
+not a message is asked for it.
+
+Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
+from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_outcome import SendOutcome
+from rocketpy.broker.processors.send_properties import (
+    BATCH_COUNT_MAX,
+    MULTI_QUEUE_OFFSET,
+    NOT_PLAIN,
+    READ_BY_DISPATCH,
+    WAIT_TRUE,
+    WAIT_TRUE_BACK,
+    batch_records,
+    match_usual,
+    plain_properties,
+    remembered_tags_code,
+)
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.batch import split_batch_body
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, SerializeType
+from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
+from rocketpy.protocol.properties import decode_properties, encode_properties, index_keys
+from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+
+_PUT_OK = PutMessageStatus.PUT_OK
+
+_PLAIN_TOPICS_MAX = 10_000
+
+
+class HotSend:
+    """Serves plain sends and batches. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topic_config_table: dict[str, TopicConfig],
+        check: SendCheck,
+        answers: SendAnswers,
+        outcome: SendOutcome,
+        cluster: str,
+    ) -> None:
+        self._store = store
+        self._put = store.put
+        self._sync_flush = store.sync_flush
+        self._topics = topic_config_table
+        self._plain_topics: dict[str, TopicConfig] = {}  # what _note_plain_topic has found, by topic
+        self._check = check
+        self._answers = answers
+        self._outcome = outcome
+        self._cluster = cluster
+        self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take plain sends before anything of them is decoded."""
+        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_hot)
+        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_hot_batch)
+
+    def forget(self) -> None:
+        """Decline everything until a topic is found to be plain again: what the check allows has changed."""
+        self._plain_topics.clear()
+
+    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
+        try:
+            request = decode_hot_send(header)
+        except HOT_HEADER_ERRORS:
+            return False
+        fields = request.ext_fields
+        topic = fields.topic
+        queue_id = fields.queue_id
+        config = self._topics.get(topic)
+        if config is None or config is not self._plain_topics.get(topic):
+            if not self._note_plain_topic(topic, config):
+                return False
+            assert config is not None
+        if not 0 <= queue_id < config.write_queue_nums or fields.batch:
+            return False
+        if self._sync_flush and not connection.may_defer:
+            return False
+
+        text = fields.properties
+        match = match_usual(text)
+        if match is not None:
+            keys_text, unique_key, tags = match.groups()
+            stored = text[:WAIT_TRUE_BACK] if tags is None else text.replace(WAIT_TRUE, "", 1)
+            keys = (unique_key.encode(),) if keys_text is None else index_keys(unique_key, keys_text)
+        else:
+            unusual = plain_properties(text)
+            if unusual is None:
+                return False
+            stored, keys, tags = unusual
+
+        status, physical_offset, queue_offset = self._put(
+            topic,
+            queue_id,
+            body or b"",
+            stored.encode() + self._cluster_suffix,
+            0 if tags is None else remembered_tags_code(tags),
+            keys,
+            fields.flag,
+            fields.sys_flag,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        if status is not _PUT_OK:
+            if not request.flag & ONEWAY_FLAG:
+                self._refuse_hot(connection, request.opaque, status, body, stored)
+        elif self._sync_flush:
+            if not request.flag & ONEWAY_FLAG:
+                connection.count_deferred()
+                answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
+                self._store.wait_durable(self._store.wrote_offset, answer)
+            else:
+                self._outcome.flush_soon()
+        elif not request.flag & ONEWAY_FLAG:
+            connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
+        return True
+
+    def process_hot_batch(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
+        try:
+            request = decode_hot_send(header)
+            items = split_batch_body(body or b"")
+        except (*HOT_HEADER_ERRORS, RemoteProtocolError):
+            return False
+        fields = request.ext_fields
+        topic, queue_id = fields.topic, fields.queue_id
+        config = self._topics.get(topic)
+        if config is None or (
+            config is not self._plain_topics.get(topic) and not self._note_plain_topic(topic, config)
+        ):
+            return False
+        if not 0 <= queue_id < config.write_queue_nums or not fields.batch or not 0 < len(items) <= BATCH_COUNT_MAX:
+            return False
+        if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
+            return False
+        shared = decode_properties(fields.properties)
+        if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
+            return False
+        shared["CLUSTER"] = self._cluster
+        records = batch_records(items, encode_properties(shared).encode(), suffix_says_nothing=True)
+        status, physical_offsets, queue_offset = self._store.put_batch(
+            topic,
+            queue_id,
+            records,
+            fields.sys_flag,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        is_oneway = bool(request.flag & ONEWAY_FLAG)
+        if status is not _PUT_OK:
+            if not is_oneway:
+                refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
+                longest = max((stored for _, _, stored, _, _ in records), key=len)
+                connection.reply(self._outcome.not_stored(refused, status, body or b"", longest))
+            return True
+        msg_id = self._answers.batch_msg_id(physical_offsets)
+        if self._sync_flush:
+            receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
+            self._outcome.stored(connection, receipt, oneway=is_oneway, wait=shared.get("WAIT"))
+        elif not is_oneway:
+            connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
+        return True
+
+    def _answer_hot(
+        self,
+        connection: Connection,
+        opaque: int,
+        physical_offset: int,
+        queue_id: int,
+        queue_offset: int,
+        status: PutMessageStatus,
+    ) -> None:
+        """Answer a plain send whose flush has come, or not in time."""
+        answers = self._answers
+        if status is _PUT_OK:
+            frame = answers.success(opaque, physical_offset, queue_id, queue_offset)
+        else:
+            msg_id = answers.msg_id(physical_offset)
+            frame = answers.stored(Receipt(opaque, SerializeType.JSON, msg_id, queue_id, queue_offset), status)
+        connection.reply_deferred(frame)
+
+    def _note_plain_topic(self, topic: str, config: TopicConfig | None) -> bool:
+        """Whether the hot road may serve a topic in its present configuration; remembered until that changes."""
+        if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
+            return False
+        if not self._check.is_open or config.topic_filter_type != "SINGLE_TAG":
+            return False
+        if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
+            self._plain_topics.clear()
+        self._plain_topics[topic] = config
+        return True
+
+    def _refuse_hot(
+        self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str
+    ) -> None:
+        request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
+        properties = stored.encode() + self._cluster_suffix
+        connection.reply(self._outcome.not_stored(request, status, body or b"", properties))
