@@ -56,7 +56,7 @@ class GetMessageResult:
     suggest_pulling_from_slave: bool = False
     damage: str = ""
     """Why the message at the offset that was asked for cannot be served: its unit or its record is damaged."""
-    last_record_size: int = 0  # bytes of the last record of the body where the read knows it, else 0
+    last_record_size: int = attrs.field(default=0, eq=False)  # of the body, where the read knows it, else 0
 
 
 @attrs.frozen(slots=True)
