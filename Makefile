@@ -28,8 +28,9 @@ notebooks: $(VENV)/.full
 java: $(VENV)/.full  ## the tests that need a JDK
 	@$(BIN)/python -m tests.stages java
 
-upstream: $(VENV)/.full  ## RocketMQ's own integration tests against two rocketpy brokers
-	@$(BIN)/python -m tests.stages upstream
+ROUNDS ?= 1
+upstream: $(VENV)/.full  ## RocketMQ's own integration tests against two rocketpy brokers, ROUNDS times
+	@ROCKETPY_UPSTREAM_ROUNDS=$(ROUNDS) $(BIN)/python -m tests.stages upstream
 
 wheel: $(VENV)/.full
 	@$(BIN)/python -m tests.stages wheel
