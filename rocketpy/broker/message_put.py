@@ -11,8 +11,11 @@ carries this broker's own store host, also of a message that was read from the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
+from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import encode_properties, index_keys
 from rocketpy.store.message_store import MessageStore
@@ -52,26 +55,54 @@ class PutMessageResult:
 
 
 class MessagePut:
-    """Puts messages into the store of one broker."""
+    """Puts messages into the store of one broker. ``delayed`` is told the level of each one that has to wait."""
 
-    def __init__(self, *, store: MessageStore) -> None:
+    def __init__(
+        self, *, store: MessageStore, levels: DelayLevels, delayed: Callable[[int], None] | None = None
+    ) -> None:
         self._store = store
+        self._levels = levels
+        self._delayed = delayed
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Append a message; readable, and safe from a kill, with the end of the burst (``MessageStore.end_burst``)."""
+        """Append a message; readable, and safe from a kill, with the end of the burst (``MessageStore.end_burst``).
+
+        One that wants a delay is rewritten, see :meth:`DelayLevels.rewrite`, and waits in SCHEDULE_TOPIC_XXXX.
+        """
+        level = self._levels.rewrite(message)
         properties = message.properties
-        status, physical_offset, queue_offset = self._store.put(
-            message.topic,
-            message.queue_id,
-            message.body,
-            encode_properties(properties).encode(),
-            tags_code(properties.get("TAGS")),
-            index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")),
-            message.flag,
-            message.sys_flag,
-            message.born_timestamp,
-            message.born_host,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
-        )
+        stored = encode_properties(properties).encode("utf-8", "replace")
+        keys = index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
+        if level:
+            status, physical_offset, queue_offset = self._store.put_timed(
+                message.topic,
+                message.queue_id,
+                message.body,
+                stored,
+                self._levels.delay_ms(level),
+                keys,
+                message.flag,
+                message.sys_flag,
+                message.born_timestamp,
+                message.born_host,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+            )
+            if self._delayed is not None:
+                self._delayed(level)
+        else:
+            status, physical_offset, queue_offset = self._store.put(
+                message.topic,
+                message.queue_id,
+                message.body,
+                stored,
+                tags_code(properties.get("TAGS")),
+                keys,
+                message.flag,
+                message.sys_flag,
+                message.born_timestamp,
+                message.born_host,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+            )
         return PutMessageResult(status, physical_offset, queue_offset, message.topic, message.queue_id)

@@ -17,6 +17,7 @@ import trio
 
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
@@ -158,7 +159,8 @@ class BrokerParts:
             self.lateness,
         )
         """What runs beside the servers, in the order in which it is started."""
-        self.message_put = MessagePut(store=store)
+        self.levels = DelayLevels.parse(settings.store.message_delay_level)
+        self.message_put = MessagePut(store=store, levels=self.levels)
         self._settings = settings
         self._tables = tables
         self._store = store

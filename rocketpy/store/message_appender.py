@@ -186,6 +186,27 @@ class MessageAppender:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
 
+    def put_timed(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        delay_ms: int,
+        keys: Sequence[bytes],
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int = 0,
+    ) -> tuple[PutMessageStatus, int, int]:
+        """Do what :meth:`put` does, with a unit whose tags code is the message's storeTimestamp plus a delay."""
+        return self._put_unusual(
+            topic, queue_id, body, properties, 0, keys, flag, sys_flag, born_timestamp, born_host,
+            reconsume_times, prepared_transaction_offset, delay_ms,
+        )  # fmt: skip
+
     def put_batch(
         self,
         topic: str,
@@ -340,12 +361,14 @@ class MessageAppender:
         born_host: bytes,
         reconsume_times: int,
         prepared_transaction_offset: int,
+        delay_ms: int | None = None,
     ) -> tuple[PutMessageStatus, int, int]:
         """Do what :meth:`put` does for any message, and refuse what must be refused."""
         refusal = self._refusal_of(topic, queue_id, len(body), properties)
         if refusal is not None:
             return self._refused(refusal)
-        addressed = self._addressed(topic, queue_id, properties)
+        # A message that waits is not for the queues it names yet: those get it when it is put into its own.
+        addressed = Addressed(properties) if delay_ms is not None else self._addressed(topic, queue_id, properties)
         if isinstance(addressed, PutMessageStatus):
             return self._refused(addressed)
         properties = addressed.properties
@@ -358,6 +381,8 @@ class MessageAppender:
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)
         self._stamp_burst()
+        if delay_ms is not None:
+            tags_code = self._burst_timestamp_ms + delay_ms
         physical_offset = self.wrote_offset
         queue_offset = queue.next_offset if unit_count else 0
         try:

@@ -67,8 +67,9 @@ _SHUTTING_DOWN = "the message store is shutting down"
 class MessageStore:
     """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
 
-    ``put``, ``put_batch`` and ``end_burst`` are the appender's own methods (see :class:`MessageAppender`): the hot path
-    has no call in between. With a transient store pool ``end_burst`` leaves the burst there, and readers see it later.
+    ``put``, ``put_timed``, ``put_batch`` and ``end_burst`` are the appender's own methods (see
+    :class:`MessageAppender`): the hot path has no call in between. With a transient store pool ``end_burst`` leaves the
+    burst there, and readers see it later.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class MessageStore:
         self._get_cold_count = 0
         self.sync_flush = config.is_sync_flush
         self.put = appender.put
+        self.put_timed = appender.put_timed
         self.put_batch = appender.put_batch
         self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.processors.message_broker import TOPIC, open_message_broker
@@ -9,7 +10,7 @@ from tests.broker.processors.message_broker import TOPIC, open_message_broker
 
 async def test_a_message_is_stored_with_tags_keys_and_everything_it_says() -> None:
     async with open_message_broker() as broker:
-        put = MessagePut(store=broker.store)
+        put = MessagePut(store=broker.store, levels=DelayLevels.parse("1s 5s"))
         result = put.put(
             MessageExtBrokerInner(
                 topic=TOPIC,
@@ -35,7 +36,7 @@ async def test_a_message_is_stored_with_tags_keys_and_everything_it_says() -> No
 
 async def test_a_refusal_of_the_store_is_a_status() -> None:
     async with open_message_broker() as broker:
-        result = MessagePut(store=broker.store).put(
+        result = MessagePut(store=broker.store, levels=DelayLevels.parse("1s 5s")).put(
             MessageExtBrokerInner(
                 topic=TOPIC,
                 queue_id=0,

@@ -14,6 +14,7 @@ from random import Random
 import attrs
 import trio.testing
 
+from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
@@ -269,7 +270,7 @@ def _register_sends(
     ).register(dispatcher)
     SendMessageProcessor(
         store=store,
-        message_put=MessagePut(store=store),
+        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
         subscription_group_manager=tables.groups,
         check=check,
         answers=answers,
