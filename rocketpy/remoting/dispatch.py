@@ -14,8 +14,8 @@ Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketpy.errors import LocalProtocolError, RequestError, StoreError
 from rocketpy.protocol.codes import ResponseCode
@@ -46,10 +46,29 @@ DEFERRED: Final = Deferred()
 Processor = Callable[["Connection", RemotingCommand], "RemotingCommand | Deferred | None"]
 AsyncProcessor = Callable[["Connection", RemotingCommand], Awaitable["RemotingCommand | None"]]
 FastPath = Callable[["Connection", bytes, "bytes | None"], bool]
+Authorize = Callable[["Connection", RemotingCommand], None]
+"""Raises RequestError for a request that its peer may not make."""
+
+
+class RpcHook(Protocol):
+    """Code of somebody else that sees every request; a program without one has every fast path instead."""
+
+    def before_request(self, peer: str, request: RemotingCommand) -> None:
+        """See a request that is allowed, before its processor; RequestError refuses it."""
+        ...
+
+    def after_response(self, peer: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
+        """See the answer before it leaves; None for what is answered later, by a task of its own or never."""
+        ...
 
 
 class Dispatcher:
-    """The table of processors of one program. Filled at start, then only read."""
+    """The table of processors of one program. Filled at start, then only read.
+
+    With ``authorize`` every request is asked about before anything is done with it, unknown codes included. A fast
+    path is then taken only behind the check that ``fast_checks`` has for its code: a check returns True when the
+    request is allowed for certain, and leaves everything else to ``authorize``.
+    """
 
     def __init__(
         self,
@@ -57,6 +76,8 @@ class Dispatcher:
         unsupported_log: Callable[[int], None] | None = None,
         end_burst: Callable[[], None] | None = None,
         after_replies: Callable[[], None] | None = None,
+        authorize: Authorize | None = None,
+        fast_checks: Mapping[int, FastPath] | None = None,
     ) -> None:
         self.fast_paths: dict[bytes, FastPath] = {}
         self.end_burst = end_burst
@@ -65,6 +86,10 @@ class Dispatcher:
         """What the burst set off for others (woken pulls), once its own replies are gone."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
+        self._rpc_hooks: list[RpcHook] = []
+        self._authorize = authorize
+        self._is_guarded = authorize is not None
+        self._fast_checks = fast_checks or {}
         self._unsupported_log = unsupported_log
         self._unsupported_seen: set[int] = set()
 
@@ -82,13 +107,32 @@ class Dispatcher:
 
     def register_fast_path(self, code: int, fast_path: FastPath) -> None:
         """Offer JSON requests whose header begins with this code to ``fast_path`` first; False means: not for me."""
+        if self._rpc_hooks:
+            return
+        if self._authorize is not None:
+            check = self._fast_checks.get(int(code))
+            if check is None:
+                return
+            fast_path = _checked(check, fast_path)
         self.fast_paths[_fast_path_prefix(code)] = fast_path
+
+    def register_rpc_hook(self, hook: RpcHook) -> None:
+        """Show every request to ``hook``; hooks are called in the order in which they came."""
+        self._rpc_hooks.append(hook)
+        self._is_guarded = True
+        self.fast_paths.clear()
 
     def without(self, codes: Iterable[int]) -> Dispatcher:
         """Return a copy that does not know ``codes``: for the VIP port, which refuses pulls."""
         other = Dispatcher(
-            unsupported_log=self._unsupported_log, end_burst=self.end_burst, after_replies=self.after_replies
+            unsupported_log=self._unsupported_log,
+            end_burst=self.end_burst,
+            after_replies=self.after_replies,
+            authorize=self._authorize,
+            fast_checks=self._fast_checks,
         )
+        for hook in self._rpc_hooks:
+            other.register_rpc_hook(hook)
         refused = {int(code) for code in codes}
         prefixes = {_fast_path_prefix(code) for code in refused}
         other.fast_paths = {prefix: path for prefix, path in self.fast_paths.items() if prefix not in prefixes}
@@ -102,12 +146,14 @@ class Dispatcher:
         if command.flag & 1:
             connection.complete_request(command)
             return
-        processor = self._processors.get(command.code)
-        if processor is None:
-            self._dispatch_task(connection, command)
-            return
         response: RemotingCommand | Deferred | None
         try:
+            if self._is_guarded:
+                self._admit(connection, command)
+            processor = self._processors.get(command.code)
+            if processor is None:
+                self._dispatch_task(connection, command)
+                return
             response = processor(connection, command)
         except RequestError as refusal:
             response = make_response(command, refusal.response_code, refusal.remark)
@@ -115,11 +161,25 @@ class Dispatcher:
             raise
         except Exception as failure:
             response = _system_error(command, failure)
+        if self._rpc_hooks:
+            self._show_response(connection, command, response)
         if response is DEFERRED:
             connection.count_deferred()
         elif response is not None and not command.is_oneway:
             assert isinstance(response, RemotingCommand)
             _reply(connection, command, response)
+
+    def _admit(self, connection: Connection, command: RemotingCommand) -> None:
+        if self._authorize is not None:
+            self._authorize(connection, command)
+        for hook in self._rpc_hooks:
+            hook.before_request(connection.peer, command)
+
+    def _show_response(
+        self, connection: Connection, command: RemotingCommand, response: RemotingCommand | Deferred | None
+    ) -> None:
+        for hook in self._rpc_hooks:
+            hook.after_response(connection.peer, command, None if isinstance(response, Deferred) else response)
 
     def _dispatch_task(self, connection: Connection, command: RemotingCommand) -> None:
         slow = self._task_processors.get(command.code)
@@ -145,6 +205,8 @@ class Dispatcher:
             raise
         except Exception as failure:
             response = _system_error(command, failure)
+        if self._rpc_hooks:
+            self._show_response(connection, command, response)
         if self.end_burst is not None:
             self.end_burst()
         if response is not None and not command.is_oneway:
@@ -152,6 +214,15 @@ class Dispatcher:
             connection.flush()
         if self.after_replies is not None:
             self.after_replies()
+
+
+def _checked(check: FastPath, fast_path: FastPath) -> FastPath:
+    """Return a fast path that serves what ``check`` allows, and declines everything else."""
+
+    def checked(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        return check(connection, header, body) and fast_path(connection, header, body)
+
+    return checked
 
 
 def _fast_path_prefix(code: int) -> bytes:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import pytest
 
+from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import DEFERRED, Dispatcher
 from tests.remoting.test_connection import make_connection, sent
 
@@ -79,3 +84,108 @@ def test_an_answer_that_no_frame_can_hold_is_an_error_answer() -> None:
     assert (answer.opaque, answer.code) == (7, ResponseCode.SYSTEM_ERROR)
     assert answer.remark is not None
     assert "expected at most 16777216 bytes" in answer.remark
+
+
+def refuse_secrets(connection: Connection, request: RemotingCommand) -> None:
+    if (request.ext_fields or {}).get("who") != "friend":
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "not for you")
+
+
+def test_a_request_that_is_not_allowed_reaches_nothing() -> None:
+    """Unknown codes are refused too: a stranger does not even learn what is served."""
+    dispatcher = Dispatcher(authorize=refuse_secrets)
+    dispatcher.register(10, lambda c, r: make_response(r))
+    connection, _ = make_connection()
+    for code in (10, 9999):
+        for fields in (None, {"who": "friend"}):
+            dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code, fields))[8:], None)
+    assert [(each.code, each.remark) for each in sent(connection)] == [
+        (1, "not for you"),
+        (0, None),
+        (1, "not for you"),
+        (3, " request type 9999 not supported"),
+    ]
+
+
+def test_a_fast_path_is_taken_only_behind_its_check() -> None:
+    """What the check does not allow goes to ``authorize``; a code without a check has no fast path at all."""
+    served: list[bytes] = []
+
+    def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        served.append(header)
+        return True
+
+    dispatcher = Dispatcher(authorize=refuse_secrets, fast_checks={310: lambda c, header, b: b"friend" in header})
+    dispatcher.register_fast_path(310, fast_path)
+    dispatcher.register_fast_path(11, fast_path)
+    assert list(dispatcher.fast_paths) == [b'{"code":310,'] == list(dispatcher.without([11]).fast_paths)
+    connection, _ = make_connection()
+    checked = dispatcher.fast_paths[b'{"code":310,']
+    assert checked(connection, b"friend", None)
+    assert not checked(connection, b"stranger", None)
+    assert served == [b"friend"]
+
+
+def test_the_vip_port_asks_the_same_questions() -> None:
+    dispatcher = Dispatcher(authorize=refuse_secrets)
+    dispatcher.register(10, lambda c, r: make_response(r))
+    connection, _ = make_connection()
+    dispatcher.without([11]).dispatch(connection, 0, encode_frame(RemotingCommand(10))[8:], None)
+    assert [each.remark for each in sent(connection)] == ["not for you"]
+
+
+class Recorder:
+    """A hook that notes what it sees, and refuses code 12."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int | None]] = []
+
+    def before_request(self, peer: str, request: RemotingCommand) -> None:
+        self.seen.append(("before", request.code, None))
+        if request.code == 12:
+            raise RequestError(ResponseCode.NO_PERMISSION, "the hook says no")
+
+    def after_response(self, peer: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
+        self.seen.append(("after", request.code, None if response is None else response.code))
+
+
+def test_a_hook_sees_every_request_and_its_answer() -> None:
+    """There is no fast path then: a hook that missed some requests would be worse than none."""
+    dispatcher = Dispatcher()
+    dispatcher.register((10, 12), lambda c, r: make_response(r))
+    dispatcher.register(11, lambda c, r: DEFERRED)
+    dispatcher.register_fast_path(310, lambda c, h, b: True)
+    recorder = Recorder()
+    dispatcher.register_rpc_hook(recorder)
+    dispatcher.register_fast_path(311, lambda c, h, b: True)
+    assert not dispatcher.fast_paths
+    connection, _ = make_connection()
+    for code in (10, 11, 12):
+        dispatcher.without([]).dispatch(connection, 0, encode_frame(RemotingCommand(code))[8:], None)
+    assert recorder.seen == [
+        ("before", 10, None),
+        ("after", 10, 0),
+        ("before", 11, None),
+        ("after", 11, None),
+        ("before", 12, None),
+        ("after", 12, ResponseCode.NO_PERMISSION),
+    ]
+    assert [each.code for each in sent(connection)] == [0, ResponseCode.NO_PERMISSION]
+
+
+async def test_a_hook_sees_the_answer_of_a_slow_command() -> None:
+    connection, transport = make_connection()
+    tasks: list[Callable[[], Awaitable[None]]] = []
+    transport.start_task = lambda function, *arguments: not tasks.append(partial(function, *arguments))  # type: ignore
+    dispatcher = Dispatcher()
+
+    async def slow(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request, 17)
+
+    dispatcher.register_task(12, slow)
+    recorder = Recorder()
+    recorder.before_request = lambda peer, request: None  # type: ignore[method-assign]
+    dispatcher.register_rpc_hook(recorder)
+    dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=12))[8:], None)
+    await tasks[0]()
+    assert recorder.seen == [("after", 12, 17)]

@@ -1,0 +1,54 @@
+"""What an account may do with a topic or a group: PUB, SUB, both or nothing.
+
+Compatibility: ``Permission`` of RocketMQ's acl module (4.9.8); broker.md 19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rocketpy.broker.acl.acl_error import AclError
+
+DENY: Final = 1
+ANY: Final = 2
+PUB: Final = 4
+SUB: Final = 8
+
+_BY_TEXT: Final = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
+
+
+def parse_permission(text: str | None) -> int:
+    """Return the bits of a permission text; whatever is none means DENY."""
+    return DENY if text is None else _BY_TEXT.get(text.strip(), DENY)
+
+
+def check_permission(needed: int, owned: int) -> bool:
+    """Whether ``owned`` allows what needs ``needed``; DENY allows nothing whatever else is set."""
+    if owned & DENY:
+        return False
+    if needed & ANY:
+        return owned & (PUB | SUB) != 0
+    return needed & owned != 0
+
+
+def split_resource(text: str) -> tuple[str, str] | None:
+    """Split ``resource=PERM``, None when it is anything else; empty parts do not count, as in RocketMQ."""
+    parts = [part for part in text.split("=") if part]
+    return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else None
+
+
+def check_resource_permissions(resources: Sequence[str] | None) -> None:
+    """Check what a request wants to write into a file; AclError for anything but ``resource=PERM``."""
+    for resource in resources or ():
+        parts = split_resource(resource)
+        if parts is None:
+            raise AclError(
+                f"Parse Resource format error for {resource}.\n"
+                "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
+            )
+        if parts[1] != "DENY" and parse_permission(parts[1]) == DENY:
+            raise AclError(
+                f"Parse resource permission error for {resource}.\n"
+                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+            )
