@@ -22,7 +22,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar, Union, cast
 
 import attrs
@@ -61,6 +61,32 @@ class Between:
             raise ValueError(f"{attribute.name} is {value!r}, expected {self.expected}")
 
 
+@attrs.frozen(init=False)
+class OneOf:
+    """Validates that a text is one of a few words, and says which.
+
+    >>> OneOf("disabled", "permissive", "enforcing").expected
+    'disabled, permissive or enforcing'
+    """
+
+    words: tuple[str, ...]
+    ignore_case: bool
+
+    def __init__(self, *words: str, ignore_case: bool = False) -> None:
+        self.__attrs_init__(words, ignore_case)
+
+    @property
+    def expected(self) -> str:
+        """The words, for messages and the conf files."""
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+    def __call__(self, instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+        """Raise ``ValueError`` unless the value is one of the words (attrs calls this on creation)."""
+        text = str(value).lower() if self.ignore_case else value
+        if text not in self.words:
+            raise ValueError(f"{attribute.name} is {value!r}, expected {self.expected}")
+
+
 @attrs.frozen
 class _Detail:
     """What :func:`setting` was told about one key."""
@@ -71,6 +97,7 @@ class _Detail:
     ignored: str | None
     important: bool
     fixed: bool
+    live: bool
 
 
 @attrs.frozen
@@ -86,6 +113,7 @@ class SettingRow:
     ignored: str | None  # why the key is accepted without effect
     important: bool  # printed by -m
     fixed: bool  # counts only where the program is started
+    live: bool  # a change by request counts at once, not with the next start only
 
 
 @attrs.frozen
@@ -123,6 +151,7 @@ def setting(
     ignored: str | None = None,
     important: bool = False,
     fixed: bool = False,
+    live: bool = False,
     validator: Validator | list[Validator] | None = None,
 ) -> T:
     """Declare one key of a settings class.
@@ -133,12 +162,16 @@ def setting(
     :param key: the key in the file if it is not the camelCase of the name.
     :param ignored: for a key of RocketMQ that has no effect here: why.
     :param important: one of the few that ``-m`` prints.
-    :param fixed: counts only where the program is started: no request may ever change it.
-    :param validator: an attrs validator; :class:`Between` brings its own words.
+    :param fixed: counts only where the program is started: no request may ever change it (paths, addresses, code).
+    :param live: whoever uses it reads it when it is needed, so that a change by request counts at once.
+    :param validator: an attrs validator; :class:`Between` and :class:`OneOf` bring their own words.
     """
-    if not expected and isinstance(validator, Between):
+    if not expected and isinstance(validator, Between | OneOf):
         expected = validator.expected
-    detail = _Detail(unit=unit, expected=expected, key=key, ignored=ignored, important=important, fixed=fixed)
+    assert not (fixed and live), "what no request may change cannot be changed while the program runs"
+    detail = _Detail(
+        unit=unit, expected=expected, key=key, ignored=ignored, important=important, fixed=fixed, live=live
+    )
     checks = cast("attrs.validators._ValidatorType[object] | None", validator)  # type: ignore[name-defined]
     field = attrs.field(default=default, validator=checks, metadata={_DETAIL: detail})
     return field
@@ -155,7 +188,7 @@ def _cached_rows(settings_class: Hashable) -> tuple[SettingRow, ...]:
     hints = typing.get_type_hints(settings_class)
     rows = []
     for field in attrs.fields(settings_class):
-        detail: _Detail = field.metadata.get(_DETAIL) or _Detail("", "", None, None, False, False)
+        detail: _Detail = field.metadata.get(_DETAIL) or _Detail("", "", None, None, False, False, False)
         default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
         value_type = hints[field.name]
         rows.append(
@@ -169,6 +202,7 @@ def _cached_rows(settings_class: Hashable) -> tuple[SettingRow, ...]:
                 ignored=detail.ignored,
                 important=detail.important,
                 fixed=detail.fixed,
+                live=detail.live,
             )
         )
     return tuple(rows)
@@ -220,7 +254,7 @@ def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings
         found[line.key] = line
     for line in sorted(found.values(), key=lambda each: each.line):
         if line.key not in rows:
-            warnings.append(f"{file} line {line.line}: {_unknown_key(line.key, rows)}")
+            warnings.append(f"{file} line {line.line}: {unknown_key(line.key, rows)}")
             unknown[line.key] = line.value
     values: list[object] = [_build(each, found, file) for each in defaults]
     return LoadedSettings(values=tuple(values), warnings=tuple(warnings), unknown=unknown)
@@ -230,12 +264,15 @@ def updated_settings(settings: T, changes: Mapping[str, str]) -> T:
     """Return the settings with the given keys changed; keys of other classes are passed over.
 
     Raises :class:`SettingsError` naming key, value and what was expected, also for a key that counts only where the
-    program is started; the settings given are left as they are.
+    program is started unless it keeps its value; the settings given are left as they are.
     """
     values: dict[str, object] = {}
+    now = settings_values(settings)
     for row in setting_rows(settings.__class__):
         if row.key in changes:
             if row.fixed:
+                if changes[row.key] == now.get(row.key, ""):
+                    continue
                 raise SettingsError(f"{row.key} = {changes[row.key]!r}: expected no change, only the start sets it")
             try:
                 values[row.name] = _convert(row.value_type, changes[row.key])
@@ -270,6 +307,14 @@ def format_settings(*settings: object, important_only: bool = False) -> list[str
                 value = fields[row.name]
                 lines.setdefault(row.key, format_property(row.key, "" if value is None else _text(value)))
     return list(lines.values())
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """Say that a key has no effect, and which of the known ones may be meant."""
+    by_lower = {name.lower(): name for name in known}
+    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
+    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
+    return f"unknown key {key} has no effect{hint}"
 
 
 # -- properties text ------------------------------------------------------------------------------------------------
@@ -416,8 +461,14 @@ def _check(settings_class: type, name: str, value: object) -> None:
 
 
 def _convert(value_type: object, text: str) -> object:
-    """Turn text into a value of the annotated type; ``ValueError`` if it is none."""
+    """Turn text into a value of the annotated type; ``ValueError`` if it is none.
+
+    Empty text is None where the annotation allows it, but for texts: so ``key=``, which is how None is printed, reads
+    back.
+    """
     kind = _plain_type(value_type)
+    if kind is not str and kind is not value_type and not text.strip():
+        return None
     if kind is bool:
         lowered = text.strip().lower()
         if lowered not in ("true", "false"):
@@ -464,10 +515,3 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.name if isinstance(value, enum.Enum) else str(value)
-
-
-def _unknown_key(key: str, known: Mapping[str, SettingRow]) -> str:
-    by_lower = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
-    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
-    return f"unknown key {key} has no effect{hint}"

@@ -209,6 +209,7 @@ def test_what_only_the_start_sets_cannot_be_changed() -> None:
     assert settings_from_text("plugIn=a:b", "f", Fixed).of(Fixed) == Fixed(plug_in="a:b")
     with pytest.raises(SettingsError, match=r"^plugIn = 'c:d': expected no change, only the start sets it$"):
         updated_settings(Fixed(plug_in="a:b"), {"plugIn": "c:d"})
+    assert updated_settings(Fixed(plug_in="a:b"), {"plugIn": "a:b"}) == Fixed(plug_in="a:b")
 
 
 @pytest.mark.parametrize("value", ["x", "70000"])

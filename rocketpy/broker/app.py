@@ -24,6 +24,7 @@ from random import Random
 import attrs
 import trio
 
+from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.parts import BrokerParts, Tables
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
@@ -104,6 +105,15 @@ async def run_broker(
                 _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
             broker = BrokerParts(
                 settings=settings,
+                live_settings=LiveSettings(
+                    settings.values,
+                    path=settings.config_path,
+                    unknown=settings.unknown,
+                    check=settings.check_values,
+                    disk=disk,
+                    run_blocking=run_blocking,
+                    clock=clock,
+                ),
                 tables=tables,
                 store=store,
                 client=client,

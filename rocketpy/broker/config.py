@@ -27,7 +27,6 @@ _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _NO_TRANSACTIONS = "transactions are not served yet"
 _NO_FILTERS = "messages are selected by tag only"
-_NO_UPDATES = "settings cannot be changed by request yet"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
 
@@ -51,42 +50,50 @@ class BrokerConfig:
     """The keys of RocketMQ's BrokerConfig."""
 
     # Who this broker is
-    namesrv_addr: str = setting("", expected="HOST:PORT, several separated by ;", important=True)
+    namesrv_addr: str = setting("", expected="HOST:PORT, several separated by ;", important=True, fixed=True)
     broker_ip1: str = setting(
-        "", key="brokerIP1", expected="an address that clients can reach; empty: this machine's", important=True
+        "",
+        key="brokerIP1",
+        expected="an address that clients can reach; empty: this machine's",
+        important=True,
+        fixed=True,
     )
-    broker_ip2: str = setting("", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's")
+    broker_ip2: str = setting(
+        "", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's", fixed=True
+    )
     broker_name: str = setting("", expected="a name; empty: this machine's", important=True)
     broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True)
     broker_id: int = setting(0, validator=Between(0), important=True)
     broker_permission: int = setting(
-        PERM_READ_WRITE, expected="a sum of 4 (read) and 2 (write)", validator=Between(0, 7)
+        PERM_READ_WRITE, expected="a sum of 4 (read) and 2 (write)", validator=Between(0, 7), live=True
     )
     region_id: str = setting("DefaultRegion", expected="a name")
-    start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0))
-    trace_on: bool = setting(True)
+    start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0), live=True)
+    trace_on: bool = setting(True, live=True)
 
     # Topics and groups
     default_topic_queue_nums: int = setting(8, unit="queues", validator=Between(1, 65_535))
-    auto_create_topic_enable: bool = setting(True, important=True)
+    auto_create_topic_enable: bool = setting(True, important=True, live=True)
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)
-    auto_create_subscription_group: bool = setting(True, important=True)
+    auto_create_subscription_group: bool = setting(True, important=True, live=True)
     msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", expected="a topic name", important=True)
     trace_topic_enable: bool = setting(False, important=True)
 
     # Consumers
-    flush_consumer_offset_interval: int = setting(5000, unit="ms", validator=Between(1))
-    long_polling_enable: bool = setting(True)
-    short_polling_time_mills: int = setting(1000, unit="ms", validator=Between(0))
-    notify_consumer_ids_changed_enable: bool = setting(True)
-    slave_read_enable: bool = setting(False)
+    flush_consumer_offset_interval: int = setting(5000, unit="ms", validator=Between(1), live=True)
+    long_polling_enable: bool = setting(True, live=True)
+    short_polling_time_mills: int = setting(1000, unit="ms", validator=Between(0), live=True)
+    notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    slave_read_enable: bool = setting(False, live=True)
 
     # Registration
-    register_broker_timeout_mills: int = setting(6000, unit="ms", validator=Between(1))
-    register_name_server_period: int = setting(30_000, unit="ms", expected="an integer; 10000 to 60000 counts")
-    compressed_register: bool = setting(False)
-    force_register: bool = setting(True)
+    register_broker_timeout_mills: int = setting(6000, unit="ms", validator=Between(1), live=True)
+    register_name_server_period: int = setting(
+        30_000, unit="ms", expected="an integer; 10000 to 60000 counts", live=True
+    )
+    compressed_register: bool = setting(False, live=True)
+    force_register: bool = setting(True, live=True)
 
     # Code of somebody else
     message_store_plug_in: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
@@ -112,13 +119,13 @@ class BrokerConfig:
     disable_consume_if_consumer_read_slowly: bool = setting(False, ignored="how far groups are behind is not kept")
     consumer_fallbehind_threshold: int = setting(17_179_869_184, ignored="how far groups are behind is not kept")
     fetch_namesrv_addr_by_address_server: bool = setting(
-        False, ignored="nameservers are named by namesrvAddr", important=True
+        False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True
     )
 
     # Without meaning here
-    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
-    broker_config_path: str | None = setting(None, ignored="it is the file given with -c")
-    config_black_list: str = setting("configBlackList;brokerConfigPath", ignored=_NO_UPDATES)
+    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home", fixed=True)
+    broker_config_path: str | None = setting(None, ignored="it is the file given with -c", fixed=True)
+    config_black_list: str = setting("configBlackList;brokerConfigPath", expected="keys separated by ;", fixed=True)
     send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
     put_message_future_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
     pull_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)
@@ -145,7 +152,7 @@ class BrokerConfig:
     wait_time_mills_in_transaction_queue: int = setting(3000, ignored=_NO_QUEUE)
     transfer_msg_by_heap: bool = setting(True, ignored="records are read once and sent as they were read")
     flush_consumer_offset_history_interval: int = setting(60_000, ignored=_UNUSED)
-    filter_server_nums: int = setting(0, ignored=_UNUSED)
+    filter_server_nums: int = setting(0, ignored=_UNUSED, fixed=True)
     high_speed_mode: bool = setting(False, ignored=_UNUSED)
     max_delay_time: int = setting(40, ignored=_UNUSED)
     commercial_enable: bool = setting(True, ignored=_NO_STATISTICS)

@@ -9,7 +9,9 @@ HA port is the listening port plus one. What is not there yet (slaves, DLedger) 
 
 from __future__ import annotations
 
+import os.path
 import socket
+from collections.abc import Sequence
 from typing import TypeVar
 
 import attrs
@@ -51,6 +53,7 @@ class BrokerSettings:
     store: MessageStoreConfig
     host: str | None  # the address to listen on, None for every address
     embeds_nameserver: bool
+    config_file: str = ""  # where changes by request are written; empty: broker.properties in the store's config
     unknown: dict[str, str] = attrs.field(factory=dict)  # keys of the file that mean nothing here
     warnings: tuple[str, ...] = ()
 
@@ -58,6 +61,20 @@ class BrokerSettings:
     def values(self) -> tuple[object, ...]:
         """The settings classes, in the order in which ``-p`` prints them."""
         return (self.broker, self.server, self.client, self.store)
+
+    @property
+    def config_path(self) -> str:
+        """The file that a change by request is written to."""
+        return self.config_file or os.path.join(self.store.root, "config", "broker.properties")
+
+    def check_values(self, values: Sequence[object]) -> None:
+        """Raise SettingsError if a broker would not start with these in place of :attr:`values`."""
+        broker, server, client, store = values
+        assert isinstance(broker, BrokerConfig)
+        assert isinstance(server, NettyServerConfig)
+        assert isinstance(client, NettyClientConfig)
+        assert isinstance(store, MessageStoreConfig)
+        _check(attrs.evolve(self, broker=broker, server=server, client=client, store=store))
 
 
 def default_settings() -> tuple[BrokerConfig, NettyServerConfig, NettyClientConfig, MessageStoreConfig]:
@@ -85,7 +102,7 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
     broker, server, client, store = default_settings()
     if options.config_file is None:
         store = laptop_store()
-    loaded = load_settings(options.config_file, broker, server, client, store)
+    loaded = load_settings(options.config_file or _changed_by_request(options), broker, server, client, store)
     settings = BrokerSettings(
         broker=loaded.of(BrokerConfig),
         server=_with(loaded.of(NettyServerConfig), listen_port=options.port),
@@ -93,11 +110,19 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
         store=_with(loaded.of(MessageStoreConfig), store_path_root_dir=options.store_path),
         host=loaded.of(NettyServerConfig).bind_address or (None if options.config_file else LOOPBACK),
         embeds_nameserver=False,
+        config_file=os.path.realpath(options.config_file) if options.config_file else "",
         unknown=loaded.unknown,
         warnings=loaded.warnings,
     )
     _check(settings)
     return _completed(settings, options)
+
+
+def _changed_by_request(options: StartOptions) -> str | None:
+    """Return the file with what requests have changed of a broker that has no other file, None before the first."""
+    root = os.path.expanduser(options.store_path or laptop_store().store_path_root_dir)
+    path = os.path.join(root, "config", "broker.properties")
+    return path if os.path.exists(path) else None
 
 
 def resolved_host(address: str) -> str:

@@ -155,6 +155,10 @@ class TopicConfigManager:
         if has_changed:
             self._changed()
 
+    def next_version(self) -> None:
+        """Let nameservers and slaves see a change that is not in the table: of ``brokerPermission``."""
+        self._changed()
+
     def restore_from_queues(self, queues: Iterable[tuple[str, int]]) -> list[str]:
         """Create the topics that have queues in the store and no configuration; return their names.
 

@@ -6,26 +6,24 @@ refused whole, and an accepted one is in the file before it is answered. It know
 
 from __future__ import annotations
 
+import functools
 import os.path
 from collections.abc import Mapping
 
 import attrs
 import trio
 
-from rocketpy.errors import StartError, StoreError
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import (
-    decode_properties_text,
-    format_properties,
     read_properties,
-    rewritten_properties,
     setting,
     setting_rows,
     settings_values,
     updated_settings,
 )
-from rocketpy.store.disk import Disk, persist_text
+from rocketpy.store.disk import Disk
+from rocketpy.store.small_file import rewrite_properties_file
 
 NAMESRV_PORT = 9876
 
@@ -36,13 +34,15 @@ BLACK_LIST_ALWAYS = frozenset({"configBlackList", "configStorePath", "kvConfigPa
 class NamesrvConfig:
     """The keys of RocketMQ's NamesrvConfig. Paths may begin with ``~``."""
 
-    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home")
-    kv_config_path: str = setting("~/namesrv/kvConfig.json", expected="a file name")
-    config_store_path: str = setting("~/namesrv/namesrv.properties", expected="a file name")
+    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home", fixed=True)
+    kv_config_path: str = setting("~/namesrv/kvConfig.json", expected="a file name", fixed=True)
+    config_store_path: str = setting("~/namesrv/namesrv.properties", expected="a file name", fixed=True)
     product_env_name: str = setting("center", ignored="no other environment is asked for topics")
-    cluster_test: bool = setting(False)
-    order_message_enable: bool = setting(False, important=True)
-    config_black_list: str = setting("configBlackList;configStorePath;kvConfigPath", expected="keys separated by ;")
+    cluster_test: bool = setting(False, live=True)
+    order_message_enable: bool = setting(False, important=True, live=True)
+    config_black_list: str = setting(
+        "configBlackList;configStorePath;kvConfigPath", expected="keys separated by ;", fixed=True
+    )
 
     @property
     def kv_config_file(self) -> str:
@@ -72,8 +72,8 @@ class NamesrvConfiguration:
     """The settings as they are now, and how to change them while the nameserver runs.
 
     Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one; here it is refused.
-    As in Java, what is only looked at when the process starts (``listenPort``, ``bindAddress``) is written to the file
-    and counts from the next start. Comments in the file survive.
+    What is only looked at when the process starts is written to the file and counts from the next start, as in Java;
+    paths and addresses (``listenPort``, ``bindAddress``) no request changes. Comments in the file survive.
     """
 
     def __init__(
@@ -121,31 +121,7 @@ class NamesrvConfiguration:
             unknown = {key: changes.get(key, value) for key, value in self._unknown.items()}
             if changes:
                 all_values = {**unknown, **settings_values(namesrv, server)}
-                await self._run_blocking(_rewrite, self._disk, namesrv.config_store_file, changes, all_values)
+                rewrite = functools.partial(rewrite_properties_file, initial=all_values)
+                await self._run_blocking(rewrite, self._disk, namesrv.config_store_file, changes)
             self._namesrv, self._server, self._unknown = namesrv, server, unknown
             return changes
-
-
-def persist_small_file(disk: Disk, path: str, text: str) -> None:
-    """Replace a file, durably and whole, in a directory that is made if it is missing. Blocks.
-
-    Raises ``StoreError``; the file is then as it was.
-    """
-    try:
-        disk.make_directories(os.path.dirname(path))
-    except StartError as error:  # what that is while starting; here one change is refused
-        raise StoreError(str(error), path=path) from error
-    persist_text(disk, path, text)
-
-
-def _rewrite(disk: Disk, path: str, changes: Mapping[str, str], all_values: Mapping[str, str]) -> None:
-    """Change some keys of the file and leave the rest of its text; a file that is not there gets every key."""
-    if not disk.exists(path):
-        persist_small_file(disk, path, format_properties(all_values))
-        return
-    file = disk.open(path, read_only=True)
-    try:
-        text = decode_properties_text(file.read(0, file.size()))
-    finally:
-        file.close()
-    persist_small_file(disk, path, rewritten_properties(text, changes))

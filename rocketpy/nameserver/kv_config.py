@@ -11,10 +11,10 @@ import attrs
 import trio
 
 from rocketpy.errors import RemoteProtocolError, StartError, StoreError
-from rocketpy.nameserver.config import persist_small_file
 from rocketpy.protocol import fastjson
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, read_text
+from rocketpy.store.small_file import persist_small_file
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 

@@ -6,11 +6,29 @@ to one Trio thread: their keys are accepted and say so. The limits that Netty le
 
 from __future__ import annotations
 
+import enum
+
 import attrs
 
-from rocketpy.settings import Between, setting
+from rocketpy.settings import Between, OneOf, setting
 
 _ONE_THREAD = "one Trio thread serves every connection"
+
+
+class TlsMode(enum.Enum):
+    """What a server does with the first byte of a connection. Compatibility: ``TlsMode`` (4.9.8)."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+class ClientAuth(enum.Enum):
+    """Whether a server asks clients for a certificate. Compatibility: Netty's ``ClientAuth``."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRE = "require"
 
 
 @attrs.frozen(kw_only=True)
@@ -29,8 +47,10 @@ class ConnectionLimits:
 class NettyServerConfig:
     """The listening side of a broker or nameserver."""
 
-    listen_port: int = setting(8888, unit="port", validator=Between(0, 65_535), important=True)
-    bind_address: str = setting("", expected="an address to listen on; empty: every address", important=True)
+    listen_port: int = setting(8888, unit="port", validator=Between(0, 65_535), important=True, fixed=True)
+    bind_address: str = setting(
+        "", expected="an address to listen on; empty: every address", important=True, fixed=True
+    )
     server_channel_max_idle_time_seconds: int = setting(120, unit="s")
     server_socket_backlog: int = setting(1024, unit="connections")
     server_socket_snd_buf_size: int = setting(0, unit="bytes")
@@ -66,6 +86,7 @@ class NettyClientConfig:
     connect_timeout_millis: int = setting(3000, unit="ms")
     client_channel_max_idle_time_seconds: int = setting(120, unit="s")
     client_close_socket_if_timeout: bool = setting(True)
+    use_tls: bool | None = setting(None, key="useTLS", expected="true or false; empty: as tls.enable says", fixed=True)
     client_oneway_semaphore_value: int = setting(65_535, unit="requests")
     client_async_semaphore_value: int = setting(65_535, unit="requests")
     client_socket_snd_buf_size: int = setting(0, unit="bytes")
@@ -76,3 +97,55 @@ class NettyClientConfig:
     def limits(self) -> ConnectionLimits:
         """Return what these settings allow one connection."""
         return ConnectionLimits(requests_in_flight_max=self.client_async_semaphore_value)
+
+
+@attrs.frozen(kw_only=True)
+class TlsServerConfig:
+    """What the listening side does with TLS. Files are PEM. Nothing of it can be changed by request.
+
+    Compatibility: ``TlsSystemConfig`` (4.9.8), which reads Java system properties and ``tls.config.file``; here the
+    keys are in the file given with -c and in ``tls.config.file``. An unknown mode is an error, not permissive.
+    """
+
+    server_mode: str = setting(
+        "permissive", key="tls.server.mode", validator=OneOf(*(each.value for each in TlsMode)), fixed=True
+    )
+    test_mode_enable: bool = setting(True, key="tls.test.mode.enable", fixed=True)
+    config_file: str = setting("", key="tls.config.file", expected="a file name", fixed=True)
+    key_path: str = setting("", key="tls.server.keyPath", expected="a file name", fixed=True)
+    key_password: str = setting("", key="tls.server.keyPassword", fixed=True)
+    cert_path: str = setting("", key="tls.server.certPath", expected="a file name", fixed=True)
+    need_client_auth: str = setting(
+        "none",
+        key="tls.server.need.client.auth",
+        validator=OneOf(*(each.value for each in ClientAuth), ignore_case=True),
+        fixed=True,
+    )
+    auth_client: bool = setting(False, key="tls.server.authClient", fixed=True)
+    trust_cert_path: str = setting("", key="tls.server.trustCertPath", expected="a file name", fixed=True)
+
+    @property
+    def mode(self) -> TlsMode:
+        """``tls.server.mode`` as a value."""
+        return TlsMode(self.server_mode)
+
+    @property
+    def client_auth(self) -> ClientAuth:
+        """``tls.server.need.client.auth`` as a value."""
+        return ClientAuth(self.need_client_auth.lower())
+
+
+@attrs.frozen(kw_only=True)
+class TlsClientConfig:
+    """What the connecting side does with TLS once it uses it. Host names are never checked, as in RocketMQ."""
+
+    enable: bool | None = setting(
+        None, key="tls.enable", expected="true or false; empty: true if tls.server.mode is enforcing", fixed=True
+    )
+    test_mode_enable: bool = setting(True, key="tls.test.mode.enable", fixed=True)
+    config_file: str = setting("", key="tls.config.file", expected="a file name", fixed=True)
+    key_path: str = setting("", key="tls.client.keyPath", expected="a file name", fixed=True)
+    key_password: str = setting("", key="tls.client.keyPassword", fixed=True)
+    cert_path: str = setting("", key="tls.client.certPath", expected="a file name", fixed=True)
+    auth_server: bool = setting(False, key="tls.client.authServer", fixed=True)
+    trust_cert_path: str = setting("", key="tls.client.trustCertPath", expected="a file name", fixed=True)

@@ -11,6 +11,7 @@ import os.path
 
 import attrs
 
+from rocketpy.protocol.delay_level import parse_delay_levels
 from rocketpy.settings import Between, setting
 from rocketpy.store import layout
 
@@ -42,16 +43,20 @@ def _check_hours(instance: object, attribute: attrs.Attribute[object], value: ob
             raise ValueError(f"{attribute.name} is {value!r}, expected hours from 0 to 23 with ; between them")
 
 
+def _check_delay_levels(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+    parse_delay_levels(str(value))
+
+
 @attrs.frozen(kw_only=True)
 class MessageStoreConfig:
     """The keys of RocketMQ's MessageStoreConfig. Paths may begin with ``~``."""
 
-    store_path_root_dir: str = setting("~/store", expected="a directory", important=True)
+    store_path_root_dir: str = setting("~/store", expected="a directory", important=True, fixed=True)
     store_path_commit_log: str | None = setting(
-        None, expected="directories with , between them; none: commitlog in storePathRootDir"
+        None, expected="directories with , between them; none: commitlog in storePathRootDir", fixed=True
     )
     read_only_commit_log_store_paths: str | None = setting(
-        None, expected="directories of the log that get no new files, with , between them"
+        None, expected="directories of the log that get no new files, with , between them", fixed=True
     )
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
@@ -83,11 +88,11 @@ class MessageStoreConfig:
     flush_least_pages_when_warm_maped_file: int = setting(4096, unit="pages of 4096 bytes", validator=Between(1))
     sync_flush_timeout: int = setting(5_000, unit="ms", expected="a number; negative: every answer is a timeout")
 
-    max_transfer_bytes_on_message_in_memory: int = setting(262_144, unit="bytes", validator=Between(1))
-    max_transfer_count_on_message_in_memory: int = setting(32, unit="messages", validator=Between(1))
-    max_transfer_bytes_on_message_in_disk: int = setting(65_536, unit="bytes", validator=Between(1))
-    max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1))
-    access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, unit="bytes", validator=Between(1), live=True)
+    max_transfer_count_on_message_in_memory: int = setting(32, unit="messages", validator=Between(1), live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(65_536, unit="bytes", validator=Between(1), live=True)
+    max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1), live=True)
+    access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100), live=True)
     default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
     offset_check_in_slave: bool = setting(False)
     disk_fall_recorded: bool = setting(True, ignored="GROUP_GET_FALL_SIZE is not recorded")
@@ -98,14 +103,16 @@ class MessageStoreConfig:
     max_msgs_num_batch: int = setting(64, unit="messages", validator=Between(1))
     message_index_safe: bool = setting(False)
 
-    file_reserved_time: int = setting(72, unit="hours", validator=Between(0))
-    delete_when: str = setting("04", expected="hours of the day, 0 to 23, with ; between them", validator=_check_hours)
-    disk_max_used_space_ratio: int = setting(
-        75, unit="% of the disk", expected="a number, counted as at least 10 and at most 95"
+    file_reserved_time: int = setting(72, unit="hours", validator=Between(0), live=True)
+    delete_when: str = setting(
+        "04", expected="hours of the day, 0 to 23, with ; between them", validator=_check_hours, live=True
     )
-    disk_space_clean_forcibly_ratio: int = setting(85, unit="% of the disk", validator=Between(30, 100))
-    disk_space_warning_level_ratio: int = setting(90, unit="% of the disk", validator=Between(35, 100))
-    clean_file_forcibly_enable: bool = setting(True)
+    disk_max_used_space_ratio: int = setting(
+        75, unit="% of the disk", expected="a number, counted as at least 10 and at most 95", live=True
+    )
+    disk_space_clean_forcibly_ratio: int = setting(85, unit="% of the disk", validator=Between(30, 100), live=True)
+    disk_space_warning_level_ratio: int = setting(90, unit="% of the disk", validator=Between(35, 100), live=True)
+    clean_file_forcibly_enable: bool = setting(True, live=True)
     clean_resource_interval: int = setting(10_000, unit="ms", validator=Between(1))
     delete_commit_log_files_interval: int = setting(100, unit="ms", validator=Between(0))
     delete_consume_queue_files_interval: int = setting(100, unit="ms", validator=Between(0))
@@ -115,11 +122,15 @@ class MessageStoreConfig:
     max_lmq_consume_queue_num: int = setting(20_000, unit="queues", validator=Between(0))
 
     message_delay_level: str = setting(
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", expected="delays such as 1s 5m, by spaces"
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        expected="delays in s, m, h or d with blanks between them",
+        validator=_check_delay_levels,
     )
 
     # Accepted without effect: replication, delay and what Java's memory needs.
-    store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER)
+    store_path_d_ledger_commit_log: str | None = setting(
+        None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER, fixed=True
+    )
     bit_map_length_consume_queue_ext: int = setting(64, ignored="a bit map is as long as its filter, in RocketMQ too")
     use_reentrant_lock_when_put_message: bool = setting(True, ignored=_NO_LOCK)
     os_page_cache_busy_time_out_mills: int = setting(1000, ignored=_NO_LOCK)
@@ -127,18 +138,18 @@ class MessageStoreConfig:
     put_msg_index_hight_water: int = setting(600_000, ignored="RocketMQ does not use it either")
     destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_UNLINKED)
     redelete_hanged_file_interval: int = setting(120_000, ignored=_UNLINKED)
-    ha_listen_port: int = setting(10912, ignored=_NOT_YET)
+    ha_listen_port: int = setting(10912, ignored=_NOT_YET, fixed=True)
     ha_send_heartbeat_interval: int = setting(5_000, ignored=_NOT_YET)
     ha_housekeeping_interval: int = setting(20_000, ignored=_NOT_YET)
     ha_transfer_batch_size: int = setting(32_768, ignored=_NOT_YET)
-    ha_master_address: str | None = setting(None, ignored=_NOT_YET)
+    ha_master_address: str | None = setting(None, ignored=_NOT_YET, fixed=True)
     ha_slave_fallbehind_max: int = setting(256 << 20, ignored=_NOT_YET)
     slave_timeout: int = setting(3_000, ignored=_NOT_YET)
     flush_delay_offset_interval: int = setting(10_000, ignored=_NOT_YET)
     duplication_enable: bool = setting(False, ignored="RocketMQ's own recovery without dispatch is never wanted")
     enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog", ignored=_NO_DLEDGER)
     d_leger_group: str | None = setting(None, key="dLegerGroup", ignored=_NO_DLEDGER)
-    d_leger_peers: str | None = setting(None, key="dLegerPeers", ignored=_NO_DLEDGER)
+    d_leger_peers: str | None = setting(None, key="dLegerPeers", ignored=_NO_DLEDGER, fixed=True)
     d_leger_self_id: str | None = setting(None, key="dLegerSelfId", ignored=_NO_DLEDGER)
     preferred_leader_id: str | None = setting(None, ignored=_NO_DLEDGER)
     enable_batch_push: bool = setting(False, ignored=_NO_DLEDGER)

@@ -5,13 +5,15 @@ The store is a table of numbers. Time stands still.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from pathlib import Path
 from typing import cast
 
 import attrs
 
+from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_config import AdminConfigProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
@@ -23,13 +25,14 @@ from rocketpy.broker.services.client_housekeeping import ClientHousekeepingServi
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import StoreStatistics
-from tests.broker.tables_of_a_broker import Tables, make_tables
+from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
 
 
 @attrs.define(eq=False)
@@ -120,6 +123,15 @@ class BrokerOnBytes:
             producer_manager=self.tables.producers,
             rebalance_lock_manager=self.tables.locks,
         )
+        self.live_settings = LiveSettings(
+            (self.tables.config, NettyServerConfig(), NettyClientConfig(), MessageStoreConfig()),
+            path=str(directory / "broker.conf"),
+            unknown={},
+            check=self._check_settings,
+            disk=OsDisk(),
+            run_blocking=run_inline,
+            clock=self.tables.clock,
+        )
         self.transport = Transport(self.housekeeping.connection_closed)
         self._connections = 0
         self._register(cast(MessageStore, self.store))
@@ -161,12 +173,16 @@ class BrokerOnBytes:
         ).register(self.dispatcher)
         AdminBrokerProcessor(
             config=config,
-            settings=(config, NettyServerConfig(), MessageStoreConfig()),
             store=store,
             lateness=LatenessService(),
-            clock=tables.clock,
+        ).register(self.dispatcher)
+        AdminConfigProcessor(
+            config=config, live_settings=self.live_settings, permission_changed=self._register_topics
         ).register(self.dispatcher)
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(self.dispatcher)
+
+    def _check_settings(self, values: Sequence[object]) -> None:
+        pass
 
     async def _register_topics(self) -> None:
         self.registered_count += 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings, resolved_host
 from rocketpy.errors import SettingsError
+from rocketpy.store.config import BrokerRole
 
 
 def loaded(tmp_path: Path, text: str, **options: object) -> BrokerSettings:
@@ -114,3 +116,31 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_name_becomes_an_address() -> None:
     assert resolved_host("localhost") in ("127.0.0.1", "::1")
     assert resolved_host("192.0.2.7") == "192.0.2.7"
+
+
+def test_changes_by_request_go_to_the_file_that_was_given(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
+    assert settings.config_path == str(tmp_path / "b.conf")
+    (tmp_path / "link.conf").symlink_to(tmp_path / "b.conf")
+    linked = load_broker_settings(StartOptions(config_file=str(tmp_path / "link.conf")))
+    assert linked.config_path == str(tmp_path / "b.conf"), "a rename would put a file in the place of the link"
+
+
+def test_without_a_file_changes_by_request_are_in_the_store_and_found_again(tmp_path: Path) -> None:
+    options = StartOptions(store_path=str(tmp_path))
+    path = tmp_path / "config" / "broker.properties"
+    assert load_broker_settings(options).config_path == str(path)
+    path.parent.mkdir()
+    path.write_text("fileReservedTime=5\n")
+    again = load_broker_settings(options)
+    assert (again.store.file_reserved_time, again.store.mapped_file_size_commit_log) == (5, 64 << 20)
+    assert (again.host, again.config_path) == ("127.0.0.1", str(path))
+
+
+def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
+    settings.check_values(settings.values)
+    broker, server, client, store = settings.values
+    slave = attrs.evolve(store, broker_role=BrokerRole.SLAVE)  # type: ignore[misc]
+    with pytest.raises(SettingsError, match=r"^brokerRole = 'SLAVE'"):
+        settings.check_values((broker, server, client, slave))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -130,10 +131,10 @@ async def test_the_first_update_without_a_file_writes_every_key(tmp_path: Path) 
     now = configuration(path)
     assert await now.update("nobodyKnows=3") == {}
     assert not path.exists()
-    await now.update("clusterTest=true\nclusterTest=false\nlistenPort=1")
+    await now.update("clusterTest=true\nclusterTest=false\nserverSocketBacklog=1")
     loaded = load_settings(str(path), NamesrvConfig, NettyServerConfig)
     assert loaded.warnings == ()
-    assert loaded.of(NettyServerConfig).listen_port == 1
+    assert loaded.of(NettyServerConfig).server_socket_backlog == 1
     assert len(path.read_text().splitlines()) == len(now.values())
 
 
@@ -145,6 +146,21 @@ async def test_a_wrong_value_changes_nothing_at_all(tmp_path: Path, text: str) -
         await now.update(text)
     assert now.values() == before
     assert not (tmp_path / "n.conf").exists()
+
+
+CVE_2023_37582 = ["configStorePath", "kvConfigPath", "rocketmqHome"]
+"""Settings text was written to any file that the request named."""
+
+
+@pytest.mark.parametrize("key", [*CVE_2023_37582, "configBlackList", "listenPort", "bindAddress"])
+async def test_no_request_changes_a_path_or_an_address(tmp_path: Path, key: str) -> None:
+    """Even where the black list is not asked."""
+    now = configuration(tmp_path / "n.conf")
+    before = now.values()
+    with pytest.raises(SettingsError, match=rf"^{key} = '1': expected no change"):
+        await now.update(f"clusterTest=true\n{key}=1")
+    assert now.values() == before
+    assert not os.listdir(tmp_path)
 
 
 async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:

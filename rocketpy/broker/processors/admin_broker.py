@@ -1,4 +1,4 @@
-"""The broker about itself: its settings and its figures.
+"""The broker about itself: its figures.
 
 Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Keys of thread pools are
 there for the tools that print them; nothing queues here, so their sizes and waits are 0.
@@ -6,20 +6,14 @@ there for the tools that print them; nothing queues here, so their sizes and wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.services.lateness import LatenessService
-from rocketpy.clock import Clock
-from rocketpy.protocol.bodies.codec import encode_body, encode_text
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import MQ_VERSION, RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.headers.admin import GetBrokerConfigResponseHeader
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.settings import format_settings
 from rocketpy.store.message_store import MessageStore
 
 MQ_VERSION_DESC = "V4_9_8"
@@ -27,33 +21,16 @@ _POOLS = ("sendThreadPoolQueue", "pullThreadPoolQueue", "queryThreadPoolQueue")
 
 
 class AdminBrokerProcessor:
-    """Serves GET_BROKER_CONFIG and GET_BROKER_RUNTIME_INFO. ``settings`` is everything that the broker was told."""
+    """Serves GET_BROKER_RUNTIME_INFO."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        settings: Sequence[object],
-        store: MessageStore,
-        lateness: LatenessService,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, lateness: LatenessService) -> None:
         self._config = config
-        self._settings = tuple(settings)
         self._store = store
         self._lateness = lateness
-        self._boot_timestamp_ms = clock.timestamp_ms()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
-        dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config)
         dispatcher.register(RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info)
-
-    def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer every setting as a line of a properties file."""
-        header = GetBrokerConfigResponseHeader(version=encode_text(DataVersion(self._boot_timestamp_ms, 0)))
-        body = "\n".join(format_settings(*self._settings)) + "\n"
-        return make_response(request, header=header, body=body.encode())
 
     def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer figures by name, all of them text."""

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
-from rocketpy.settings import settings_from_text
 from tests.broker.broker_on_bytes import BrokerOnBytes
-
-
-async def test_settings_are_lines_that_read_back(broker: BrokerOnBytes) -> None:
-    answer = await broker.ask(make_request(RequestCode.GET_BROKER_CONFIG))
-    assert answer.code == ResponseCode.SUCCESS
-    assert answer.body is not None
-    loaded = settings_from_text(answer.body.decode(), "answer", BrokerConfig).of(BrokerConfig)
-    assert loaded.broker_name == "broker-a"
-    assert b"\nlistenPort=8888\n" in answer.body
-    version = decode_body((answer.ext_fields or {})["version"], DataVersion)
-    assert version == DataVersion(broker.tables.clock.timestamp_ms(), 0)
 
 
 async def test_figures_are_all_text_and_the_stores_own_are_among_them(broker: BrokerOnBytes) -> None:

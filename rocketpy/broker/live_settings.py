@@ -1,0 +1,145 @@
+"""The settings of a running broker: what they are now, and how one request changes some of them.
+
+The settings classes are frozen for everybody who reads them, and everybody holds the same objects: a part that reads
+``config.slave_read_enable`` when it needs it has what counts now, at the price of an attribute. :class:`LiveSettings`
+alone replaces fields of these objects, between two awaits, and only those declared ``live``. A part that keeps what it
+made of a setting asks to be told (:meth:`LiveSettings.on_change`).
+
+Rules. A change is accepted whole or refused whole, and an accepted one is in the file before it counts. What is not
+``live`` goes to the file and counts from the next start. What is ``fixed`` (paths, addresses, code to load, the black
+list) and what the black list names, no request changes. What the next start would refuse is refused now.
+
+Compatibility: ``Configuration`` and ``AdminBrokerProcessor.updateBrokerConfig`` (4.9.8). Java passes over a value that
+does not parse and a key that it does not know, and answers success; here both are refused. Java's file then has every
+key in no order; here the text of the file stays as it is but for the values that change.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
+
+import attrs
+import trio
+
+from rocketpy.clock import Clock
+from rocketpy.errors import SettingsError
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.runner import RunBlocking
+from rocketpy.settings import (
+    format_property,
+    format_settings,
+    read_properties,
+    setting_rows,
+    settings_values,
+    unknown_key,
+    updated_settings,
+)
+from rocketpy.store.disk import Disk
+from rocketpy.store.small_file import rewrite_properties_file
+
+
+class FixedSettingError(SettingsError):
+    """No request may change this key; the message names it."""
+
+
+@attrs.frozen
+class SettingsChange:
+    """What one request has changed: the keys that count already, and those that count from the next start."""
+
+    live: tuple[str, ...]
+    from_next_start: tuple[str, ...]
+
+
+class LiveSettings:
+    """The settings of one broker. ``values`` are the objects that everybody reads, ``unknown`` the other keys of the
+    file; ``check`` raises SettingsError for values with which the broker would not start."""
+
+    def __init__(
+        self,
+        values: Sequence[object],
+        *,
+        path: str,
+        unknown: Mapping[str, str],
+        check: Callable[[Sequence[object]], None],
+        disk: Disk,
+        run_blocking: RunBlocking,
+        clock: Clock,
+    ) -> None:
+        self.values = tuple(values)
+        self.path = path
+        self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self._next_values = self.values  # with what counts from the next start
+        self._unknown = dict(unknown)
+        self._check = check
+        self._disk = disk
+        self._run_blocking = run_blocking
+        self._clock = clock
+        self._rows = {row.key: row for each in self.values for row in setting_rows(each.__class__)}
+        self._listeners: list[tuple[frozenset[str], Callable[[], None]]] = []
+        # A change awaits the disk between reading the settings and replacing them.
+        self._change_lock = trio.Lock()
+
+    def on_change(self, keys: Iterable[str], listener: Callable[[], None]) -> None:
+        """Call ``listener`` after each change of some of these keys, all of which must be ``live``."""
+        wanted = frozenset(keys)
+        assert all(self._rows[key].live for key in wanted), wanted
+        self._listeners.append((wanted, listener))
+
+    def text(self) -> str:
+        """Return every setting as it counts now, as lines of a properties file, keys without meaning here included."""
+        lines = format_settings(*self.values) + [format_property(*item) for item in self._unknown.items()]
+        return "".join(f"{line}\n" for line in lines)
+
+    async def update(self, text: str, *, black_list: Iterable[str] = ()) -> SettingsChange:
+        """Apply properties text: the file first, then what counts at once.
+
+        Raises :class:`SettingsError` naming the key, :class:`FixedSettingError` for one that no request may change,
+        those of ``black_list`` among them, ``StoreError`` when the file cannot be written; nothing has changed then.
+        """
+        changes = {line.key: line.value for line in read_properties(text)}
+        self._check_keys(changes, frozenset(black_list))
+        async with self._change_lock:
+            next_values = tuple(updated_settings(each, changes) for each in self._next_values)
+            self._check(next_values)
+            if not changes:
+                return SettingsChange((), ())
+            rewrite = functools.partial(rewrite_properties_file, initial=changes)
+            await self._run_blocking(rewrite, self._disk, self.path, changes)
+            self._unknown.update({key: value for key, value in changes.items() if key in self._unknown})
+            self._next_values = next_values
+            return self._replace()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _check_keys(self, changes: Mapping[str, str], black_list: frozenset[str]) -> None:
+        now = settings_values(*self.values)
+        for key, value in changes.items():
+            row = self._rows.get(key)
+            if key in black_list:
+                raise FixedSettingError(f"{key} is changed in the file, with a restart")
+            if row is not None and row.fixed and value != now.get(key, ""):
+                raise FixedSettingError(f"{key} = {value!r}: expected no change, only the start sets it")
+            if row is None and key not in self._unknown:
+                raise SettingsError(unknown_key(key, self._rows))
+
+    def _replace(self) -> SettingsChange:
+        """Let those settings count that are live, tell whoever asked, and say which are left for the next start."""
+        changed, left = [], []
+        for value, next_value in zip(self.values, self._next_values, strict=True):
+            now, then = settings_values(value), settings_values(next_value)
+            for row in setting_rows(value.__class__):
+                if now.get(row.key) == then.get(row.key):
+                    continue
+                if row.live or row.ignored is not None:
+                    fields = attrs.asdict(cast(attrs.AttrsInstance, next_value), recurse=False)
+                    object.__setattr__(value, row.name, fields[row.name])
+                    changed.append(row.key)
+                else:
+                    left.append(row.key)
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        for keys, listener in self._listeners:
+            if not keys.isdisjoint(changed):
+                listener()
+        return SettingsChange(tuple(changed), tuple(left))

@@ -1,0 +1,187 @@
+"""Settings that change while a broker runs: all or nothing, the file first, and what counts when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.broker.live_settings import FixedSettingError, LiveSettings, SettingsChange
+from rocketpy.clock import ManualClock
+from rocketpy.errors import SettingsError, StoreError
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.settings import Between, setting, settings_from_text
+from rocketpy.store.disk import OsDisk
+from tests.broker.tables_of_a_broker import run_inline
+
+
+@attrs.frozen(kw_only=True)
+class Example:
+    """A setting of each kind."""
+
+    at_once: int = setting(1, validator=Between(0, 9), live=True)
+    another: bool = setting(True, live=True)
+    next_start: int = setting(5, validator=Between(0, 9))
+    path: str = setting("/here", fixed=True)
+    idle: int = setting(1, ignored="nothing uses it")
+
+
+@attrs.frozen(kw_only=True)
+class Other:
+    """Settings of another class."""
+
+    limit: int = setting(7)
+
+
+def accept(values: Sequence[object]) -> None:
+    pass
+
+
+def live(path: Path, **given: object) -> LiveSettings:
+    if not path.exists():
+        path.write_text("")
+    loaded = settings_from_text(path.read_text(), str(path), Example, Other)
+    options: dict[str, object] = {"unknown": loaded.unknown, "check": accept, "disk": OsDisk(), "clock": ManualClock()}
+    return LiveSettings(loaded.values, path=str(path), run_blocking=run_inline, **{**options, **given})  # type: ignore[arg-type]
+
+
+def example(settings: LiveSettings) -> Example:
+    found = settings.values[0]
+    assert isinstance(found, Example)
+    return found
+
+
+async def test_who_holds_the_settings_sees_the_change(tmp_path: Path) -> None:
+    settings = live(tmp_path / "b.conf")
+    held = example(settings)
+    assert await settings.update("atOnce=3\nlimit=8") == SettingsChange(("atOnce",), ("limit",))
+    assert held.at_once == 3
+    assert held is example(settings)
+
+
+async def test_the_file_keeps_comments_order_and_what_it_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("# mine\nfuture=1\nlimit = 7\n! why\natOnce:1\n")
+    settings = live(path)
+    await settings.update("atOnce=2\nnextStart=6\nfuture=2")
+    assert path.read_text() == "# mine\nfuture=2\nlimit = 7\n! why\natOnce=2\nnextStart=6\n"
+    assert "future=2\n" in settings.text()
+
+
+async def test_a_file_that_is_not_there_gets_what_was_changed(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "broker.properties"
+    settings = LiveSettings(
+        (Example(),), path=str(path), unknown={}, check=accept, disk=OsDisk(), run_blocking=run_inline,
+        clock=ManualClock(),
+    )  # fmt: skip
+    await settings.update("another=false")
+    assert path.read_text() == "another=false\n"
+
+
+async def test_what_counts_from_the_next_start_is_in_the_file_and_not_in_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    settings = live(path)
+    assert await settings.update("nextStart=6") == SettingsChange((), ("nextStart",))
+    assert example(settings).next_start == 5
+    assert "nextStart=5\n" in settings.text()
+    assert settings_from_text(path.read_text(), "", Example).of(Example).next_start == 6
+    # Another change says so again, because it is still so; back to what counts, nothing is left.
+    assert (await settings.update("atOnce=2")).from_next_start == ("nextStart",)
+    assert (await settings.update("nextStart=5")).from_next_start == ()
+
+
+async def test_a_key_without_effect_is_shown_as_it_was_set(tmp_path: Path) -> None:
+    settings = live(tmp_path / "b.conf")
+    assert await settings.update("idle=4") == SettingsChange(("idle",), ())
+    assert "idle=4\n" in settings.text()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("another=false\natOnce=10", SettingsError, "atOnce = '10': expected an integer from 0 to 9"),
+        ("atOnce=2\nanother=maybe", SettingsError, "another = 'maybe': expected true or false"),
+        ("atOnce=2\npath=/there", FixedSettingError, "path = '/there': expected no change, only the start sets it"),
+        ("atOnce=2\natOnec=3", SettingsError, "unknown key atOnec has no effect; did you mean atOnce?"),
+        ("atOnce=2\nnextStart=3", FixedSettingError, "nextStart is changed in the file, with a restart"),
+        ("atOnce=2\nanother=\\uXYZ", SettingsError, " line 2: expected four hexadecimal digits after \\u"),
+    ],
+)
+async def test_all_or_nothing(tmp_path: Path, text: str, error: type[SettingsError], message: str) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("# untouched\n")
+    settings = live(path)
+    called: list[int] = []
+    settings.on_change(["atOnce"], lambda: called.append(1))
+    version = settings.data_version
+    with pytest.raises(error) as caught:
+        await settings.update(text, black_list=["nextStart"])
+    assert str(caught.value) == message
+    assert type(caught.value) is error
+    assert settings.values == (Example(), Other())
+    assert path.read_text() == "# untouched\n"
+    assert (called, settings.data_version) == ([], version)
+
+
+async def test_a_fixed_key_may_be_sent_along_with_the_value_that_it_has(tmp_path: Path) -> None:
+    """Consoles send back everything that they were shown."""
+    settings = live(tmp_path / "b.conf")
+    assert await settings.update(settings.text() + "atOnce=3\n") == SettingsChange(("atOnce",), ())
+
+
+async def test_what_the_next_start_would_refuse_is_refused_now(tmp_path: Path) -> None:
+    def check(values: Sequence[object]) -> None:
+        each = values[0]
+        assert isinstance(each, Example)
+        if each.at_once > each.next_start:
+            raise SettingsError("atOnce above nextStart")
+
+    settings = live(tmp_path / "b.conf", check=check)
+    with pytest.raises(SettingsError, match=r"^atOnce above nextStart$"):
+        await settings.update("atOnce=6")
+    assert example(settings).at_once == 1
+    await settings.update("nextStart=9")
+    await settings.update("atOnce=6")  # measured by what the next start will see
+    assert example(settings).at_once == 6
+
+
+async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    class FullDisk(OsDisk):
+        def rename(self, old: str, new: str) -> None:
+            raise StoreError("no space", path=new)
+
+    path = tmp_path / "b.conf"
+    path.write_text("atOnce=1\n")
+    settings = live(path, disk=FullDisk())
+    with pytest.raises(StoreError):
+        await settings.update("atOnce=2")
+    assert example(settings).at_once == 1
+    assert path.read_text() == "atOnce=1\n"
+
+
+async def test_listeners_hear_of_their_own_keys_only_and_after_the_change(tmp_path: Path) -> None:
+    settings = live(tmp_path / "b.conf")
+    heard: list[object] = []
+    settings.on_change(["atOnce"], lambda: heard.append(example(settings).at_once))
+    settings.on_change(["another", "atOnce"], lambda: heard.append(example(settings).another))
+    await settings.update("atOnce=2")
+    await settings.update("atOnce=2\nlimit=3")
+    await settings.update("another=false")
+    assert heard == [2, True, False]
+
+
+async def test_each_change_moves_the_version(tmp_path: Path) -> None:
+    clock = ManualClock()
+    settings = live(tmp_path / "b.conf", clock=clock)
+    first = settings.data_version
+    await settings.update("")
+    assert settings.data_version == first
+    await settings.update("atOnce=2")
+    assert settings.data_version == DataVersion(clock.timestamp_ms(), first.counter + 1)
+
+
+def test_only_what_counts_at_once_can_be_listened_to(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        live(tmp_path / "b.conf").on_change(["nextStart"], lambda: None)
