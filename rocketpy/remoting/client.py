@@ -9,6 +9,7 @@ Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -17,19 +18,33 @@ import trio
 from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.burst import Burst
-from rocketpy.remoting.config import NettyClientConfig
+from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher, Processor
+from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
+from rocketpy.remoting.tls import client_context
+
+INCOMING_BYTES_MAX = 256 << 20
+"""Unfinished answers of all servers together; above it the connection that holds most is closed."""
 
 
 @asynccontextmanager
-async def open_remoting_client(*, config: NettyClientConfig | None = None) -> AsyncIterator[RemotingClient]:
-    """Open a client whose connections and tasks end with the block."""
+async def open_remoting_client(
+    *, config: NettyClientConfig | None = None, tls: TlsClientConfig | None = None
+) -> AsyncIterator[RemotingClient]:
+    """Open a client whose connections and tasks end with the block.
+
+    Its connections use TLS if ``config.use_tls`` or, where that is None, ``tls.enable`` says so; SettingsError when a
+    file that ``tls`` names then is not what it should be.
+    """
+    config, tls = config or NettyClientConfig(), tls or TlsClientConfig()
+    uses_tls = tls.enable if config.use_tls is None else config.use_tls
+    context = client_context(tls) if uses_tls else None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(nursery=nursery, config=config or NettyClientConfig())
+        client = RemotingClient(nursery=nursery, config=config, tls_context=context)
         nursery.start_soon(client.close_idle)
         try:
             yield client
@@ -40,9 +55,10 @@ async def open_remoting_client(*, config: NettyClientConfig | None = None) -> As
 class RemotingClient:
     """Requests by address. Made by :func:`open_remoting_client`."""
 
-    def __init__(self, *, nursery: trio.Nursery, config: NettyClientConfig) -> None:
+    def __init__(self, *, nursery: trio.Nursery, config: NettyClientConfig, tls_context: ssl.SSLContext | None) -> None:
         self._nursery = nursery
         self._config = config
+        self._tls_context = tls_context
         self._dispatcher = Dispatcher()
         self._driver = StreamDriver(
             dispatcher=self._dispatcher,
@@ -50,6 +66,7 @@ class RemotingClient:
             limits=config.limits(),
             start_task=TaskPool(nursery=nursery).start,
             on_end=self._forget,
+            incoming=IncomingBytes(INCOMING_BYTES_MAX),
         )
         self._connections: dict[str, Connection] = {}
         # One caller connects while the others wait: connecting awaits, and two of them must not make two connections.
@@ -118,17 +135,19 @@ class RemotingClient:
     async def _connect(self, address: str) -> Connection:
         host, port = split_address(address)
         try:
-            stream = await trio.open_tcp_stream(host, port)
+            plain = await trio.open_tcp_stream(host, port)
         except OSError as failure:
             raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
-        connection: Connection = await self._nursery.start(self._serve, stream, (host, port))
+        peer = _peer_address(plain, (host, port))
+        stream = plain if self._tls_context is None else await _shaken_hands(plain, self._tls_context, address)
+        connection: Connection = await self._nursery.start(self._serve, stream, peer)
         self._connections[address] = connection
         return connection
 
     async def _serve(
-        self, stream: trio.SocketStream, address: tuple[str, int], *, task_status: trio.TaskStatus[Connection]
+        self, stream: trio.abc.Stream, peer: tuple[str, int], *, task_status: trio.TaskStatus[Connection]
     ) -> None:
-        await self._driver.serve_stream(stream, _peer_address(stream, address), task_status=task_status)
+        await self._driver.serve_stream(stream, peer, task_status=task_status)
 
     def _forget(self, connection: Connection) -> None:
         for address, known in list(self._connections.items()):
@@ -142,6 +161,20 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+async def _shaken_hands(plain: trio.SocketStream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:
+    """Return the TLS stream over a plain one, after its handshake; closes the plain one if that fails."""
+    stream = trio.SSLStream(plain, context, https_compatible=True)
+    try:
+        await stream.do_handshake()
+    except BaseException as failure:
+        await trio.aclose_forcefully(plain)
+        if isinstance(failure, trio.BrokenResourceError):
+            cause = failure.__cause__ or "it closed the connection"
+            raise RemotingConnectError(f"cannot connect to {address}: the TLS handshake failed: {cause}") from failure
+        raise
+    return stream
 
 
 def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[str, int]:

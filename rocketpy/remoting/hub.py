@@ -10,6 +10,7 @@ Rules:
 - Level-triggered, and events are never kept across a checkpoint, because a descriptor may mean another peer by then.
 - One guard per connection: garbage, a reset or a bug in serving ends that connection only. ``StoreError`` and
   ``AssertionError`` pass: they end the program.
+- Who begins with TLS's first byte is handed on, unread, to whoever shakes hands; nobody else pays for that look.
 - What cannot be sent at once stays in the connection's bounded buffer, and that connection is not read meanwhile.
 """
 
@@ -29,6 +30,8 @@ from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.tls_acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS = 0.001
 SLICE_FRAMES = 64
@@ -45,10 +48,11 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Peer:
     """A socket, its connection, and what the hub is waiting for on it."""
 
-    __slots__ = ("backlogged", "connection", "events", "fd", "sock")
+    __slots__ = ("address", "backlogged", "connection", "events", "fd", "sock")
 
-    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, sock: socket.socket, address: tuple[str, int], connection: Connection) -> None:
         self.sock = sock
+        self.address = address
         self.fd = sock.fileno()
         self.connection = connection
         self.events = _IN
@@ -66,7 +70,9 @@ class Hub:
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
-        incoming_bytes_max: int,
+        incoming: IncomingBytes,
+        allows: Callable[[bytes, tuple[str, int]], bool],
+        take_tls: Callable[[socket.socket, tuple[str, int]], None],
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._dispatcher = dispatcher
@@ -74,15 +80,16 @@ class Hub:
         self._limits = limits
         self._start_task = start_task
         self._on_end = on_end
-        self._incoming_bytes_max = incoming_bytes_max
+        self._incoming = incoming
+        self._allows = allows  # whether a connection may begin with this byte
+        self._take_tls = take_tls
         self._monotonic = monotonic
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
+        self._silent: dict[int, _Peer] = {}  # whose first byte has not come yet; in one of the two, never in both
         self._peer_of: dict[Connection, _Peer] = {}
         self._backlog: deque[_Peer] = deque()
         self._passed_over: dict[int, int] = {}  # who was ready when a turn had no time left: descriptor to place
-        self._incoming_size = 0  # bytes of unfinished frames, over all connections, as of their last read
-        self._incoming_of: dict[Connection, int] = {}
         self._now = trio.current_time()  # of the present turn: close enough for idle connections
 
     @staticmethod
@@ -100,8 +107,8 @@ class Hub:
             limits=self._limits,
             now=trio.current_time(),
         )
-        peer = _Peer(sock, connection)
-        self._peers[peer.fd] = peer
+        peer = _Peer(sock, address, connection)
+        self._silent[peer.fd] = peer
         self._peer_of[connection] = peer
         self._epoll.register(peer.fd, _IN)
         return connection
@@ -167,8 +174,9 @@ class Hub:
         peer = self._peer_of.pop(connection, None)
         if peer is None:
             return
-        del self._peers[peer.fd]
-        self._incoming_size -= self._incoming_of.pop(connection, 0)
+        if self._peers.pop(peer.fd, None) is None:
+            del self._silent[peer.fd]
+        self._incoming.forget(connection)
         peer.sock.close()  # also leaves the epoll set
         connection.mark_closed()
         self._on_end(connection)
@@ -199,7 +207,7 @@ class Hub:
         for fd, events in ready:
             served += 1
             known = peers.get(fd)
-            if known is None:
+            if known is None and (known := self._greet(fd, events)) is None:
                 continue
             if events & _OUT:
                 self.flush(known.connection)
@@ -213,6 +221,31 @@ class Hub:
         self._passed_over = {fd: place for place, (fd, _) in enumerate(ready[served:])}
         self._burst.end()
         return bool(ready)
+
+    def _greet(self, fd: int, events: int) -> _Peer | None:
+        """Look at the first byte of a connection; None unless it is one to serve here."""
+        peer = self._silent.get(fd)
+        if peer is None or not events & (_IN | _GONE):
+            return None
+        try:
+            first = peer.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
+        except OSError as failure:
+            _log.debug("%s has ended before it said anything: %s", peer.connection.peer, failure)
+            first = b""
+        if not first or not self._allows(first, peer.address):
+            self.end(peer.connection)
+            return None
+        del self._silent[fd]
+        if first != TLS_HANDSHAKE:
+            self._peers[fd] = peer
+            return peer
+        self._epoll.unregister(fd)
+        del self._peer_of[peer.connection]
+        peer.connection.mark_closed()  # the second driver makes its own; nobody has heard of this one
+        self._take_tls(peer.sock, peer.address)
+        return None
 
     def _read(self, peer: _Peer, budget: int) -> int:
         """Read once and serve; returns how many frames were served."""
@@ -237,8 +270,8 @@ class Hub:
             self._refuse(connection, failure)
             return 0
         served = self._serve(peer, budget)
-        if len(chunk) == READ_SIZE or connection in self._incoming_of:
-            self._account(connection)
+        if len(chunk) == READ_SIZE or connection in self._incoming:
+            self._incoming.account(connection)
         return served
 
     def _serve(self, peer: _Peer, budget: int) -> int:
@@ -264,23 +297,6 @@ class Hub:
         _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
         self._burst.end()  # what it asked for before the garbage is answered
         self.end(connection)
-
-    def _account(self, connection: Connection) -> None:
-        """Keep the sum of unfinished frames below its bound: the connection that holds most pays."""
-        size = connection.buffered_size
-        self._incoming_size += size - self._incoming_of.pop(connection, 0)
-        if size:
-            self._incoming_of[connection] = size
-        if self._incoming_size > self._incoming_bytes_max:
-            largest = max(self._incoming_of, key=self._incoming_of.__getitem__)
-            _log.warning(
-                "unfinished frames hold %d bytes, the limit is %d; closing %s, which holds %d",
-                self._incoming_size,
-                self._incoming_bytes_max,
-                largest.peer,
-                self._incoming_of[largest],
-            )
-            self.end(largest)
 
     def _watch(self, peer: _Peer) -> None:
         """Ask epoll for what makes sense: writing while something waits, reading while the peer reads."""

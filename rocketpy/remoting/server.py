@@ -1,6 +1,7 @@
 """Accepts connections and drives them: the listening side of a broker or nameserver.
 
 Plain sockets go to the hub where the platform has epoll, else to the stream driver; both drive the same state machine.
+A connection whose first byte is TLS's goes to the stream driver, by way of its handshake, on the same port.
 Closing is structured: when :meth:`RemotingServer.run` is cancelled, its listeners, connections and tasks are gone.
 """
 
@@ -20,8 +21,11 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
+from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
+from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls_acceptor import TlsAcceptor
 
 ACCEPTS_PER_WAKE_UP = 64
 IDLE_SWEEP_SECONDS = 10.0
@@ -38,6 +42,7 @@ class RemotingServerStatistics:
     accepted_count: int
     refused_count: int
     idle_closed_count: int
+    tls_refused_count: int  # connections that tls.server.mode does not allow, and failed handshakes
     tasks: int
 
 
@@ -74,8 +79,10 @@ class RemotingServer:
         dispatcher: Dispatcher,
         config: NettyServerConfig,
         on_close: Callable[[Connection], None] | None = None,
+        tls: ServerTls | None = None,
         use_hub: bool | None = None,
     ) -> None:
+        """Without ``tls`` the server speaks none; one may be shared by several servers."""
         assert listeners, "a server without a listener"
         self._listeners = list(listeners)
         self._config = config
@@ -83,6 +90,16 @@ class RemotingServer:
         self._burst = Burst(dispatcher)
         self._tasks = TaskPool()
         limits = config.limits()
+        incoming = IncomingBytes(config.incoming_bytes_max)
+        self._stream_driver = StreamDriver(
+            dispatcher=dispatcher,
+            burst=self._burst,
+            limits=limits,
+            start_task=self._tasks.start,
+            on_end=self._ended,
+            incoming=incoming,
+        )
+        self._acceptor = TlsAcceptor(tls=tls, serve_stream=self._stream_driver.serve_stream)
         self._hub: Hub | None = None
         if Hub.is_supported() if use_hub is None else use_hub:
             self._hub = Hub(
@@ -91,15 +108,10 @@ class RemotingServer:
                 limits=limits,
                 start_task=self._tasks.start,
                 on_end=self._ended,
-                incoming_bytes_max=config.incoming_bytes_max,
+                incoming=incoming,
+                allows=self._acceptor.allows,
+                take_tls=self._take_tls,
             )
-        self._stream_driver = StreamDriver(
-            dispatcher=dispatcher,
-            burst=self._burst,
-            limits=limits,
-            start_task=self._tasks.start,
-            on_end=self._ended,
-        )
         self._nursery: trio.Nursery | None = None
         self._accepted_count = 0
         self._refused_count = 0
@@ -139,6 +151,7 @@ class RemotingServer:
             accepted_count=self._accepted_count,
             refused_count=self._refused_count,
             idle_closed_count=self._idle_closed_count,
+            tls_refused_count=self._acceptor.refused_count,
             tasks=self._tasks.running_count,
         )
 
@@ -181,7 +194,7 @@ class RemotingServer:
                 self._take(sock, (address[0], address[1]))
 
     def _take(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        if len(self.connections) >= self._config.connections_max:
+        if len(self.connections) + self._acceptor.under_way_count >= self._config.connections_max:
             self._refused_count += 1
             if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
                 _log.warning("refused %s: %d connections are open", address[0], self._config.connections_max)
@@ -193,9 +206,13 @@ class RemotingServer:
             self._hub.add(sock, address)
             return
         assert self._nursery is not None
-        sock.setblocking(False)
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-        self._nursery.start_soon(self._stream_driver.serve_stream, stream, address)
+        patience_seconds = self._config.server_channel_max_idle_time_seconds
+        self._nursery.start_soon(self._acceptor.serve_either, _stream(sock), address, patience_seconds)
+
+    def _take_tls(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Shake hands with a connection that the hub has handed back."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._acceptor.serve_tls, _stream(sock), address)
 
     async def _close_idle(self) -> None:
         """Close what has neither sent nor received for the configured time (120 s, as in RocketMQ)."""
@@ -211,6 +228,11 @@ class RemotingServer:
     def _ended(self, connection: Connection) -> None:
         if self._on_close is not None:
             self._on_close(connection)
+
+
+def _stream(sock: socket.socket) -> trio.SocketStream:
+    sock.setblocking(False)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
 
 
 async def _run_hub(hub: Hub, *, task_status: trio.TaskStatus[None]) -> None:

@@ -16,8 +16,10 @@ from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.incoming_bytes import IncomingBytes
 
 READ_SIZE = 65_536
+WRITE_SIZE = 262_144  # given to a stream at once: TLS encrypts all of it, on this thread, before any of it leaves
 SLICE_FRAMES = 64
 
 _log = logging.getLogger("rocketpy.remoting")
@@ -45,12 +47,14 @@ class StreamDriver:
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
+        incoming: IncomingBytes,
     ) -> None:
         self._dispatcher = dispatcher
         self._burst = burst
         self._limits = limits
         self._start_task = start_task
         self._on_end = on_end
+        self._incoming = incoming
         self._writers: dict[Connection, _Writer] = {}
 
     @property
@@ -111,6 +115,7 @@ class StreamDriver:
         """Forget the connection now and cancel its tasks; its stream closes as they leave."""
         writer = self._writers.pop(connection, None)
         if writer is not None:
+            self._incoming.forget(connection)
             connection.mark_closed()
             self._on_end(connection)
             writer.scope.cancel()
@@ -133,6 +138,7 @@ class StreamDriver:
                     more = connection.serve(SLICE_FRAMES)
                     self._burst.end()
                     await trio.lowlevel.checkpoint()
+                self._incoming.account(connection)
         except RemoteProtocolError as failure:
             _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
@@ -148,8 +154,10 @@ class StreamDriver:
                 await writer.wake.wait()
                 writer.wake = trio.Event()
                 while connection.outgoing_size:
-                    await stream.send_all(connection.take_outgoing())
-                    connection.last_active = trio.current_time()
+                    outgoing = memoryview(connection.take_outgoing())
+                    for start in range(0, len(outgoing), WRITE_SIZE):
+                        await stream.send_all(outgoing[start : start + WRITE_SIZE])
+                        connection.last_active = trio.current_time()
                 writer.drained.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("sending to %s failed: %r", connection.peer, failure)

@@ -312,6 +312,7 @@ async def test_fairness_a_timer_is_on_time_while_one_peer_floods(running: Runnin
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drain)
             nursery.start_soon(peer.stream.send_all, flood)
+            await until(lambda: running.server.connections)
             while running.server.connections and running.server.connections[0].frames_received < 20_000:
                 due = trio.current_time() + 0.001
                 await trio.sleep_until(due)

@@ -1,0 +1,336 @@
+"""TLS and plain connections on one port, over real sockets and under both drivers."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocketpy.errors import RemotingConnectError, RemotingError
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting import tls_acceptor
+from rocketpy.remoting.client import open_remoting_client
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.tls import ServerTls
+from tests.remoting.certificate_files import client_config, crt, key, server_config
+from tests.remoting.conftest import DEFER, ECHO, Program, Running
+from tests.remoting.test_server import Peer, ask, connect, until
+
+WITH_TLS = NettyClientConfig(use_tls=True)
+
+
+@pytest.fixture
+def tls_config() -> TlsServerConfig:
+    return TlsServerConfig()
+
+
+@pytest.fixture
+async def running(
+    use_hub: bool, server_config: NettyServerConfig, tls_config: TlsServerConfig
+) -> AsyncIterator[Running]:
+    program = Program()
+    server = RemotingServer(
+        listeners=await open_listeners("127.0.0.1", 0),
+        dispatcher=program.dispatcher,
+        config=server_config,
+        on_close=program.on_close,
+        tls=ServerTls(tls_config),
+        use_hub=use_hub,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_run, server)
+        yield Running(program, server, f"127.0.0.1:{server.port}")
+        nursery.cancel_scope.cancel()
+
+
+async def _run(server: RemotingServer, *, task_status: trio.TaskStatus[None]) -> None:
+    await server.run(task_status=task_status)
+
+
+async def echo(running: Running, config: NettyClientConfig, tls: TlsClientConfig | None = None) -> bytes | None:
+    """Ask once over a new connection; a RemotingError comes as it is, not in the group of the client's nursery."""
+    try:
+        async with open_remoting_client(config=config, tls=tls) as client:
+            return (await client.request(running.address, make_request(ECHO, body=b"hello"))).body
+    except* RemotingError as group:
+        failure = group.exceptions[0]
+    raise failure
+
+
+async def connect_tls(running: Running) -> Peer:
+    plain = (await connect(running)).stream
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    stream = trio.SSLStream(plain, context, https_compatible=True)
+    await stream.do_handshake()
+    return Peer(stream)  # type: ignore[arg-type]
+
+
+class TestPermissive:
+    """The default: whoever comes is served, and the port is the same."""
+
+    async def test_both_kinds_are_served(self, running: Running) -> None:
+        assert await echo(running, NettyClientConfig()) == b"hello"
+        assert await echo(running, WITH_TLS) == b"hello"
+        assert running.server.statistics().tls_refused_count == 0
+
+    async def test_tls_is_served_like_plain(self, running: Running) -> None:
+        """Pipelined requests, large bodies both ways, deferred replies, and requests of the server's own."""
+        peer = await connect_tls(running)
+        await peer.send(*(ask(ECHO, opaque, body=b"%d" % opaque) for opaque in range(200)))
+        assert [(await peer.answer()).opaque for _ in range(200)] == list(range(200))
+        large = bytes(range(256)) * 8192
+        await peer.send(ask(ECHO, 1, body=large))
+        assert (await peer.answer()).body == large
+        await peer.send(ask(DEFER, 5))
+        await until(lambda: running.program.deferred)
+        connection, _ = running.program.deferred[0]
+        connection.oneway(make_request(40))
+        assert (await peer.answer()).code == 40
+        assert len(running.server.connections) == 1
+        await peer.stream.aclose()
+        await until(lambda: running.program.closed)
+        assert running.program.closed == [connection.peer]
+
+    async def test_plain_connections_stay_on_the_hub(self, running: Running, use_hub: bool) -> None:
+        peer, tls_peer = await connect(running), await connect_tls(running)
+        for each in (peer, tls_peer):
+            await each.send(ask(ECHO, 1))
+            await each.answer()
+        hub = running.server._hub
+        assert (0 if hub is None else len(hub.connections)) == (1 if use_hub else 0)
+        assert len(running.server._stream_driver.connections) == (1 if use_hub else 2)
+
+    async def test_the_first_byte_may_come_alone_and_late(self, running: Running) -> None:
+        peer = await connect(running)
+        await trio.sleep(0.01)
+        frame = encode_frame(ask(ECHO, 1))
+        await peer.stream.send_all(frame[:1])
+        await trio.sleep(0.01)
+        await peer.stream.send_all(frame[1:])
+        assert (await peer.answer()).opaque == 1
+
+    async def test_who_leaves_without_a_word_is_forgotten(self, running: Running) -> None:
+        peer = await connect(running)
+        await peer.stream.aclose()
+        await until(lambda: running.server.statistics().accepted_count == 1)
+        await until(lambda: not running.server.connections and not running.server._acceptor.under_way_count)
+
+    async def test_a_client_that_breaks_off_in_the_handshake_harms_nobody(
+        self, running: Running, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        peer = await connect(running)
+        await peer.stream.send_all(b"\x16\x03\x01\x02\x00\x01\x00")
+        await peer.stream.aclose()
+        await until(lambda: running.server.statistics().tls_refused_count == 1)
+        assert "127.0.0.1:" in caplog.text
+        assert "its TLS handshake failed" in caplog.text
+        assert await echo(running, WITH_TLS) == b"hello"
+
+
+class TestEnforcing:
+    @pytest.fixture
+    def tls_config(self) -> TlsServerConfig:
+        return TlsServerConfig(server_mode="enforcing")
+
+    async def test_plain_is_closed_and_named(self, running: Running, caplog: pytest.LogCaptureFixture) -> None:
+        with pytest.raises(RemotingError):
+            await echo(running, NettyClientConfig())
+        assert await echo(running, WITH_TLS) == b"hello"
+        (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+        assert record.getMessage().startswith("closed the connection of 127.0.0.1:")
+        assert record.getMessage().endswith("it does not speak TLS, and tls.server.mode is enforcing")
+
+
+class TestDisabled:
+    @pytest.fixture
+    def tls_config(self) -> TlsServerConfig:
+        return TlsServerConfig(server_mode="disabled")
+
+    async def test_tls_is_closed_and_named(self, running: Running, caplog: pytest.LogCaptureFixture) -> None:
+        with pytest.raises(RemotingConnectError, match="the TLS handshake failed"):
+            await echo(running, WITH_TLS)
+        assert await echo(running, NettyClientConfig()) == b"hello"
+        (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+        assert record.getMessage().endswith("it speaks TLS, and tls.server.mode is disabled")
+
+
+class TestMutual:
+    """Who may connect is who has a certificate that the server believes."""
+
+    @pytest.fixture
+    def tls_config(self) -> TlsServerConfig:
+        return server_config(
+            server_mode="enforcing", need_client_auth="require", auth_client=True, trust_cert_path=crt("authority")
+        )
+
+    async def test_a_known_client_is_served_and_a_stranger_is_not(
+        self, running: Running, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        known = client_config(cert_path=crt("client"), key_path=key("client"))
+        assert await echo(running, WITH_TLS, known) == b"hello"
+        # With TLS 1.3 the client has shaken hands before it hears that its certificate was not good enough.
+        with pytest.raises(RemotingError):
+            await echo(running, WITH_TLS, client_config(cert_path=crt("stranger"), key_path=key("stranger")))
+        assert "its certificate is not accepted: self-signed certificate" in caplog.text
+        with pytest.raises(RemotingError):
+            await echo(running, WITH_TLS, client_config())
+        assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+
+    async def test_a_client_refuses_a_server_that_it_does_not_believe(self, running: Running) -> None:
+        with pytest.raises(RemotingConnectError, match=r"the TLS handshake failed: .*certificate verify failed"):
+            await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger")))
+
+
+class TestReload:
+    """A certificate that is replaced while connections are open counts for the next ones."""
+
+    @pytest.fixture
+    def tls_config(self, tmp_path: Path) -> TlsServerConfig:
+        shutil.copy(crt("server"), tmp_path / "now.crt")
+        shutil.copy(key("server"), tmp_path / "now.key")
+        return server_config(cert_path=str(tmp_path / "now.crt"), key_path=str(tmp_path / "now.key"))
+
+    async def test_open_connections_go_on(self, running: Running, tmp_path: Path) -> None:
+        peer = await connect_tls(running)
+        shutil.copy(crt("stranger"), tmp_path / "now.crt")
+        shutil.copy(key("stranger"), tmp_path / "now.key")
+        tls = running.server._acceptor._tls
+        assert tls is not None
+        tls.reload_if_changed()
+        await peer.send(ask(ECHO, 1))
+        assert (await peer.answer()).opaque == 1
+        assert await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger"))) == b"hello"
+        with pytest.raises(RemotingConnectError):
+            await echo(running, WITH_TLS, client_config())
+
+
+class TestSlowPeers:
+    """Handshakes are bounded in time and number, and what they hold is counted."""
+
+    @pytest.fixture
+    def server_config(self) -> NettyServerConfig:
+        return NettyServerConfig(connections_max=6)
+
+    async def test_a_handshake_that_does_not_end_is_ended(
+        self, running: Running, mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        peer = await connect(running)
+        await peer.stream.send_all(b"\x16")
+        await until_blocked(lambda: running.server._acceptor.under_way_count == 1)
+        mock_clock.jump(tls_acceptor.HANDSHAKE_SECONDS + 1)
+        await until_blocked(lambda: running.server._acceptor.under_way_count == 0)
+        assert "its TLS handshake was not done in 10 s" in caplog.text
+        assert not running.server.connections
+
+    async def test_the_oldest_handshake_gives_way(self, running: Running, caplog: pytest.LogCaptureFixture) -> None:
+        with mock.patch.object(tls_acceptor, "HANDSHAKES_MAX", 2):
+            peers = [await connect(running) for _ in range(3)]
+            for count, peer in enumerate(peers, start=1):
+                await peer.stream.send_all(b"\x16")
+                await until(lambda count=count: len(running.server._acceptor._under_way) == min(count, 2))
+            assert await peers[0].receive() is None
+            assert "its TLS handshake gave way to 2 later ones" in caplog.text
+            assert await echo(running, WITH_TLS) == b"hello"
+            assert await peers[1].receive() is None
+
+    async def test_handshakes_count_as_connections(self, running: Running) -> None:
+        peers = [await connect(running) for _ in range(6)]
+        for peer in peers:
+            await peer.stream.send_all(b"\x16")
+        await until(lambda: running.server._acceptor.under_way_count == 6)
+        assert await (await connect(running)).receive() is None
+        assert running.server.statistics().refused_count == 1
+
+
+async def until_blocked(condition: object) -> None:
+    """As ``until``, under a clock that stands still."""
+    assert callable(condition)
+    for _ in range(1000):
+        await trio.testing.wait_all_tasks_blocked(0.0)
+        if condition():
+            return
+        socket.socketpair()[0].close()  # real time passes for the kernel
+    raise AssertionError("it never came")
+
+
+@given(garbage=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=3))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_garbage_after_the_first_byte_ends_only_its_own_connection(
+    use_hub: bool, garbage: bytes, cuts: list[int]
+) -> None:
+    async def attack() -> None:
+        program = Program()
+        listeners = await open_listeners("127.0.0.1", 0)
+        server = RemotingServer(
+            listeners=listeners,
+            dispatcher=program.dispatcher,
+            config=NettyServerConfig(),
+            tls=ServerTls(server_config()),
+            use_hub=use_hub,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_run, server)
+            running = Running(program, server, f"127.0.0.1:{server.port}")
+            peer = await connect(running)
+            pieces = b"\x16" + garbage
+            for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(pieces)], strict=True):
+                try:
+                    await peer.stream.send_all(pieces[start:end])
+                except trio.BrokenResourceError:
+                    break
+            await peer.stream.aclose()
+            await until(lambda: server.statistics().tls_refused_count == 1)
+            assert not server.connections
+            assert await echo(running, WITH_TLS) == b"hello"
+            nursery.cancel_scope.cancel()
+
+    trio.run(attack)
+
+
+async def test_every_prefix_of_a_handshake_and_a_damaged_one_is_refused(running: Running) -> None:
+    """A real ClientHello, cut at every eighth byte, and with each eighth byte turned over."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    client = context.wrap_bio(incoming, outgoing)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+    attacks = [hello[:end] for end in range(1, len(hello), 8)]
+    attacks += [hello[:at] + bytes([hello[at] ^ 0xFF]) + hello[at + 1 :] for at in range(1, len(hello), 8)]
+    for attack in attacks:
+        peer = await connect(running)
+        await peer.stream.send_all(attack)
+        await peer.stream.aclose()
+    await until(lambda: running.server.statistics().tls_refused_count == len(attacks))
+    assert not running.server.connections
+    assert await echo(running, WITH_TLS) == b"hello"
+
+
+async def test_garbage_after_the_handshake_ends_only_its_own_connection(running: Running) -> None:
+    peer = await connect_tls(running)
+    raw = peer.stream.transport_stream  # type: ignore[attr-defined]
+    await raw.send_all(b"this is no TLS record at all, and never was")
+    await until(lambda: not running.server.connections)
+    assert await echo(running, WITH_TLS) == b"hello"
+
+
+async def test_bytes_that_are_no_frames_inside_tls_end_only_their_own_connection(running: Running) -> None:
+    peer = await connect_tls(running)
+    await peer.stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+    await until(lambda: not running.server.connections)
+    assert await echo(running, WITH_TLS) == b"hello"
