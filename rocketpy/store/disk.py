@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -132,6 +133,10 @@ class Disk(Protocol):
         """Give a file another name, in place of a file that has it."""
         ...
 
+    def copy_mode(self, path: str, new_path: str) -> None:
+        """Let the same people read and write a file who may read and write another."""
+        ...
+
     def unlink(self, path: str) -> None:
         """Remove a file; who has it open can go on. StoreError if it is missing."""
         ...
@@ -177,12 +182,14 @@ def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False
     """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
 
     The predecessor stays as ``.bak``, unless ``keeps_backup`` says that it is worth less than the one that is there.
+    Both may be read by those who may read the file now: some hold secrets.
     Compatibility: RocketMQ deletes the file before it renames the new one over it.
     """
-    _write_all(disk, path + ".tmp", text.encode())
+    like = path if disk.exists(path) else None
+    _write_all(disk, path + ".tmp", text.encode(), like)
     predecessor = b"" if keeps_backup else _read_all(disk, path)
     if predecessor:
-        _write_all(disk, path + ".bak.tmp", predecessor)
+        _write_all(disk, path + ".bak.tmp", predecessor, like)
         disk.rename(path + ".bak.tmp", path + ".bak")
     disk.rename(path + ".tmp", path)
     disk.sync_directory(os.path.dirname(path))
@@ -207,10 +214,13 @@ def _read_all(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def _write_all(disk: Disk, path: str, content: bytes) -> None:
+def _write_all(disk: Disk, path: str, content: bytes, like: str | None) -> None:
+    """Write a whole file that is read by those who may read ``like``, from its first byte on."""
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
+        if like is not None:
+            disk.copy_mode(like, path)
         file.write(0, content)
         file.sync()
     finally:
@@ -288,6 +298,15 @@ class OsDisk:
             os.rename(path, new_path)
         except OSError as failure:
             raise store_error(failure, f"cannot rename to {new_path}", path) from failure
+
+    def copy_mode(self, path: str, new_path: str) -> None:
+        """Give a file the permission bits of another."""
+        mode = stat.S_IMODE(self._status(path).st_mode)
+        if mode != stat.S_IMODE(self._status(new_path).st_mode):
+            try:
+                os.chmod(new_path, mode)
+            except OSError as failure:
+                raise store_error(failure, f"cannot copy the mode of {path}", new_path) from failure
 
     def unlink(self, path: str) -> None:
         """Remove a file's name."""

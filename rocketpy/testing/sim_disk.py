@@ -200,6 +200,9 @@ class SimDisk:
         self._require_parent(new_path, f"cannot rename to {new_path}")
         self._change(Change("rename", path, new_path, self._now.files[path]))
 
+    def copy_mode(self, path: str, new_path: str) -> None:
+        """Do nothing: everybody may read everything here."""
+
     def unlink(self, path: str) -> None:
         """Remove a file's name."""
         self.count_call("unlink", path, is_change=True)

@@ -243,6 +243,15 @@ class TestOsDisk:
     def disk(self) -> Disk:
         return OsDisk()
 
+    def test_a_file_with_secrets_stays_as_private_as_it_was(self, disk: Disk, root: str) -> None:
+        """Neither the new text nor the copy of the old one may become readable for more people."""
+        path = f"{root}/plain_acl.yml"
+        persist_text(disk, path, "one")
+        os.chmod(path, 0o600)
+        for text in ("two", "three"):
+            persist_text(disk, path, text)
+            assert [os.stat(each).st_mode & 0o777 for each in (path, path + ".bak")] == [0o600, 0o600]
+
     def test_the_lock_keeps_other_processes_out(self, disk: Disk, root: str) -> None:
         take = (
             "import fcntl, sys; f = open(sys.argv[1], 'r+'); "

@@ -1,0 +1,147 @@
+"""What one ACL file says: addresses that need no account, accounts, and how often requests have changed it.
+
+::
+
+    globalWhiteRemoteAddresses:
+      - 10.10.103.*
+    accounts:
+      - accessKey: RocketMQ
+        secretKey: 12345678
+        whiteRemoteAddress: 192.168.9.*
+        admin: false
+        defaultTopicPerm: DENY
+        defaultGroupPerm: SUB
+        topicPerms:
+          - topicA=PUB|SUB
+        groupPerms:
+          - groupA=SUB
+    dataVersion:
+      - counter: 3
+        timestamp: 1700000000000
+
+Compatibility: ``PlainPermissionManager.load`` (4.9.8). SnakeYAML makes numbers of texts that look like some (a secret
+key ``0123456`` is the number 42798 there); here a key is what was written.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.acl_yaml import YamlList, YamlMap, YamlNode, YamlScalar, parse_yaml
+from rocketpy.protocol.bodies.acl import PlainAccessConfig
+from rocketpy.protocol.bodies.topic import DataVersion
+
+GLOBAL_WHITE_ADDRESSES = "globalWhiteRemoteAddresses"
+ACCOUNTS = "accounts"
+DATA_VERSION = "dataVersion"
+
+_KEYS = (GLOBAL_WHITE_ADDRESSES, ACCOUNTS, DATA_VERSION)
+_ACCOUNT_KEYS = (
+    "accessKey",
+    "secretKey",
+    "whiteRemoteAddress",
+    "admin",
+    "defaultTopicPerm",
+    "defaultGroupPerm",
+    "topicPerms",
+    "groupPerms",
+)
+_INT64_MAX = (1 << 63) - 1
+
+
+@attrs.frozen
+class AclDocument:
+    """One file as values. ``unknown_keys`` are what nobody reads, each with its line."""
+
+    white_addresses: tuple[str, ...] = ()
+    accounts: tuple[PlainAccessConfig, ...] = ()
+    version: DataVersion | None = None
+    unknown_keys: tuple[str, ...] = ()
+
+
+def read_acl_document(text: str) -> AclDocument:
+    """Return what a file's text says; AclError names line and key of what is wrong. Whether it makes sense is asked
+    by whoever builds accounts and patterns of it."""
+    root = read_root(text)
+    if root is None:
+        return AclDocument()
+    unknown = [f"line {key.line}: {key.text}" for key, _ in root.pairs if key.text not in _KEYS]
+    accounts = []
+    for node in _items(root, ACCOUNTS):
+        if not isinstance(node, YamlMap):
+            raise AclError(f"line {node.line}: expected an account with accessKey and secretKey in {ACCOUNTS}")
+        accounts.append(_account(node))
+        unknown += [f"line {key.line}: {key.text}" for key, _ in node.pairs if key.text not in _ACCOUNT_KEYS]
+    return AclDocument(
+        tuple(_texts(root, GLOBAL_WHITE_ADDRESSES) or ()), tuple(accounts), _version(root), tuple(unknown)
+    )
+
+
+def read_root(text: str) -> YamlMap | None:
+    """Return the mapping that a file is, None when there is nothing in it."""
+    root = parse_yaml(text)
+    if root is None or (isinstance(root, YamlScalar) and root.is_null):
+        return None
+    if not isinstance(root, YamlMap):
+        raise AclError(f"line {root.line}: expected {ACCOUNTS}: or {GLOBAL_WHITE_ADDRESSES}:, found something else")
+    return root
+
+
+def _account(node: YamlMap) -> PlainAccessConfig:
+    admin = node.get("admin")
+    return PlainAccessConfig(
+        access_key=_text(node, "accessKey") or "",
+        secret_key=_text(node, "secretKey"),
+        white_remote_address=_text(node, "whiteRemoteAddress"),
+        admin=isinstance(admin, YamlScalar) and admin.is_true,
+        default_topic_perm=_text(node, "defaultTopicPerm"),
+        default_group_perm=_text(node, "defaultGroupPerm"),
+        topic_perms=_texts(node, "topicPerms"),
+        group_perms=_texts(node, "groupPerms"),
+    )
+
+
+def _version(root: YamlMap) -> DataVersion | None:
+    for node in _items(root, DATA_VERSION):
+        if not isinstance(node, YamlMap):
+            raise AclError(f"line {node.line}: expected counter and timestamp in {DATA_VERSION}")
+        return DataVersion(_number(node, "timestamp"), _number(node, "counter"))
+    return None
+
+
+def _number(node: YamlMap, key: str) -> int:
+    text = _text(node, key) or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= _INT64_MAX):
+        raise AclError(f"line {node.line}: expected a number for {key}, found {text[:64]!r}")
+    return int(text)
+
+
+def _text(node: YamlMap, key: str) -> str | None:
+    value = node.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, YamlScalar):
+        raise AclError(f"line {value.line}: expected a text for {key}, found a collection")
+    return value.text
+
+
+def _texts(node: YamlMap, key: str) -> list[str] | None:
+    if node.get(key) is None:
+        return None
+    texts = []
+    for item in _items(node, key):
+        if not isinstance(item, YamlScalar):
+            raise AclError(f"line {item.line}: expected a text in {key}, found a collection")
+        if not item.is_null:
+            texts.append(item.text)
+    return texts
+
+
+def _items(node: YamlMap, key: str) -> list[YamlNode]:
+    value = node.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, YamlList):
+        raise AclError(f"line {value.line}: expected a list for {key}, found something else")
+    return value.items

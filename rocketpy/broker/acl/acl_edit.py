@@ -1,0 +1,302 @@
+"""Changes the text of an ACL file as requests ask, and leaves everything else as it was: comments, order, spelling.
+
+Nodes know their places, so an edit is a few replacements in the text. What comes out is read again and compared with
+what was wanted; a layout in which that fails (there are strange ones) is refused and nothing is written.
+
+Compatibility: ``PlainPermissionManager`` (4.9.8) writes the whole file anew without comments, and moves a changed
+account to the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import attrs
+
+from rocketpy.broker.acl.acl_document import (
+    ACCOUNTS,
+    DATA_VERSION,
+    GLOBAL_WHITE_ADDRESSES,
+    AclDocument,
+    read_acl_document,
+    read_root,
+)
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.acl_yaml import YamlList, YamlMap, YamlNode, YamlScalar
+from rocketpy.protocol.bodies.acl import PlainAccessConfig
+from rocketpy.protocol.bodies.topic import DataVersion
+
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./|=%@+-]*")
+_NOT_PLAIN = re.compile(r"true|false|yes|no|on|off|y|n|null", re.IGNORECASE)
+
+_Fields = list[tuple[str, "str | list[str]"]]  # key and value; a value is rendered already, a list is not
+
+
+def with_account(text: str, change: PlainAccessConfig) -> str:
+    """Return the text with an account changed, or added behind the others; what ``change`` leaves open stays."""
+    before = read_acl_document(text)
+    edit = _Edit(text)
+    account = edit.account(change.access_key)
+    if account is None:
+        edit.append(ACCOUNTS, _fields(change))
+    else:
+        for key, value in _fields(change)[1:]:
+            edit.set(account, key, value)
+    accounts = [merged(each, change) if each.access_key == change.access_key else each for each in before.accounts]
+    if account is None:
+        accounts.append(change)
+    return edit.result(attrs.evolve(before, accounts=tuple(accounts)))
+
+
+def without_account(text: str, access_key: str) -> str:
+    """Return the text without an account, wherever it stands in it."""
+    before = read_acl_document(text)
+    edit = _Edit(text)
+    edit.remove_accounts(access_key)
+    left = tuple(each for each in before.accounts if each.access_key != access_key)
+    return edit.result(attrs.evolve(before, accounts=left))
+
+
+def with_white_addresses(text: str, addresses: Sequence[str]) -> str:
+    """Return the text with other addresses that need no account."""
+    before = read_acl_document(text)
+    edit = _Edit(text)
+    edit.set_at_top(GLOBAL_WHITE_ADDRESSES, list(addresses))
+    return edit.result(attrs.evolve(before, white_addresses=tuple(addresses)))
+
+
+def with_version(text: str, version: DataVersion) -> str:
+    """Return the text with a version."""
+    before = read_acl_document(text)
+    edit = _Edit(text)
+    fields: _Fields = [("counter", str(version.counter)), ("timestamp", str(version.timestamp))]
+    found = edit.root.get(DATA_VERSION) if edit.root is not None else None
+    if isinstance(found, YamlList) and found.items and isinstance(found.items[0], YamlMap):
+        for key, value in fields:
+            edit.set(found.items[0], key, value)
+    else:
+        edit.append(DATA_VERSION, fields)
+    return edit.result(attrs.evolve(before, version=version))
+
+
+def merged(account: PlainAccessConfig, change: PlainAccessConfig) -> PlainAccessConfig:
+    """Return an account with what ``change`` says; ``admin`` is always said."""
+    said = {
+        name: value
+        for name in ("secret_key", "default_topic_perm", "default_group_perm", "topic_perms", "group_perms")
+        if (value := getattr(change, name))
+    }
+    if change.white_remote_address is not None:
+        said["white_remote_address"] = change.white_remote_address
+    return attrs.evolve(account, admin=change.admin, **said)
+
+
+def _fields(account: PlainAccessConfig) -> _Fields:
+    """Return the keys that a request sets, in RocketMQ's order; the first is the access key."""
+    fields: _Fields = [("accessKey", _rendered(account.access_key))]
+    if account.secret_key:
+        fields.append(("secretKey", _rendered(account.secret_key)))
+    if account.white_remote_address is not None:
+        fields.append(("whiteRemoteAddress", _rendered(account.white_remote_address)))
+    fields.append(("admin", "true" if account.admin else "false"))
+    if account.default_topic_perm:
+        fields.append(("defaultTopicPerm", _rendered(account.default_topic_perm)))
+    if account.default_group_perm:
+        fields.append(("defaultGroupPerm", _rendered(account.default_group_perm)))
+    if account.topic_perms:
+        fields.append(("topicPerms", list(account.topic_perms)))
+    if account.group_perms:
+        fields.append(("groupPerms", list(account.group_perms)))
+    return fields
+
+
+def _rendered(text: str) -> str:
+    """Return a scalar that every YAML reader takes for this text and nothing else."""
+    if _PLAIN.fullmatch(text) and not _NOT_PLAIN.fullmatch(text):
+        return text
+    if text.isprintable() and text:
+        return "'" + text.replace("'", "''") + "'"
+    return json.dumps(text)
+
+
+def _flow(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else f"[{', '.join(map(_rendered, value))}]"
+
+
+class _Edit:
+    """Replacements in one text. Positions are those of the text given, so they are applied from the end."""
+
+    def __init__(self, text: str) -> None:
+        self.root = read_root(text)
+        self._text = text
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self._replacements: list[tuple[int, int, str]] = []
+
+    def result(self, wanted: AclDocument) -> str:
+        """Return the new text; AclError when it does not say what is wanted, or breaks."""
+        text = self._text
+        # Of two insertions at one place the one that was asked for first comes first.
+        for _, (start, end, new) in sorted(enumerate(self._replacements), key=lambda each: (-each[1][0], -each[0])):
+            text = text[:start] + new + text[end:]
+        found = _only_values(read_acl_document(text))
+        if found != _only_values(wanted):
+            raise AclError("the file is laid out in a way that cannot be edited by request, edit it by hand")
+        return text
+
+    def account(self, access_key: str) -> YamlMap | None:
+        """Return the last account of this name, which is the one that counts."""
+        accounts = self.root.get(ACCOUNTS) if self.root is not None else None
+        found = None
+        for each in accounts.items if isinstance(accounts, YamlList) else ():
+            if isinstance(each, YamlMap) and _has_key(each, access_key):
+                found = each
+        return found
+
+    def set_at_top(self, key: str, value: list[str]) -> None:
+        """Set a key of the file's mapping."""
+        if self.root is None:
+            self._replace(len(self._text), len(self._text), self._ended() + self._lines("", key, value))
+        else:
+            self.set(self.root, key, value)
+
+    def set(self, node: YamlMap, key: str, value: str | list[str]) -> None:
+        """Set a key of a mapping where it stands, or behind the others."""
+        found = node.find(key)
+        if found is None:
+            self._insert(node, key, value)
+            return
+        name, old = found
+        if isinstance(old, YamlScalar) and old.start == old.end:
+            behind_colon = self._text.index(":", name.end) + 1
+            self._replace(behind_colon, behind_colon, " " + _flow(value))
+        elif isinstance(old, YamlList) and not old.is_flow and isinstance(value, list) and value:
+            self._set_items(old, value)
+        elif isinstance(old, YamlScalar) or old.is_flow or not value:
+            self._replace(old.start, old.end, _flow(value))
+
+    def append(self, key: str, fields: _Fields) -> None:
+        """Add a mapping at the end of the list ``key``, which is made when it is not there."""
+        found = self.root.find(key) if self.root is not None else None
+        value = found[1] if found is not None else None
+        as_flow = "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in fields) + "}"
+        if isinstance(value, YamlList) and value.is_flow:
+            self._replace(value.end - 1, value.end - 1, f", {as_flow}" if value.items else as_flow)
+        elif isinstance(value, YamlList):
+            self._insert_lines(value.end, self._item_lines(" " * value.column, fields))
+        elif found is not None and isinstance(value, YamlScalar) and value.start == value.end:
+            assert self.root is not None
+            self._insert_lines(found[0].end, self._item_lines(" " * (self.root.column + 2), fields))
+        elif found is not None and isinstance(value, YamlScalar):
+            self._replace(value.start, value.end, f"[{as_flow}]")
+        elif self.root is not None and self.root.is_flow:
+            start = self.root.end - 1
+            self._replace(start, start, f"{', ' if self.root.pairs else ''}{key}: [{as_flow}]")
+        else:
+            margin = " " * (self.root.column if self.root is not None else 0)
+            at = self.root.end if self.root is not None else len(self._text)
+            self._insert_lines(at, f"{margin}{key}:{self._newline}" + self._item_lines(margin + "  ", fields))
+
+    def remove_accounts(self, access_key: str) -> None:
+        """Remove every account of this name, with the comments inside it."""
+        accounts = self.root.get(ACCOUNTS) if self.root is not None else None
+        assert isinstance(accounts, YamlList), "the account was found in this text"
+        for index, each in enumerate(accounts.items):
+            if isinstance(each, YamlMap) and _has_key(each, access_key):
+                if accounts.is_flow:
+                    self._replace(*_flow_item_span(accounts, index), "")
+                else:
+                    self._replace(self._dash_line(accounts, each), self._line_end(each.end), "")
+
+    # ---- private ----------------------------------------------------------------------------------------------------
+
+    def _replace(self, start: int, end: int, new: str) -> None:
+        self._replacements.append((start, end, new))
+
+    def _insert(self, node: YamlMap, key: str, value: str | list[str]) -> None:
+        if node.is_flow:
+            comma = ", " if node.pairs else ""
+            self._replace(node.end - 1, node.end - 1, f"{comma}{key}: {_flow(value)}")
+        else:
+            self._insert_lines(node.end, self._lines(" " * node.column, key, value))
+
+    def _insert_lines(self, behind: int, lines: str) -> None:
+        """Insert whole lines below the one that ``behind`` is in."""
+        at = self._line_end(behind)
+        self._replace(at, at, (self._ended() if at == len(self._text) else "") + lines)
+
+    def _set_items(self, old: YamlList, new: list[str]) -> None:
+        """Put new items in the places of the old ones, so that the comments between them stay."""
+        for item, text in zip(old.items, new, strict=False):
+            if not isinstance(item, YamlScalar) or item.text != text or item.is_null:
+                self._replace(item.start, item.end, _rendered(text))
+        for item in old.items[len(new) :]:
+            self._replace(self._dash_line(old, item), self._line_end(item.end), self._comment_behind(item, old.column))
+        margin = " " * old.column
+        more = "".join(f"{margin}- {_rendered(text)}{self._newline}" for text in new[len(old.items) :])
+        if more:
+            self._insert_lines(old.end, more)
+
+    def _comment_behind(self, item: YamlNode, column: int) -> str:
+        """Return the comment at the end of an item's line, as a line of its own."""
+        rest = self._text[item.end : self._line_end(item.end)]
+        return " " * column + rest.strip() + self._newline if rest.strip().startswith("#") else ""
+
+    def _lines(self, margin: str, key: str, value: str | list[str]) -> str:
+        if isinstance(value, str) or not value:
+            return f"{margin}{key}: {_flow(value)}{self._newline}"
+        items = "".join(f"{margin}  - {_rendered(each)}{self._newline}" for each in value)
+        return f"{margin}{key}:{self._newline}{items}"
+
+    def _item_lines(self, margin: str, fields: _Fields) -> str:
+        lines = "".join(self._lines(margin + "  ", key, value) for key, value in fields)
+        return margin + "- " + lines[len(margin) + 2 :]
+
+    def _ended(self) -> str:
+        """Return the line end that the text lacks at its end."""
+        return "" if not self._text or self._text.endswith("\n") else self._newline
+
+    def _line_end(self, position: int) -> int:
+        """Return where the line behind that of ``position`` begins; a block scalar ends at the begin of a line."""
+        if position and self._text[position - 1] == "\n":
+            return position
+        end = self._text.find("\n", position)
+        return len(self._text) if end < 0 else end + 1
+
+    def _dash_line(self, owner: YamlList, item: YamlNode) -> int:
+        """Return where the line with an item's dash begins: it may stand above the item."""
+        start = self._text.rfind("\n", 0, item.start) + 1
+        while start > owner.start and not self._text[start:].lstrip(" ").startswith("-"):
+            start = self._text.rfind("\n", 0, start - 1) + 1
+        return start
+
+
+def _has_key(account: YamlMap, access_key: str) -> bool:
+    name = account.get("accessKey")
+    return isinstance(name, YamlScalar) and name.text == access_key
+
+
+def _flow_item_span(owner: YamlList, index: int) -> tuple[int, int]:
+    """Return an item of ``[a, b]`` with one of the commas beside it."""
+    items = owner.items
+    if index:
+        return items[index - 1].end, items[index].end
+    return items[0].start, items[1].start if len(items) > 1 else items[0].end
+
+
+def _only_values(document: AclDocument) -> AclDocument:
+    """Return a document without what an edit may change silently: lines, and null where a list is empty."""
+    accounts = tuple(
+        attrs.evolve(
+            each,
+            topic_perms=tuple(each.topic_perms or ()),
+            group_perms=tuple(each.group_perms or ()),
+            secret_key=each.secret_key or None,
+            white_remote_address=each.white_remote_address or None,
+            default_topic_perm=each.default_topic_perm or None,
+            default_group_perm=each.default_group_perm or None,
+        )
+        for each in document.accounts
+    )
+    return attrs.evolve(document, accounts=accounts, unknown_keys=())
