@@ -33,7 +33,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_TAGS,
 )
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE, transaction_type
-from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 
 if TYPE_CHECKING:  # which has these levels itself
     from rocketpy.broker.message_put import MessageExtBrokerInner
@@ -83,10 +83,12 @@ class DelayLevels:
     def rewrite(self, message: MessageExtBrokerInner) -> int:
         """Send a message that wants a delay where it waits, in place; return its level, 0 if it is not delayed.
 
-        Prepared and rolled back messages are not delayed: they are no messages to anybody yet.
+        Prepared and rolled back messages are not delayed: they are no messages to anybody yet. Nor are half messages,
+        nor those that were given up: the delay begins with the commit. Compatibility: RocketMQ delays a half message,
+        and then discards it.
         """
         level = self.level_of(message.properties)
-        if not level or transaction_type(message.sys_flag) not in _DELAYABLE:
+        if not level or transaction_type(message.sys_flag) not in _DELAYABLE or message.topic in _NEVER_DELAYED:
             return 0
         properties = message.properties
         properties[PROPERTY_DELAY_TIME_LEVEL] = str(level)
@@ -110,3 +112,4 @@ class DelayLevels:
 
 
 _DELAYABLE = (TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE)
+_NEVER_DELAYED = (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
