@@ -10,6 +10,8 @@ from collections.abc import Callable
 from rocketpy.broker.client_channel import CHANNEL_EXPIRED_SECONDS, ClientChannelInfo
 from rocketpy.remoting.connection import Connection
 
+_TRIES = 3
+
 
 class ProducerManager:
     """The producers of one broker. ``current_time`` is a clock in seconds that never steps."""
@@ -19,6 +21,7 @@ class ProducerManager:
         self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
         self._channel_by_client_id: dict[str, Connection] = {}
+        self._turn = 0  # of available_channel, over all groups
 
     @property
     def groups(self) -> list[str]:
@@ -33,6 +36,19 @@ class ProducerManager:
     def find_channel(self, client_id: str) -> Connection | None:
         """Return the connection of a client: where a reply to its request goes."""
         return self._channel_by_client_id.get(client_id)
+
+    def available_channel(self, group: str) -> Connection | None:
+        """Return a connection of a group in turn, one that takes bytes if three tries find it; None if none is open."""
+        channels = list(self._groups.get(group, ()))
+        self._turn += 1
+        is_open = None
+        for i in range(min(_TRIES, len(channels))):
+            channel = channels[(self._turn + i) % len(channels)]
+            if not channel.is_closed:
+                if channel.wants_reading:
+                    return channel
+                is_open = channel
+        return is_open
 
     def register_producer(self, group: str, client: ClientChannelInfo) -> bool:
         """Take one group of a heartbeat; True when the connection is new to it."""

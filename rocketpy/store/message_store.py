@@ -133,6 +133,11 @@ class MessageStore:
         assert self._services.group_commit is not None, "only SYNC_FLUSH has someone who tells"
         self._services.group_commit.wait_durable(physical_end, callback)
 
+    @property
+    def durable_offset(self) -> int:
+        """The end of what a loss of power would leave of the log."""
+        return self._commit_log.flushed_offset
+
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
     def get_message_nowait(
@@ -257,6 +262,12 @@ class MessageStore:
     def max_physical_offset(self) -> int:
         """Where the log ends, for readers."""
         return self._commit_log.wrote_offset
+
+    def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
+        """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
+        if self._appender.has_pending:
+            self.end_burst()
+        return read_nowait(self._reader.look_message(physical_offset))
 
     async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """Return the record that begins at a place in the log, None if none does."""

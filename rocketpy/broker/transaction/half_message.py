@@ -15,12 +15,17 @@ copies it is ended by.
 from __future__ import annotations
 
 from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.errors import RequestError
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import (
+    PROPERTIES_SIZE_MAX,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+    encode_properties,
 )
 from rocketpy.protocol.sysflag import (
     TRANSACTION_COMMIT_TYPE,
@@ -32,13 +37,30 @@ from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
 HALF_QUEUE_ID = 0
 """The only queue of the half topic."""
 
-QUEUE_ID_MAX = 2**31 - 1
+COPY_RESERVE = 128
+"""Bytes of properties that the copies of a half message need beyond its own: two names and numbers of 19 digits."""
+
+_QUEUE_ID_MAX = 2**31 - 1
+_HALF_PROPERTIES_MAX = PROPERTIES_SIZE_MAX - COPY_RESERVE
 
 
 def half_message(message: MessageExtBrokerInner) -> None:
-    """Rewrite a message that a producer has sent into its half message, in place."""
+    """Rewrite a message that a producer has sent into its half message, in place.
+
+    RequestError(MESSAGE_ILLEGAL) when its properties leave no room for the broker's own: it could be stored and never
+    be checked.
+    """
+    for name in (PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, PROPERTY_TRANSACTION_CHECK_TIMES):
+        message.properties.pop(name, None)  # the broker's own: a producer's would name another's transaction
     message.properties[PROPERTY_REAL_TOPIC] = message.topic
     message.properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
+    size = len(encode_properties(message.properties).encode())
+    if size > _HALF_PROPERTIES_MAX:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the properties of a transactional message have {size} bytes with the broker's own, the limit is "
+            f"{_HALF_PROPERTIES_MAX}",
+        )
     message.sys_flag = with_transaction_type(message.sys_flag, TRANSACTION_NOT_TYPE)
     message.topic = TRANS_HALF_TOPIC
     message.queue_id = HALF_QUEUE_ID
@@ -83,11 +105,15 @@ def copied(half: MessageExt, *, topic: str = TRANS_HALF_TOPIC) -> MessageExtBrok
 
 
 def origin_of(half: MessageExt) -> int:
-    """Return the queue offset of the first record of a transaction; a property that is no offset counts for nothing."""
-    text = half.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, "")
-    if text.isascii() and text.isdigit() and len(text) <= 19:
-        return min(int(text), half.queue_offset)
-    return half.queue_offset
+    """Return the origin of the transaction that a record of the half topic belongs to."""
+    named = named_origin(half)
+    return half.queue_offset if named is None else named
+
+
+def named_origin(message: MessageExt) -> int | None:
+    """Return the origin that a copy of a half message names, wherever it lies; None when it names none."""
+    text = message.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def real_queue(half: MessageExt) -> tuple[str, int]:
@@ -96,9 +122,9 @@ def real_queue(half: MessageExt) -> tuple[str, int]:
     text = half.properties.get(PROPERTY_REAL_QUEUE_ID, "")
     if not topic:
         raise ValueError(f"half message at {half.physical_offset}: expected {PROPERTY_REAL_TOPIC}, found none")
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= QUEUE_ID_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _QUEUE_ID_MAX):
         raise ValueError(
-            f"half message at {half.physical_offset}: expected {PROPERTY_REAL_QUEUE_ID} from 0 to {QUEUE_ID_MAX}, "
+            f"half message at {half.physical_offset}: expected {PROPERTY_REAL_QUEUE_ID} from 0 to {_QUEUE_ID_MAX}, "
             f"found {text!r}"
         )
     return topic, int(text)

@@ -1,0 +1,285 @@
+"""TransactionalMessageCheckService: asks producers what became of the transactions that stay open.
+
+A round, every ``transactionCheckInterval``, goes through the open transactions from the oldest newest record on::
+
+    asked transactionCheckMax times, or older than the log is kept    given up: moved to TRANS_CHECK_MAX_TIME_TOPIC
+    CHECK_IMMUNITY_TIME_IN_SECONDS not over yet                       a copy is appended, nobody is asked
+    younger than transactionTimeOut                                   the round ends
+    else                                                              a copy is appended, and a producer of the group
+                                                                      is asked about it (CHECK_TRANSACTION_STATE)
+
+Records that the round itself appends are for the next one. Afterwards the offsets of CID_RMQ_SYS_TRANS are moved on, as
+soon as the log is on disk that far: a start reads the half and op queues from there on. A round stops for others every
+few milliseconds, and a record that is not in memory is read by a worker thread.
+
+Compatibility: ``TransactionalMessageServiceImpl.check``, ``TransactionalMessageCheckService`` and
+``AbstractTransactionalMessageCheckListener`` (4.9.8); broker.md 15. Here the turns of an immune message are not counted
+as checks, the last check may be answered until the next round, and a record that the store refuses ends the round;
+RocketMQ gives up messages that were immune for long, gives the last answer no time and passes over, or tries for a
+minute.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rocketpy.broker.config import PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.transaction.check_request import check_request
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, origin_of
+from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, decode_ops
+from rocketpy.broker.transaction.open_transactions import OpenTransactions
+from rocketpy.broker.transaction.replay import BATCH_COUNT, read_open_transactions
+from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
+from rocketpy.clock import Clock
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import (
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+)
+from rocketpy.protocol.stored_message import decode_message
+from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import GetMessageStatus
+
+CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+"""The consumer group whose offsets say how far the half and op queues are done with."""
+
+ROUND_SECONDS_MAX = 60.0
+TICK_SECONDS = 1.0
+"""How often, between two rounds, half messages are noted and offsets moved on."""
+
+TURN_SECONDS = 0.005
+"""How long a round works before others have their turn."""
+
+_MS_PER_HOUR = 3_600_000
+
+_log = logging.getLogger("rocketpy.broker.transaction")
+
+
+@attrs.frozen
+class TransactionCheckStatistics:
+    """What the rounds have done since the start."""
+
+    round_count: int
+    asked_count: int
+    unasked_count: int  # due, but nobody of the group was online
+    given_up_count: int
+    open_count: int
+
+
+@attrs.frozen
+class _Progress:
+    """Offsets that may be written once the log is on disk up to ``physical_end``."""
+
+    half_offset: int
+    op_offset: int
+    physical_end: int
+
+
+class TransactionalMessageCheckService:
+    """The check rounds of one broker. ``file_reserved_hours`` is how long the log is kept."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        transactions: OpenTransactions,
+        service: TransactionalMessageService,
+        topic_config_manager: TopicConfigManager,
+        consumer_offset_manager: ConsumerOffsetManager,
+        producer_manager: ProducerManager,
+        clock: Clock,
+        file_reserved_hours: int,
+        peer: str,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._transactions = transactions
+        self._service = service
+        self._topics = topic_config_manager
+        self._offsets = consumer_offset_manager
+        self._producers = producer_manager
+        self._clock = clock
+        self._reserved_ms = file_reserved_hours * _MS_PER_HOUR
+        self._peer = peer
+        self._op_offset = 0  # op messages before it are done with; 0 until loaded
+        self._unwritten: _Progress | None = None
+        self._round_count = 0
+        self._asked_count = 0
+        self._unasked_count = 0
+        self._given_up_count = 0
+
+    def statistics(self) -> TransactionCheckStatistics:
+        """Return the counters."""
+        return TransactionCheckStatistics(
+            self._round_count, self._asked_count, self._unasked_count, self._given_up_count, len(self._transactions)
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Read what is open, then check until cancelled. Started at once; ends of transactions wait for the reading."""
+        self._topics.create_topic_in_send_message_back_method(TRANS_HALF_TOPIC, 1, PERM_READ_WRITE, 0)
+        task_status.started()
+        await self.load()
+        while True:
+            due = trio.current_time() + self._config.transaction_check_interval / 1000
+            while (left_seconds := due - trio.current_time()) > 0:
+                await trio.sleep(min(left_seconds, TICK_SECONDS))
+                self._tick()
+            await self.check()
+
+    async def load(self) -> None:
+        """Read which transactions are open; called once, by :meth:`run`."""
+        self._op_offset = self._first_offset(TRANS_OP_HALF_TOPIC, OP_QUEUE_ID)
+        half_offset = self._first_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        self._service.load(await read_open_transactions(self._store, half_offset, self._op_offset))
+        if len(self._transactions):
+            _log.info("%d transactions are open", len(self._transactions))
+
+    async def check(self) -> None:
+        """Make one round, and move the offsets on."""
+        self._service.catch_up()
+        round_end, round_start_ms = self._transactions.known_end, self._clock.timestamp_ms()
+        deadline = trio.current_time() + ROUND_SECONDS_MAX
+        turn_end = trio.current_time() + TURN_SECONDS
+        while (first := self._transactions.first()) is not None and first[1] < round_end:
+            now = trio.current_time()
+            if now >= turn_end:
+                if now >= deadline:
+                    _log.warning("a round ends after %g s with %d transactions open",
+                                 ROUND_SECONDS_MAX, len(self._transactions))  # fmt: skip
+                    break
+                self._store.end_burst()
+                await trio.lowlevel.checkpoint()
+                turn_end = trio.current_time() + TURN_SECONDS
+                continue
+            half = await self._read(*first)
+            if half is not None and not self._look_at(half, round_start_ms):
+                break
+        self._round_count += 1
+        self._store.end_burst()
+        await self._move_on()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _read(self, origin: int, queue_offset: int) -> MessageExt | None:
+        """Return the newest record of a transaction; None when it is not there, or when it ended meanwhile."""
+        result = self._store.get_message_nowait(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, 1)
+        if result is None:
+            result = await self._store.get_message(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, 1)
+        if self._transactions.newest(origin) != queue_offset:
+            return None
+        if result.status is not GetMessageStatus.FOUND:
+            _log.error("the half message at queue offset %d is lost, its transaction is over: %s",
+                       queue_offset, result.damage or result.status.name)  # fmt: skip
+            self._service.drop(origin)
+            return None
+        half = decode_message(result.body, decompress=False)
+        if origin_of(half) != origin:
+            _log.error("the half message at queue offset %d is not of transaction %d", queue_offset, origin)
+            self._service.drop(origin)
+            return None
+        return half
+
+    def _look_at(self, half: MessageExt, round_start_ms: int) -> bool:
+        """Do with an open transaction what is due; False when the round is to end in front of it."""
+        now_ms = self._clock.timestamp_ms()
+        age_ms = now_ms - half.born_timestamp
+        times = _integer(half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES))
+        if (times is not None and times >= self._config.transaction_check_max) or age_ms > self._reserved_ms:
+            return self._give_up(half)
+        if half.store_timestamp >= round_start_ms:
+            return False
+        immunity_ms = self._config.transaction_time_out
+        immunity = half.properties.get(PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if immunity is None:
+            if 0 <= age_ms < immunity_ms:
+                return False
+        else:
+            seconds = _integer(immunity)
+            immunity_ms = immunity_ms if seconds in (None, -1) else (seconds or 0) * 1000
+            if age_ms < immunity_ms:
+                return self._service.renew(half, check_times=None) is not None
+        copy = self._service.renew(half, check_times=1 if times is None else times + 1)
+        if copy is None:
+            _log.error("a round ends: the store takes no copy of the half message at %d", half.queue_offset)
+            return False
+        self._ask(copy)
+        return True
+
+    def _give_up(self, half: MessageExt) -> bool:
+        self._topics.create_topic_in_send_message_back_method(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ_WRITE, 0)
+        if not self._service.give_up(half):
+            return False
+        self._given_up_count += 1
+        _log.error("message %s of %s was given up after %s checks and moved to %s", half.msg_id,
+                   half.properties.get(PROPERTY_PRODUCER_GROUP), half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES),
+                   TRANS_CHECK_MAX_TIME_TOPIC)  # fmt: skip
+        return True
+
+    def _ask(self, copy: MessageExt) -> None:
+        """Ask a producer of the group that is online; when none is, the copy waits for the next round."""
+        group = copy.properties.get(PROPERTY_PRODUCER_GROUP, "")
+        channel = self._producers.available_channel(group)
+        if channel is None:
+            self._unasked_count += 1
+            _log.warning("no producer of %s is online to be asked about message %s", group, copy.msg_id)
+            return
+        request = check_request(copy)
+        if request is None:
+            _log.error("the half message at %d does not say where it is to go", copy.physical_offset)
+            return
+        channel.oneway(request)
+        self._asked_count += 1
+
+    def _tick(self) -> None:
+        """Between rounds: note new half messages a few at a time, and write offsets whose records are on disk."""
+        self._service.catch_up()
+        progress = self._unwritten
+        if progress is None or self._store.durable_offset < progress.physical_end:
+            return
+        self._unwritten = None
+        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID, progress.half_offset)
+        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, progress.op_offset)
+
+    async def _move_on(self) -> None:
+        """Note how far both queues are done with: up to the first open transaction, and the op messages before it."""
+        first = self._transactions.first()
+        half_offset = self._transactions.known_end if first is None else first[1]
+        while True:
+            result = self._store.get_message_nowait(TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, self._op_offset, BATCH_COUNT)
+            if result is None:
+                result = await self._store.get_message(TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, self._op_offset, BATCH_COUNT)
+            if not result.message_count:
+                break
+            ops = decode_ops(result.body)
+            ahead = next((op.queue_offset for op in ops if op.half_offset >= half_offset), None)
+            if ahead is not None:
+                self._op_offset = ahead
+                break
+            self._op_offset = ops[-1].queue_offset + 1
+            await trio.lowlevel.checkpoint()
+        physical_end = self._store.wrote_offset
+        self._unwritten = _Progress(half_offset, self._op_offset, physical_end)
+        if self._store.sync_flush:
+            self._store.wait_durable(physical_end, lambda _: None)
+
+    def _first_offset(self, topic: str, queue_id: int) -> int:
+        """Return up to where a queue is done with, its beginning when nobody has said so."""
+        offset = self._offsets.query_offset(CHECK_GROUP, topic, queue_id)
+        return max(offset, self._store.min_offset_in_queue(topic, queue_id))
+
+
+def _integer(text: str | None) -> int | None:
+    """Return the number that Java would read; None for nothing, -1 for what is none (as RocketMQ has it)."""
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else -1

@@ -1,0 +1,36 @@
+"""CHECK_TRANSACTION_STATE: the question to a producer, with the message as it would be delivered.
+
+Compatibility: ``AbstractTransactionalMessageCheckListener.sendCheckMessage`` (4.9.8): offsets and offset id are those
+of the copy that was appended for this check, its store time and the store host are those of the record it copies, and
+the body is as it is stored.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.transaction.half_message import real_queue
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from rocketpy.protocol.stored_message import encode_message
+
+
+def check_request(half: MessageExt) -> RemotingCommand | None:
+    """Return the request about the record ``half``; None when that does not say where it is to go."""
+    try:
+        topic, queue_id = real_queue(half)
+    except ValueError:
+        return None
+    unique_key = half.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+    header = CheckTransactionStateRequestHeader(
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=half.physical_offset,
+        msg_id=unique_key,
+        transaction_id=unique_key,
+        offset_msg_id=half.offset_msg_id,
+    )
+    body = encode_message(attrs.evolve(half, topic=topic, queue_id=queue_id))
+    return make_request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True)

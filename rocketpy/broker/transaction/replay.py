@@ -1,0 +1,138 @@
+"""Reads back from the half and op queues which transactions are open: after a start, whoever wrote the store.
+
+Everything in front of the two offsets of CID_RMQ_SYS_TRANS is done with; behind them an op message ends a half message
+and the copies of it. Three records can be missing when a crash has cut the log or stopped the broker between two of
+them, and none of the gaps delivers a message twice:
+
+1. A commit and its op message are put one after the other. When the op is missing the commit is the last record of the
+   log, so it is the last of the queue that the transaction was meant for; the same goes for one that was given up.
+2. A check round appends a copy and passes over the record that it copies. When the offset that says so was not written,
+   the copy names its origin, and the newest copy counts.
+
+Reads run in slices, on the event loop what is in memory and by a worker thread what is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import attrs
+import trio
+
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, origin_of, real_queue
+from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, Op, decode_ops
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, transaction_type
+from rocketpy.protocol.topic_name import (
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from rocketpy.store.message_store import MessageStore
+
+BATCH_COUNT = 32
+"""Records that are read and looked at before others have their turn."""
+
+
+@attrs.frozen
+class LeftOpen:
+    """What earlier runs have left: origins and newest records in ascending order of the latter."""
+
+    newest_by_origin: dict[int, int]
+    known_end: int  # the half queue offset where this was read up to
+    unwritten_ends: tuple[int, ...]
+    """Origins that were ended and whose op message is missing. They are still among the open ones."""
+
+
+async def read_open_transactions(store: MessageStore, half_offset: int, op_offset: int) -> LeftOpen:
+    """Read both queues from the offsets on that are all done with."""
+    known_end = store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+    ended: set[int] = set()
+    ended_up_to: dict[int, int] = {}
+    async for records in read_queue(store, TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, op_offset):
+        for op in decode_ops(records):
+            _note_end(op, ended, ended_up_to)
+    newest: dict[int, _Newest] = {}
+    async for records in read_queue(store, TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset, known_end):
+        for half in decode_messages(records, decompress=False):
+            origin, offset = origin_of(half), half.queue_offset
+            if offset >= known_end or offset in ended or origin in ended or offset <= ended_up_to.get(origin, -1):
+                continue
+            places = newest.pop(origin).physical_offsets if origin in newest else []
+            newest[origin] = _Newest(offset, [*places, half.physical_offset], _target(half))
+    unwritten = await _unwritten_ends(store, newest) if newest else ()
+    return LeftOpen({origin: each.queue_offset for origin, each in newest.items()}, known_end, unwritten)
+
+
+async def read_queue(
+    store: MessageStore, topic: str, queue_id: int, begin: int, end: int | None = None
+) -> AsyncIterator[bytes]:
+    """Yield the records of a queue in slices, from where it begins if that is behind ``begin``; a damaged one is
+    passed over.
+    """
+    offset = max(begin, store.min_offset_in_queue(topic, queue_id))
+    last = store.max_offset_in_queue(topic, queue_id) if end is None else end
+    while offset < last:
+        result = store.get_message_nowait(topic, queue_id, offset, BATCH_COUNT)
+        if result is None:
+            result = await store.get_message(topic, queue_id, offset, BATCH_COUNT)
+        if result.message_count:
+            yield result.body
+        offset = max(result.next_begin_offset, offset + 1)
+        await trio.lowlevel.checkpoint()
+
+
+# ---- private --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Newest:
+    """The newest record of a transaction."""
+
+    queue_offset: int
+    physical_offsets: list[int]  # of all its records that were seen, this one last
+    target: tuple[str, int] | None
+
+
+def _note_end(op: Op, ended: set[int], ended_up_to: dict[int, int]) -> None:
+    if op.half_offset < 0:
+        return
+    if op.origin is None:
+        ended.add(op.half_offset)
+    else:
+        ended_up_to[op.origin] = max(op.half_offset, ended_up_to.get(op.origin, -1))
+
+
+def _target(half: MessageExt) -> tuple[str, int] | None:
+    try:
+        return real_queue(half)
+    except ValueError:
+        return None
+
+
+async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest]) -> tuple[int, ...]:
+    """Return the origins whose end is the last thing that the log says: see rule 1 of the module."""
+    queues = {each.target for each in newest.values() if each.target is not None}
+    queues.update(queue for queue in store.queues() if queue[0] in (SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+    last: MessageExt | None = None
+    for topic, queue_id in queues:
+        async for records in read_queue(store, topic, queue_id, store.max_offset_in_queue(topic, queue_id) - 1):
+            for message in decode_messages(records, decompress=False):
+                if last is None or message.physical_offset > last.physical_offset:
+                    last = message
+    if last is None:
+        return ()
+    return tuple(origin for origin, each in newest.items() if _is_ended_by(last, origin, each))
+
+
+def _is_ended_by(last: MessageExt, origin: int, newest: _Newest) -> bool:
+    if last.physical_offset < newest.physical_offsets[-1]:
+        return False
+    is_commit = transaction_type(last.sys_flag) == TRANSACTION_COMMIT_TYPE
+    if not is_commit and last.topic != TRANS_CHECK_MAX_TIME_TOPIC:
+        return False
+    named = last.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET)
+    return named == str(origin) or (is_commit and last.prepared_transaction_offset in newest.physical_offsets)

@@ -1,0 +1,190 @@
+"""The changes that a transaction goes through in the store: ended, renewed, given up, taken up again.
+
+Every change is one step of the event loop, without an await between the records it puts and the table it changes, so
+whoever asks afterwards finds both. Whether and when a change is due is for others to decide: producers end
+(:mod:`rocketpy.broker.processors.end_transaction`), check rounds renew and give up
+(:mod:`rocketpy.broker.services.transaction_check`). A record that the store refuses changes nothing.
+
+Compatibility: ``TransactionalMessageServiceImpl`` (4.9.8). A transaction ends once here: what ends it a second time
+(the same request again, or a late one that names the first record after a copy was ended) finds it ended, where
+RocketMQ delivers again, or delivers what was rolled back. One that was given up is over.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import OrderedDict
+
+from rocketpy.broker.message_put import MessagePut, PutMessageResult
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, copied, named_origin, origin_of, restored
+from rocketpy.broker.transaction.op_message import op_message
+from rocketpy.broker.transaction.open_transactions import OpenTransactions
+from rocketpy.broker.transaction.replay import LeftOpen
+from rocketpy.clock import Clock
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import (
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+)
+from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.store.message_store import MessageStore
+
+REMEMBERED_ENDS_MAX = 10_000
+"""Of so many transactions that are over a late request hears how they ended; of older ones only that they are over."""
+
+_log = logging.getLogger("rocketpy.broker.transaction")
+
+
+class TransactionEnd(enum.Enum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    GIVEN_UP = "given up"
+
+
+_FINAL = (TransactionEnd.COMMITTED, TransactionEnd.ROLLED_BACK)
+
+
+class TransactionalMessageService:
+    """The transactions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        message_put: MessagePut,
+        transactions: OpenTransactions,
+        clock: Clock,
+        store_host: bytes,
+    ) -> None:
+        self._store = store
+        self._message_put = message_put
+        self._transactions = transactions
+        self._clock = clock
+        self._store_host = store_host
+        self._ends: OrderedDict[int, TransactionEnd] = OrderedDict()
+
+    def load(self, left: LeftOpen) -> None:
+        """Take what earlier runs have left open, and put the op messages that a crash has swallowed."""
+        self._transactions.load(left.newest_by_origin, left.known_end)
+        for origin in left.unwritten_ends:
+            _log.warning("transaction %d had ended before the crash, its op message is put now", origin)
+            self._put_op(origin)
+            self._transactions.ended(origin)
+
+    def catch_up(self) -> None:
+        """Take the half messages that have come since; their producers may end them before anybody looks."""
+        self._transactions.catch_up(self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
+
+    def newest(self, half: MessageExt) -> int | None:
+        """Return the half queue offset of the newest record of a transaction, None when it is not open."""
+        self.catch_up()
+        return self._transactions.newest(origin_of(half))
+
+    def end_of(self, half: MessageExt) -> TransactionEnd | None:
+        """Return how a transaction has ended, None when that is not remembered."""
+        return self._ends.get(origin_of(half))
+
+    def commit(self, half: MessageExt) -> PutMessageResult:
+        """Deliver an open transaction, named by any of its records, and be done with it.
+
+        ValueError when the record does not say where it is to go.
+        """
+        origin = origin_of(half)
+        message = restored(half)
+        if self._transactions.newest(origin) != half.queue_offset:
+            message.properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin)
+        result = self._message_put.put(message)
+        if result.is_ok:
+            self._end(origin, TransactionEnd.COMMITTED)
+        return result
+
+    def roll_back(self, half: MessageExt) -> PutMessageResult:
+        """Be done with an open transaction; nobody sees its message."""
+        origin = origin_of(half)
+        result = self._put_op(origin)
+        if result.is_ok:
+            self._ended(origin, TransactionEnd.ROLLED_BACK)
+        return result
+
+    def renew(self, half: MessageExt, *, check_times: int | None) -> MessageExt | None:
+        """Append a copy of an open transaction's newest record; return the copy, None when the store refused it.
+
+        ``check_times`` is how often the producer has been asked with it; None leaves the count as it is.
+        """
+        self.catch_up()
+        copy = copied(half)
+        if check_times is not None:
+            copy.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = str(check_times)
+        result = self._message_put.put(copy)
+        if not result.is_ok:
+            return None
+        self._transactions.renewed(origin_of(half), result.queue_offset)
+        half.properties = copy.properties
+        half.queue_offset, half.physical_offset = result.queue_offset, result.physical_offset
+        return half
+
+    def give_up(self, half: MessageExt) -> bool:
+        """Move an open transaction to TRANS_CHECK_MAX_TIME_TOPIC; False when the store refused it."""
+        if not self._message_put.put(copied(half, topic=TRANS_CHECK_MAX_TIME_TOPIC)).is_ok:
+            return False
+        self._end(origin_of(half), TransactionEnd.GIVEN_UP)
+        return True
+
+    def resume(self, half: MessageExt) -> bool:
+        """Check a transaction from the beginning, given up or still open; False when it is over, or was refused.
+
+        A given-up record of RocketMQ's does not say which transaction it was: it becomes one of its own.
+        """
+        self.catch_up()
+        origin = origin_of(half) if half.topic == TRANS_HALF_TOPIC else named_origin(half)
+        is_open = origin is None or self._transactions.newest(origin) is not None
+        if not is_open and (half.topic == TRANS_HALF_TOPIC or self._ends.get(origin or 0) in _FINAL):
+            return False
+        copy = copied(half)
+        copy.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = "0"
+        if origin is None:
+            del copy.properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET]
+        result = self._message_put.put(copy)
+        if result.is_ok:
+            self._transactions.renewed(result.queue_offset if origin is None else origin, result.queue_offset)
+        return result.is_ok
+
+    def drop(self, origin: int) -> None:
+        """Forget a transaction whose record is not in the store any more."""
+        self._transactions.ended(origin)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _end(self, origin: int, end: TransactionEnd) -> None:
+        """Put the op message of a transaction whose last record is in the store, so it is over even without."""
+        if not self._put_op(origin, names_origin=end is TransactionEnd.GIVEN_UP).is_ok:
+            _log.error("the op message of transaction %d, %s, was refused: it may be checked again after a restart",
+                       origin, end.value)  # fmt: skip
+        self._ended(origin, end)
+
+    def _ended(self, origin: int, end: TransactionEnd) -> None:
+        self._transactions.ended(origin)
+        self._ends[origin] = end
+        self._ends.move_to_end(origin)
+        if len(self._ends) > REMEMBERED_ENDS_MAX:
+            self._ends.popitem(last=False)
+
+    def _put_op(self, origin: int, *, names_origin: bool = False) -> PutMessageResult:
+        """Put the op message that ends all records of a transaction that there are.
+
+        One that says its origin leaves room for a copy that is put later: see RESUME_CHECK_HALF_MESSAGE.
+        """
+        newest = self._transactions.newest(origin)
+        assert newest is not None, f"transaction {origin} is not open"
+        names_origin = names_origin or newest != origin
+        return self._message_put.put(
+            op_message(
+                newest,
+                origin if names_origin else None,
+                timestamp_ms=self._clock.timestamp_ms(),
+                host=self._store_host,
+            )
+        )
