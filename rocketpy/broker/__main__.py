@@ -151,6 +151,7 @@ async def _run_embedded_nameserver(
             config_store_path=os.path.join(directory, "namesrv.properties"),
         ),
         NettyServerConfig(listen_port=NAMESRV_PORT),
+        tls=settings.tls_server,
         host=LOOPBACK,
         disk=OsDisk(),
         task_status=task_status,

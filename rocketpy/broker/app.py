@@ -32,6 +32,7 @@ from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import OpenRunner, open_message_store
@@ -69,6 +70,7 @@ async def run_broker(
     Raises StartError or SettingsError before anything was written, whatever ends a service later.
     """
     plug_ins = load_factories(settings.broker.message_store_plug_in)
+    tls = ServerTls(settings.tls_server)
     listeners = await _open_all_listeners(settings)
     try:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
@@ -94,7 +96,7 @@ async def run_broker(
                 report_full=_log_full,
                 open_runner=open_runner,
             ) as plain_store,
-            open_remoting_client(config=settings.client) as client,
+            open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
         ):
             store = wrapped_store(plain_store, plug_ins)
             if store.index_behind:
@@ -123,6 +125,7 @@ async def run_broker(
                 store_host=store_host,
                 port=_port_of(listeners[0]),
                 stop=stop,
+                tls=tls,
             )
             servers.extend(broker.servers(listeners))
             await _serve(broker, servers, stop, task_status)

@@ -52,6 +52,7 @@ from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
+from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
@@ -127,6 +128,7 @@ class BrokerParts:
         store_host: bytes,
         port: int,
         stop: trio.Event,
+        tls: ServerTls,
     ) -> None:
         config = settings.broker
         self.live_settings = live_settings
@@ -157,6 +159,7 @@ class BrokerParts:
             self.housekeeping,
             self.persistence,
             self.lateness,
+            tls,
         )
         """What runs beside the servers, in the order in which it is started."""
         self.levels = DelayLevels.parse(settings.store.message_delay_level)
@@ -168,6 +171,7 @@ class BrokerParts:
         self._randomness = randomness
         self._store_host = store_host
         self._stop = stop
+        self._tls = tls
 
     def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
@@ -179,6 +183,7 @@ class BrokerParts:
                 dispatcher=each,
                 config=self._settings.server,
                 on_close=self._connection_closed,
+                tls=self._tls,
             )
             for listener, each in zip(listeners, dispatchers, strict=False)
         ]

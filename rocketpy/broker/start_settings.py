@@ -20,7 +20,8 @@ from rocketpy.broker.config import BROKER_PORT, BrokerConfig
 from rocketpy.broker.local_address import local_address, local_host_name
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.remoting.client import split_address
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
+from rocketpy.remoting.tls import client_context, with_config_file
 from rocketpy.settings import load_settings
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 
@@ -28,6 +29,9 @@ LOOPBACK = "127.0.0.1"
 NAMESRV_PORT = 9876
 VIP_PORT_STEP = 2
 """The VIP port is so much below the listening port. It serves everything but pulls."""
+
+TLS_SETTINGS = (TlsServerConfig, TlsClientConfig)
+"""Read from the same file, and shown to nobody: there are paths and passwords in them."""
 
 T = TypeVar("T")
 
@@ -51,6 +55,8 @@ class BrokerSettings:
     server: NettyServerConfig
     client: NettyClientConfig
     store: MessageStoreConfig
+    tls_server: TlsServerConfig = attrs.field(factory=TlsServerConfig)  # these two are neither printed nor changed
+    tls_client: TlsClientConfig = attrs.field(factory=TlsClientConfig)
     host: str | None  # the address to listen on, None for every address
     embeds_nameserver: bool
     config_file: str = ""  # where changes by request are written; empty: broker.properties in the store's config
@@ -102,12 +108,16 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
     broker, server, client, store = default_settings()
     if options.config_file is None:
         store = laptop_store()
-    loaded = load_settings(options.config_file or _changed_by_request(options), broker, server, client, store)
+    loaded = load_settings(
+        options.config_file or _changed_by_request(options), broker, server, client, store, *TLS_SETTINGS
+    )
     settings = BrokerSettings(
         broker=loaded.of(BrokerConfig),
         server=_with(loaded.of(NettyServerConfig), listen_port=options.port),
         client=loaded.of(NettyClientConfig),
         store=_with(loaded.of(MessageStoreConfig), store_path_root_dir=options.store_path),
+        tls_server=loaded.of(TlsServerConfig),
+        tls_client=loaded.of(TlsClientConfig),
         host=loaded.of(NettyServerConfig).bind_address or (None if options.config_file else LOOPBACK),
         embeds_nameserver=False,
         config_file=os.path.realpath(options.config_file) if options.config_file else "",
@@ -115,7 +125,7 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
         warnings=loaded.warnings,
     )
     _check(settings)
-    return _completed(settings, options)
+    return _completed(_with_tls(settings), options)
 
 
 def _changed_by_request(options: StartOptions) -> str | None:
@@ -170,6 +180,19 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
         embeds_nameserver=embeds_nameserver,
         warnings=tuple(warnings),
     )
+
+
+def _with_tls(settings: BrokerSettings) -> BrokerSettings:
+    """Complete what concerns TLS; SettingsError names a file of the connecting side that is not what it should be.
+
+    Compatibility: ``BrokerStartup`` (4.9.8): a broker that takes TLS only also uses it, unless told otherwise.
+    """
+    server, client, warnings = with_config_file(settings.tls_server, settings.tls_client)
+    if client.enable is None:
+        client = attrs.evolve(client, enable=server.mode is TlsMode.ENFORCING)
+    if client.enable if settings.client.use_tls is None else settings.client.use_tls:
+        client_context(client)
+    return attrs.evolve(settings, tls_server=server, tls_client=client, warnings=settings.warnings + warnings)
 
 
 def _check(settings: BrokerSettings) -> None:

@@ -18,8 +18,9 @@ import trio
 from rocketpy.errors import SettingsError, StartError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
-from rocketpy.remoting.config import NettyServerConfig
-from rocketpy.settings import format_settings, load_settings, updated_settings
+from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.tls import with_config_file
+from rocketpy.settings import format_settings, load_settings
 from rocketpy.store.disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
@@ -31,19 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     status = 0
     try:
-        loaded = load_settings(options.config_file, NamesrvConfig, default_server_config())
-        for warning in loaded.warnings:
+        loaded = load_settings(options.config_file, NamesrvConfig, default_server_config(), TlsServerConfig)
+        tls, _, tls_warnings = with_config_file(loaded.of(TlsServerConfig), TlsClientConfig())
+        for warning in (*loaded.warnings, *tls_warnings):
             print(warning, file=sys.stderr)
+        namesrv, server_config = loaded.of(NamesrvConfig), loaded.of(NettyServerConfig)
         if options.config_file is not None:
-            path = {"configStorePath": options.config_file}
-            loaded = attrs.evolve(loaded, values=tuple(updated_settings(each, path) for each in loaded.values))
+            namesrv = attrs.evolve(namesrv, config_store_path=options.config_file)
         if options.print_config_item:
-            print("\n".join(format_settings(*loaded.values)))
+            print("\n".join(format_settings(namesrv, server_config)))
         else:
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-            server_config = loaded.of(NettyServerConfig)
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
-            trio.run(_serve, loaded.of(NamesrvConfig), server_config, host, loaded.unknown)
+            trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:
         print(next(_leaves(group)), file=sys.stderr)
         status = EXIT_WRONG
@@ -65,7 +66,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _serve(
-    config: NamesrvConfig, server_config: NettyServerConfig, host: str | None, unknown: Mapping[str, str]
+    config: NamesrvConfig,
+    server_config: NettyServerConfig,
+    tls: TlsServerConfig,
+    host: str | None,
+    unknown: Mapping[str, str],
 ) -> None:
     """Run until SIGTERM or SIGINT."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -75,6 +80,7 @@ async def _serve(
                 await run_nameserver(
                     config,
                     server_config,
+                    tls=tls,
                     host=host,
                     disk=OsDisk(),
                     unknown=unknown,

@@ -16,10 +16,11 @@ from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager
 from rocketpy.nameserver.processor import DefaultRequestProcessor
 from rocketpy.nameserver.route_info import RouteInfoManager
-from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
@@ -33,6 +34,7 @@ async def run_nameserver(
     host: str | None,
     disk: Disk,
     run_blocking: RunBlocking = trio.to_thread.run_sync,
+    tls: TlsServerConfig | None = None,
     unknown: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -41,8 +43,10 @@ async def run_nameserver(
     :param host: the address to listen on, None for every address.
     :param unknown: keys of the configuration file that mean nothing here, kept for the day it is written.
 
-    Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file makes no sense.
+    Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file makes no sense, and
+    :class:`~rocketpy.errors.SettingsError` if a file of ``tls`` (permissive if left out) does not.
     """
+    server_tls = ServerTls(tls or TlsServerConfig())
     kv_config = KVConfigManager(path=config.kv_config_file, disk=disk, run_blocking=run_blocking)
     kv_config.load()
     route_info: RouteInfoManager[Connection] = RouteInfoManager()
@@ -62,9 +66,11 @@ async def run_nameserver(
         dispatcher=dispatcher,
         config=server_config,
         on_close=housekeeping.connection_closed,
+        tls=server_tls,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(housekeeping.run)
+        await nursery.start(server_tls.run)
         await nursery.start(server.run)
         task_status.started(server.port)
 

@@ -9,12 +9,13 @@ import attrs
 import pytest
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.start_settings import default_settings
+from rocketpy.broker.start_settings import TLS_SETTINGS, default_settings
 from rocketpy.errors import SettingsError
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text, updated_settings
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf" / "broker.conf"
+ALL = (*default_settings(), *(each() for each in TLS_SETTINGS))
 GOLDEN = ROOT / "tests" / "golden" / "config" / "broker.properties"
 
 
@@ -22,7 +23,7 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
     blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it
     comment = ""
     for line in CONF.read_text().splitlines():
-        match = re.match(r"#([A-Za-z0-9]+)=(.*)$", line)
+        match = re.match(r"#([A-Za-z0-9.]+)=(.*)$", line)
         if match:
             assert match.group(1) not in blocks, f"{match.group(1)} is there twice"
             blocks[match.group(1)] = (match.group(2), comment)
@@ -30,9 +31,9 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
             comment += line.removeprefix("#")
         else:
             comment = ""
-    rows = [row for each in default_settings() for row in setting_rows(type(each))]
+    rows = [row for each in ALL for row in setting_rows(type(each))]
     assert sorted(blocks) == sorted({row.key for row in rows})
-    defaults = dict(line.split("=", 1) for line in format_settings(*default_settings()))
+    defaults = dict(line.split("=", 1) for line in format_settings(*ALL))
     assert {key: value for key, (value, _) in blocks.items()} == defaults
     for row in rows:
         explained = re.sub(r"\s+", " ", blocks[row.key][1])
@@ -42,20 +43,20 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
 
 
 def test_the_conf_file_as_it_is_changes_nothing() -> None:
-    loaded = load_settings(str(CONF), *default_settings())
-    assert loaded.values == default_settings()
+    loaded = load_settings(str(CONF), *ALL)
+    assert loaded.values == ALL
     assert loaded.warnings == ()
 
 
 def test_the_conf_file_with_every_line_uncommented_is_the_default_too() -> None:
-    text = re.sub(r"^#([A-Za-z0-9]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
-    loaded = settings_from_text(text, "broker.conf", *default_settings())
+    text = re.sub(r"^#([A-Za-z0-9.]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
+    loaded = settings_from_text(text, "broker.conf", *ALL)
     assert loaded.warnings == ()
-    assert format_settings(*loaded.values) == format_settings(*default_settings())
+    assert format_settings(*loaded.values) == format_settings(*ALL)
 
 
 def test_a_file_written_by_java_is_read_and_its_few_unknown_keys_are_named() -> None:
-    loaded = load_settings(str(GOLDEN), *default_settings())
+    loaded = load_settings(str(GOLDEN), *ALL)
     broker = loaded.of(BrokerConfig)
     assert (broker.broker_name, broker.namesrv_addr) == ("broker-0", "127.0.0.1:22876")
     assert set(loaded.unknown) <= {
@@ -63,7 +64,6 @@ def test_a_file_written_by_java_is_read_and_its_few_unknown_keys_are_named() -> 
         "clientPooledByteBufAllocatorEnable",
         "disableCallbackExecutor",
         "isEnableBatchPush",
-        "useTLS",
     }
 
 

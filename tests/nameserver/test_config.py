@@ -11,12 +11,13 @@ import trio
 
 from rocketpy.errors import SettingsError, StoreError
 from rocketpy.nameserver.config import NAMESRV_PORT, NamesrvConfig, NamesrvConfiguration, default_server_config
-from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
 from rocketpy.store.disk import OsDisk
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf" / "namesrv.conf"
+ALL = (NamesrvConfig(), default_server_config(), TlsServerConfig())
 GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
 
 
@@ -36,7 +37,7 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
     blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it
     comment = ""
     for line in text.splitlines():
-        match = re.match(r"#([A-Za-z0-9]+)=(.*)$", line)
+        match = re.match(r"#([A-Za-z0-9.]+)=(.*)$", line)
         if match:
             assert match.group(1) not in blocks, f"{match.group(1)} is there twice"
             blocks[match.group(1)] = (match.group(2), comment)
@@ -44,9 +45,9 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
             comment += line.removeprefix("#")
         else:
             comment = ""
-    rows = [*setting_rows(NamesrvConfig), *setting_rows(NettyServerConfig)]
+    rows = [*setting_rows(NamesrvConfig), *setting_rows(NettyServerConfig), *setting_rows(TlsServerConfig)]
     assert sorted(blocks) == sorted(row.key for row in rows)
-    defaults = dict(line.split("=", 1) for line in format_settings(NamesrvConfig(), default_server_config()))
+    defaults = dict(line.split("=", 1) for line in format_settings(*ALL))
     assert {key: value for key, (value, _) in blocks.items()} == defaults
     for row in rows:
         comment = re.sub(r"\s+", " ", blocks[row.key][1])
@@ -56,15 +57,15 @@ def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
 
 
 def test_the_conf_file_as_it_is_changes_nothing() -> None:
-    loaded = load_settings(str(CONF), NamesrvConfig, default_server_config())
-    assert loaded.values == (NamesrvConfig(), default_server_config())
+    loaded = load_settings(str(CONF), *ALL)
+    assert loaded.values == ALL
     assert loaded.warnings == ()
 
 
 def test_the_conf_file_with_every_line_uncommented_is_the_default_too() -> None:
-    text = re.sub(r"^#([A-Za-z0-9]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
-    loaded = settings_from_text(text, "namesrv.conf", NamesrvConfig, default_server_config())
-    assert loaded.values == (NamesrvConfig(rocketmq_home=""), default_server_config())
+    text = re.sub(r"^#([A-Za-z0-9.]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
+    loaded = settings_from_text(text, "namesrv.conf", *ALL)
+    assert loaded.values == (NamesrvConfig(rocketmq_home=""), default_server_config(), TlsServerConfig())
     assert loaded.warnings == ()
 
 
