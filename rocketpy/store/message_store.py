@@ -49,7 +49,7 @@ from rocketpy.store.results import (
 )
 from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
-from rocketpy.store.services.group_commit import DurableCallback
+from rocketpy.store.services.group_commit import DurableCallback, FlushWait
 from rocketpy.store.store_figures import StoreFigures
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices
@@ -137,6 +137,11 @@ class MessageStore:
     def durable_offset(self) -> int:
         """The end of what a loss of power would leave of the log."""
         return self._commit_log.flushed_offset
+
+    def flush_wait(self) -> FlushWait:
+        """Return what waits for the disk now: nothing but under SYNC_FLUSH."""
+        group_commit = self._services.group_commit
+        return FlushWait() if group_commit is None else group_commit.wait()
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
@@ -262,6 +267,12 @@ class MessageStore:
     def max_physical_offset(self) -> int:
         """Where the log ends, for readers."""
         return self._commit_log.wrote_offset
+
+    def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
+        """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
+        if self._appender.has_pending:
+            self.end_burst()
+        return read_nowait(self._reader.look_message(physical_offset))
 
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
         """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""

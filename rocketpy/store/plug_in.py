@@ -71,22 +71,27 @@ def split_names(value: str) -> list[tuple[str, str]]:
 
 
 def load_factories(value: str) -> list[StoreFactory]:
-    """Import the factories that a setting names, outermost first. SettingsError names key and value."""
-    factories: list[StoreFactory] = []
+    """Import the factories that ``messageStorePlugIn`` names, outermost first. SettingsError names key and value."""
+    return list(load_callables(KEY, value))
+
+
+def load_callables(key: str, value: str) -> list[Callable[..., object]]:
+    """Import what a setting names, in its order. SettingsError names key and value."""
+    found: list[Callable[..., object]] = []
     try:
         pairs = split_names(value)
     except ValueError as error:
-        raise _refused(value, str(error)) from error
-    for module_name, factory_name in pairs:
+        raise _refused(key, value, str(error)) from error
+    for module_name, name in pairs:
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:
-            raise _refused(value, f"{module_name} cannot be imported: {error}") from error
-        factory = vars(module).get(factory_name)
-        if not callable(factory):
-            raise _refused(value, f"{module_name} has no {factory_name} that can be called")
-        factories.append(factory)
-    return factories
+            raise _refused(key, value, f"{module_name} cannot be imported: {error}") from error
+        called = vars(module).get(name)
+        if not callable(called):
+            raise _refused(key, value, f"{module_name} has no {name} that can be called")
+        found.append(called)
+    return found
 
 
 def wrapped_store(store: MessageStore, factories: Sequence[StoreFactory]) -> MessageStore:
@@ -100,5 +105,5 @@ def wrapped_store(store: MessageStore, factories: Sequence[StoreFactory]) -> Mes
     return store
 
 
-def _refused(value: str, why: str) -> SettingsError:
-    return SettingsError(f"{KEY} = {value!r}: expected {EXPECTED}; {why}")
+def _refused(key: str, value: str, why: str) -> SettingsError:
+    return SettingsError(f"{key} = {value!r}: expected {EXPECTED}; {why}")

@@ -47,6 +47,14 @@ class GroupCommitStatistics:
     timeout_count: int
 
 
+@attrs.frozen
+class FlushWait:
+    """Requests that wait for the disk, and the seconds for which it has not answered."""
+
+    waiting_count: int = 0
+    sync_seconds: float = 0.0
+
+
 class GroupCommitService:
     """Calls back whoever waits for the disk."""
 
@@ -70,6 +78,7 @@ class GroupCommitService:
         self._requests: deque[tuple[int, float, DurableCallback]] = deque()
         self._is_wanted = False  # someone wants a flush, with or without waiting for it
         self._idle = trio.lowlevel.ParkingLot()
+        self._sync_began: float | None = None  # of the sync under way
         self._flush_count = 0
         self._answered_count = 0
         self._timeout_count = 0
@@ -92,6 +101,11 @@ class GroupCommitService:
         """Return the counters."""
         return GroupCommitStatistics(len(self._requests), self._flush_count, self._answered_count, self._timeout_count)
 
+    def wait(self) -> FlushWait:
+        """Return who waits now, and for how long the sync under way has kept them waiting."""
+        began = self._sync_began
+        return FlushWait(len(self._requests), 0.0 if began is None else trio.current_time() - began)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, or until a sync fails; then nobody is called back any more."""
         try:
@@ -110,7 +124,9 @@ class GroupCommitService:
         if self._timeout_s <= 0:
             self._expire()
         self._end_burst()
+        self._sync_began = trio.current_time()
         flush_range = await flush_once(self._commit_log, self._run_blocking)
+        self._sync_began = None
         if flush_range is None:
             # Everything written was durable already, and everything asked for is written.
             self._answer(PutMessageStatus.PUT_OK, len(self._requests))
