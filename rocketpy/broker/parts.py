@@ -44,6 +44,7 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import Clock
@@ -78,6 +79,7 @@ class Tables:
     consumers: ConsumerManager
     producers: ProducerManager
     locks: RebalanceLockManager
+    stats: BrokerStatsManager
 
     @classmethod
     def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
@@ -104,6 +106,13 @@ class Tables:
             consumers=ConsumerManager(current_time=trio.current_time),
             producers=ProducerManager(current_time=trio.current_time),
             locks=RebalanceLockManager(current_time=trio.current_time),
+            stats=BrokerStatsManager(
+                cluster_name=settings.broker.broker_cluster_name,
+                clock=clock,
+                enable_detail_stat=settings.broker.enable_detail_stat,
+                disk_fall_recorded=settings.store.disk_fall_recorded,
+                enable_lmq=settings.store.enable_lmq,
+            ),
         )
         tables.topics.load()
         tables.offsets.load()
@@ -247,10 +256,11 @@ class BrokerParts:
         outcome = SendOutcome(store=store, answers=answers)
         HotSend(
             store=store,
-            topic_config_table=tables.topics.topic_config_table,
+            topic_config_manager=tables.topics,
             check=check,
             answers=answers,
             outcome=outcome,
+            stats=tables.stats,
             cluster=config.broker_cluster_name,
         ).register(dispatcher)
         SendMessageProcessor(

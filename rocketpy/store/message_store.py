@@ -103,6 +103,8 @@ class MessageStore:
         self._get_message_count = 0
         self._get_cold_count = 0
         self.sync_flush = config.is_sync_flush
+        self.appender = appender
+        """For whoever reads its ``wrote_offset`` once per message, which must not cost a call. Put through ``put``."""
         self.put = appender.put
         self.put_timed = appender.put_timed
         self.put_batch = appender.put_batch

@@ -13,6 +13,7 @@ from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import ManualClock
@@ -49,6 +50,7 @@ class Tables:
     consumers: ConsumerManager
     producers: ProducerManager
     locks: RebalanceLockManager
+    stats: BrokerStatsManager
 
 
 def make_tables(directory: Path, **settings: object) -> Tables:
@@ -73,4 +75,5 @@ def make_tables(directory: Path, **settings: object) -> Tables:
         consumers=ConsumerManager(current_time=time),
         producers=ProducerManager(current_time=time),
         locks=RebalanceLockManager(current_time=time),
+        stats=BrokerStatsManager(cluster_name=config.broker_cluster_name, clock=clock),
     )

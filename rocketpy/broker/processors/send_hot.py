@@ -4,9 +4,9 @@ Plain is: a known ordinary topic, a valid queue, properties without special mean
 Whatever is unusual is declined, with nothing done, and :mod:`.send` serves it with all checks. The tests send the same
 requests down both roads and compare records and answers.
 
-Rule: a topic is plain for as long as its configuration is the very object that was found plain. Whoever closes the
-broker for sends (:class:`~rocketpy.broker.processors.send_check.SendCheck`) therefore calls :meth:`HotSend.forget`, and
-not a message is asked for it.
+Rule: a topic is plain for as long as the version of the topics is the very object that it was found plain under.
+Whoever closes the broker for sends (:class:`~rocketpy.broker.processors.send_check.SendCheck`) therefore calls
+:meth:`HotSend.forget`, and not a message is asked for it.
 
 Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
 """
@@ -30,6 +30,9 @@ from rocketpy.broker.processors.send_properties import (
     plain_properties,
     remembered_tags_code,
 )
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.stats.counters import TopicPutCounter
+from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
@@ -55,20 +58,25 @@ class HotSend:
         self,
         *,
         store: MessageStore,
-        topic_config_table: dict[str, TopicConfig],
+        topic_config_manager: TopicConfigManager,
         check: SendCheck,
         answers: SendAnswers,
         outcome: SendOutcome,
+        stats: BrokerStatsManager,
         cluster: str,
     ) -> None:
         self._store = store
         self._put = store.put
         self._sync_flush = store.sync_flush
-        self._topics = topic_config_table
-        self._plain_topics: dict[str, TopicConfig] = {}  # what _note_plain_topic has found, by topic
+        self._topic_config_manager = topic_config_manager
+        self._topics_version = topic_config_manager.data_version  # that _plain_topics is about
+        self._appender = store.appender  # asked for the end of the log without a call: it tells the size of a record
+        # What _note_plain_topic has found, by topic, with the counter of what is put.
+        self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
         self._check = check
         self._answers = answers
         self._outcome = outcome
+        self._stats = stats
         self._cluster = cluster
         self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
 
@@ -80,6 +88,7 @@ class HotSend:
     def forget(self) -> None:
         """Decline everything until a topic is found to be plain again: what the check allows has changed."""
         self._plain_topics.clear()
+        self._topics_version = self._topic_config_manager.data_version
 
     def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
         """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
@@ -90,11 +99,12 @@ class HotSend:
         fields = request.ext_fields
         topic = fields.topic
         queue_id = fields.queue_id
-        config = self._topics.get(topic)
-        if config is None or config is not self._plain_topics.get(topic):
-            if not self._note_plain_topic(topic, config):
-                return False
-            assert config is not None
+        if self._topics_version is not self._topic_config_manager.data_version:
+            self.forget()
+        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
+        if plain is None:
+            return False
+        config, counter = plain
         if not 0 <= queue_id < config.write_queue_nums or fields.batch:
             return False
         if self._sync_flush and not connection.may_defer:
@@ -128,7 +138,10 @@ class HotSend:
         if status is not _PUT_OK:
             if not request.flag & ONEWAY_FLAG:
                 self._refuse_hot(connection, request.opaque, status, body, stored)
-        elif self._sync_flush:
+            return True
+        counter.count += 1
+        counter.size_bytes += self._appender.wrote_offset - physical_offset
+        if self._sync_flush:
             if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
                 answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
@@ -148,12 +161,12 @@ class HotSend:
             return False
         fields = request.ext_fields
         topic, queue_id = fields.topic, fields.queue_id
-        config = self._topics.get(topic)
-        if config is None or (
-            config is not self._plain_topics.get(topic) and not self._note_plain_topic(topic, config)
-        ):
+        if self._topics_version is not self._topic_config_manager.data_version:
+            self.forget()
+        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
+        if plain is None:
             return False
-        if not 0 <= queue_id < config.write_queue_nums or not fields.batch or not 0 < len(items) <= BATCH_COUNT_MAX:
+        if not 0 <= queue_id < plain[0].write_queue_nums or not fields.batch or not 0 < len(items) <= BATCH_COUNT_MAX:
             return False
         if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False
@@ -178,6 +191,7 @@ class HotSend:
                 longest = max((stored for _, _, stored, _, _ in records), key=len)
                 connection.reply(self._outcome.not_stored(refused, status, body or b"", longest))
             return True
+        self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
         msg_id = self._answers.batch_msg_id(physical_offsets)
         if self._sync_flush:
             receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
@@ -204,16 +218,17 @@ class HotSend:
             frame = answers.stored(Receipt(opaque, SerializeType.JSON, msg_id, queue_id, queue_offset), status)
         connection.reply_deferred(frame)
 
-    def _note_plain_topic(self, topic: str, config: TopicConfig | None) -> bool:
-        """Whether the hot road may serve a topic in its present configuration; remembered until that changes."""
+    def _note_plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
+        """Return what to remember of a topic until some configuration changes, None if it is not for the hot road."""
+        config = self._topic_config_manager.select_topic_config(topic)
         if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
-            return False
+            return None
         if not self._check.is_open or config.topic_filter_type != "SINGLE_TAG":
-            return False
+            return None
         if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
             self._plain_topics.clear()
-        self._plain_topics[topic] = config
-        return True
+        plain = self._plain_topics[topic] = config, self._stats.topic_put_counter(topic)
+        return plain
 
     def _refuse_hot(
         self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str

@@ -78,14 +78,12 @@ class BrokerStatsManager:
         enable_detail_stat: bool = True,
         disk_fall_recorded: bool = True,
         enable_lmq: bool = False,
-        store_host_size: int = 8,
     ) -> None:
         self._cluster_name = cluster_name
         self._clock = clock
         self._enable_detail_stat = enable_detail_stat
         self._disk_fall_recorded = disk_fall_recorded
         self._enable_lmq = enable_lmq
-        self._store_host_size = store_host_size
         names = (*(QUEUE_NAMES if enable_detail_stat else ()), *STATS_NAMES, *COMMERCIAL_NAMES)
         self._sets = {name: StatsItemSet(name, is_response_time=name == "GROUP_GET_LATENCY") for name in names}
         self._fall_size = MomentStatsItemSet("GROUP_GET_FALL_SIZE")
@@ -99,7 +97,7 @@ class BrokerStatsManager:
         """Return the counter of a topic for a road that counts message by message."""
         counter = self._topic_puts.get(topic)
         if counter is None:
-            counter = TopicPutCounter(topic, store_host_size=self._store_host_size)
+            counter = TopicPutCounter(topic)
             if len(self._topic_puts) < ITEMS_MAX:
                 self._topic_puts[topic] = counter
         return counter
@@ -258,10 +256,10 @@ class BrokerStatsManager:
         """Take over what the hot roads have counted."""
         for put in self._topic_puts.values():
             if put.count:
-                count, size_bytes = put.take()
-                self._sets["TOPIC_PUT_NUMS"].add(put.topic, count, count)
-                self._sets["TOPIC_PUT_SIZE"].add(put.topic, size_bytes, count)
-                self._sets["BROKER_PUT_NUMS"].add(self._cluster_name, count, 0)
+                self._sets["TOPIC_PUT_NUMS"].add(put.topic, put.count, put.count)
+                self._sets["TOPIC_PUT_SIZE"].add(put.topic, put.size_bytes, put.count)
+                self._sets["BROKER_PUT_NUMS"].add(self._cluster_name, put.count, 0)
+                put.clear()
         for got in self._group_gets.values():
             if got.pull_count:
                 self._take_gets(got)

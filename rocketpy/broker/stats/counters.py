@@ -11,12 +11,6 @@ import struct
 from rocketpy.clock import Clock
 from rocketpy.store import layout
 
-_RECORD_HOSTS_SIZE = 16
-"""Bytes of the two addresses that a record's fixed part of 88 bytes counts."""
-
-_FIXED_SIZE = 91
-"""Bytes of a record that are the same for all: its fixed part, and the lengths of topic and properties."""
-
 _PLACE = struct.Struct(">qi")
 """Physical offset and system flag, 28 bytes into a record."""
 _PLACE_POSITION = 28
@@ -26,25 +20,18 @@ _SIZE = struct.Struct(">i")
 
 
 class TopicPutCounter:
-    """Messages of one topic that were put since the counter was last emptied.
+    """Messages of one topic, and bytes of their records, that were put since the counter was last emptied."""
 
-    The hot road adds 1 to ``count`` and to ``varying_bytes`` what differs from message to message: the lengths of body,
-    stored properties and born host.
-    """
+    __slots__ = ("count", "size_bytes", "topic")
 
-    __slots__ = ("_fixed_size", "count", "topic", "varying_bytes")
-
-    def __init__(self, topic: str, *, store_host_size: int) -> None:
+    def __init__(self, topic: str) -> None:
         self.topic = topic
         self.count = 0
-        self.varying_bytes = 0
-        self._fixed_size = _FIXED_SIZE + len(topic.encode("utf-8", "replace")) - _RECORD_HOSTS_SIZE + store_host_size
+        self.size_bytes = 0
 
-    def take(self) -> tuple[int, int]:
-        """Return messages and bytes of their records, and begin anew."""
-        count, size_bytes = self.count, self.count * self._fixed_size + self.varying_bytes
-        self.count = self.varying_bytes = 0
-        return count, size_bytes
+    def clear(self) -> None:
+        """Begin anew."""
+        self.count = self.size_bytes = 0
 
 
 class GroupGetCounter:

@@ -262,10 +262,11 @@ def _register_sends(
     outcome = SendOutcome(store=store, answers=answers)
     HotSend(
         store=store,
-        topic_config_table=tables.topics.topic_config_table,
+        topic_config_manager=tables.topics,
         check=check,
         answers=answers,
         outcome=outcome,
+        stats=tables.stats,
         cluster=config.broker_cluster_name,
     ).register(dispatcher)
     SendMessageProcessor(
