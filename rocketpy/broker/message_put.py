@@ -11,7 +11,7 @@ carries this broker's own store host, also of a message that was read from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
@@ -54,15 +54,25 @@ class PutMessageResult:
         return self.status is PutMessageStatus.PUT_OK
 
 
-class MessagePut:
-    """Puts messages into the store of one broker. ``delayed`` is told the level of each one that has to wait."""
+class DelayedDelivery(Protocol):
+    """Who delivers delayed messages: ScheduleMessageService."""
 
-    def __init__(
-        self, *, store: MessageStore, levels: DelayLevels, delayed: Callable[[int], None] | None = None
-    ) -> None:
+    def before_delayed(self) -> None:
+        """Hear that a message is about to be put where it waits."""
+        ...
+
+    def message_delayed(self, level: int, size_bytes: int) -> None:
+        """Hear that it was put, and how long its record is."""
+        ...
+
+
+class MessagePut:
+    """Puts messages into the store of one broker. ``delivery`` is told of each one that has to wait."""
+
+    def __init__(self, *, store: MessageStore, levels: DelayLevels, delivery: DelayedDelivery | None = None) -> None:
         self._store = store
         self._levels = levels
-        self._delayed = delayed
+        self._delivery = delivery
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Append a message; readable, and safe from a kill, with the end of the burst (``MessageStore.end_burst``).
@@ -73,7 +83,10 @@ class MessagePut:
         properties = message.properties
         stored = encode_properties(properties).encode("utf-8", "replace")
         keys = index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
+        delivery = self._delivery
         if level:
+            if delivery is not None:
+                delivery.before_delayed()
             status, physical_offset, queue_offset = self._store.put_timed(
                 message.topic,
                 message.queue_id,
@@ -88,8 +101,8 @@ class MessagePut:
                 message.reconsume_times,
                 message.prepared_transaction_offset,
             )
-            if self._delayed is not None:
-                self._delayed(level)
+            if delivery is not None and status is PutMessageStatus.PUT_OK:
+                delivery.message_delayed(level, self._store.wrote_offset - physical_offset)
         else:
             status, physical_offset, queue_offset = self._store.put(
                 message.topic,

@@ -36,6 +36,7 @@ from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.multi_dispatch import LmqLimit
+from rocketpy.store.queue_reader import QueueReader
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.recovery import RecoveryReport
@@ -110,6 +111,9 @@ class MessageStore:
         self.put_batch = appender.put_batch
         self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why
+        self.queue_reader = QueueReader(
+            commit_log=files.commit_log, queues=files.queues, run_blocking=run_blocking, end_burst=self.end_burst
+        )
         self.figures = StoreFigures(
             statistics=self.statistics,
             read_earliest=self.get_earliest_message_time_of_store,
@@ -144,6 +148,11 @@ class MessageStore:
         """Return what waits for the disk now: nothing but under SYNC_FLUSH."""
         group_commit = self._services.group_commit
         return FlushWait() if group_commit is None else group_commit.wait()
+
+    async def flush(self) -> None:
+        """Return when everything that was put is durable, whatever the flush type. StoreError is final."""
+        self._appender.end_burst()
+        await self._services.flush_log(self._commit_log.wrote_offset)
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 

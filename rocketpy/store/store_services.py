@@ -18,6 +18,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_catch_up import IndexCatchUp
 from rocketpy.store.message_appender import MessageAppender
+from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
@@ -165,6 +166,17 @@ class StoreServices:
         await nursery.start(self.clean_queues.run)
         await nursery.start(self.clean_commit_log.run)
 
+    async def flush_log(self, physical_end: int) -> None:
+        """Return when what is written of the log up to a place is durable: with the service that syncs it anyway."""
+        if self.group_commit is None:
+            assert self._flush_log is not None, "one of the two services"
+            await self._flush_log.flush()
+            return
+        while self._files.commit_log.flushed_offset < physical_end:
+            flushed = trio.Event()
+            self.group_commit.wait_durable(physical_end, partial(_flushed, flushed))
+            await flushed.wait()
+
     async def finish(self) -> None:
         """Make everything durable and end in order; the services have ended, nothing is appended any more.
 
@@ -195,6 +207,10 @@ class StoreServices:
             await trio.lowlevel.checkpoint()
         await self._run_blocking(index.flush)
         return not self.index_behind
+
+
+def _flushed(flushed: trio.Event, status: PutMessageStatus) -> None:
+    flushed.set()
 
 
 def _end_burst_and_wake(appender: MessageAppender, flush_log: FlushRealTimeService) -> None:

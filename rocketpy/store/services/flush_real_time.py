@@ -41,6 +41,8 @@ class FlushRealTimeService:
         self._least_pages = least_pages
         self._is_timed = is_timed
         self._wake_up = WakeUp()
+        # A sync awaits, and of two that run at once only one would be told that the disk has failed.
+        self._syncing = trio.Lock()
 
     def wake(self) -> None:
         """Look whether what was written is enough for a sync; without effect if the interval is a plain one."""
@@ -57,7 +59,11 @@ class FlushRealTimeService:
             is_thorough = now >= thorough_at + self._thorough_interval_s
             if is_thorough:
                 thorough_at = now
-            least_pages = 0 if is_thorough else self._least_pages
+            await self.flush(least_pages=0 if is_thorough else self._least_pages)
+
+    async def flush(self, *, least_pages: int = 0) -> None:
+        """Sync what is written now, if that is so many pages; durable on return. StoreError is final."""
+        async with self._syncing:
             flush_range = await flush_once(self._commit_log, self._run_blocking, least_pages=least_pages)
             if flush_range is not None:
                 self._checkpoint.physic_msg_timestamp_ms = max(

@@ -1,0 +1,80 @@
+"""What a delayed message becomes when its time has come.
+
+The stored properties stay as they are: DELAY, REAL_TOPIC and REAL_QID are still there, and mean nothing outside of
+SCHEDULE_TOPIC_XXXX. Body, flag, birth and tries are the first message's too.
+
+Compatibility: ``ScheduleMessageService.messageTimeup`` (4.9.8). The body is compared with its checksum first, so that a
+damaged one is not given a new checksum and taken for whole; Java delivers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.properties import (
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_KEYS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    encode_properties,
+    index_keys,
+)
+from rocketpy.protocol.stored_message import decode_message
+
+_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+_QUEUE_ID_MAX = (1 << 31) - 1
+
+
+@attrs.frozen
+class DelayedMessage:
+    """A message as it goes into its own queue."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    stored_properties: bytes
+    tags_code: int
+    keys: Sequence[bytes]
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int
+
+
+def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
+    """Return what to deliver of a record in SCHEDULE_TOPIC_XXXX, or why nothing can be."""
+    if record is None:
+        return "its record is not in the log any more"
+    try:
+        message = decode_message(record, decompress=False, check_crc=True)
+    except RemoteProtocolError as failure:
+        return str(failure)
+    properties = message.properties
+    topic, queue = properties.get(PROPERTY_REAL_TOPIC), properties.get(PROPERTY_REAL_QUEUE_ID, "")
+    if not topic or topic == _HALF_TOPIC:
+        return f"{PROPERTY_REAL_TOPIC} is {topic!r}, expected the topic that it was sent to"
+    if not queue.isascii() or not queue.isdecimal() or len(queue) > 10 or int(queue) > _QUEUE_ID_MAX:
+        return f"{PROPERTY_REAL_QUEUE_ID} is {queue!r}, expected the number of a queue"
+    # Says where a store put this record; it must not be taken for where ours puts the copy.
+    properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
+    return DelayedMessage(
+        topic,
+        int(queue),
+        message.body,
+        encode_properties(properties).encode("utf-8", "replace"),
+        tags_code(properties.get(PROPERTY_TAGS)),
+        index_keys(properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), properties.get(PROPERTY_KEYS)),
+        message.flag,
+        message.sys_flag,
+        message.born_timestamp,
+        encode_host(message.born_host),
+        message.reconsume_times,
+    )
