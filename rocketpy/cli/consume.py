@@ -12,11 +12,21 @@ import attrs
 import msgspec
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Queue, Topic, chosen_queue
+from rocketpy.cli.options import (
+    DEFAULT_NAME_SERVER,
+    NameServers,
+    Queue,
+    Tls,
+    TlsFile,
+    Topic,
+    chosen_queue,
+    config_with_tls,
+)
 from rocketpy.cli.outcome import naming_topic, outcome
 from rocketpy.errors import RocketpyError
 
 if TYPE_CHECKING:
+    from rocketpy.client.config import ClientConfig
     from rocketpy.client.message_stream import MessageStream
     from rocketpy.protocol.message import MessageExt
 
@@ -39,6 +49,7 @@ class Wish:
     group: str
     as_json: bool
     commit: bool
+    config: ClientConfig | None = None
 
 
 def consume(
@@ -61,6 +72,8 @@ def consume(
     group: Annotated[str, typer.Option("--group", help="The consumer group.")] = "rocketpy_cli",
     as_json: Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line instead of the body.")] = False,
     commit: Annotated[bool, typer.Option("--commit", help="Record the group's progress.")] = False,
+    tls: Tls = False,
+    tls_file: TlsFile = "",
 ) -> None:
     """Print the messages of a topic."""
     wish = Wish(
@@ -78,7 +91,7 @@ def consume(
     import trio
 
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(print_messages, wish, sys.stdout.buffer)
+        trio.run(print_messages, attrs.evolve(wish, config=config_with_tls(tls, tls_file)), sys.stdout.buffer)
 
 
 def parse_start(text: str) -> str | int:
@@ -106,7 +119,7 @@ async def print_messages(wish: Wish, output: BinaryIO) -> None:
     """Write messages to ``output`` until the wish is fulfilled."""
     from rocketpy.client.pull_consumer import open_pull_consumer
 
-    async with open_pull_consumer(wish.namesrv, group=wish.group) as consumer:
+    async with open_pull_consumer(wish.namesrv, group=wish.group, config=wish.config) as consumer:
         queues = [chosen_queue(wish.queue, await consumer.queues(wish.topic))] if wish.queue else None
         async with (
             consumer.open_messages(

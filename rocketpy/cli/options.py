@@ -10,6 +10,7 @@ import typer
 from rocketpy.cli.outcome import CommandError
 
 if TYPE_CHECKING:
+    from rocketpy.client.config import ClientConfig
     from rocketpy.protocol.message import MessageQueue
 
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
@@ -27,6 +28,31 @@ Topic = Annotated[str, typer.Option("-t", "--topic", help="The topic.", show_def
 Queue = Annotated[
     str, typer.Option("-q", "--queue", help="One queue only: its number, or BROKER:NUMBER.", show_default=False)
 ]
+
+Tls = Annotated[bool, typer.Option("--tls", help="Connect with TLS, to any server.")]
+TlsFile = Annotated[
+    str,
+    typer.Option(
+        "--tls-config",
+        metavar="FILE",
+        help="Connect with TLS, with RocketMQ's keys tls.client.* of this properties file.",
+        show_default=False,
+    ),
+]
+
+
+def config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
+    """Return the settings of a client for the options --tls and --tls-config; SettingsError for a wrong file."""
+    from rocketpy.client.config import ClientConfig
+    from rocketpy.remoting.config import TlsClientConfig, TlsServerConfig
+    from rocketpy.remoting.tls import with_config_file
+
+    if not tls_file:
+        return ClientConfig(use_tls=tls)
+    _, config, warnings = with_config_file(TlsServerConfig(config_file=tls_file), TlsClientConfig())
+    for warning in warnings:
+        typer.echo(f"rocketpy: {warning}", err=True)
+    return ClientConfig(use_tls=True, tls=config)
 
 
 def chosen_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Queue, Topic, chosen_queue
+from rocketpy.cli.options import (
+    DEFAULT_NAME_SERVER,
+    NameServers,
+    Queue,
+    Tls,
+    TlsFile,
+    Topic,
+    chosen_queue,
+    config_with_tls,
+)
 from rocketpy.cli.outcome import CommandError, naming_topic, outcome
 
 if TYPE_CHECKING:
+    from rocketpy.client.config import ClientConfig
     from rocketpy.client.producer import Producer
     from rocketpy.protocol.message import Message, MessageQueue
 
@@ -66,6 +76,8 @@ def produce(
     ] = None,
     queue: Queue = "",
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print where each batch is stored.")] = False,
+    tls: Tls = False,
+    tls_file: TlsFile = "",
 ) -> None:
     """Send each line of standard input as a message. Empty lines are left out: RocketMQ has no empty messages."""
     template = _properties(tag, key, properties or [])
@@ -74,7 +86,7 @@ def produce(
     import trio
 
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(send_lines, read, line_format, namesrv, queue, verbose)
+        trio.run(send_lines, read, line_format, namesrv, queue, verbose, config_with_tls(tls, tls_file))
 
 
 def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:
@@ -92,7 +104,12 @@ def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:
 
 
 async def send_lines(
-    read: Callable[[], bytes], line_format: LineFormat, namesrv: str, queue: str, verbose: bool
+    read: Callable[[], bytes],
+    line_format: LineFormat,
+    namesrv: str,
+    queue: str,
+    verbose: bool,
+    config: ClientConfig | None = None,
 ) -> None:
     """Send the lines of what ``read`` (which may block, and returns nothing at the end) returns, as they come.
 
@@ -105,7 +122,7 @@ async def send_lines(
     sent_count = 0
     lines = LineReader()
     try:
-        async with open_producer(namesrv, group="rocketpy_cli_producer") as producer:
+        async with open_producer(namesrv, group="rocketpy_cli_producer", config=config) as producer:
             chosen = chosen_queue(queue, await producer.publish_queues(line_format.topic)) if queue else None
             is_open = True
             while is_open:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers
+from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Tls, TlsFile, config_with_tls
 from rocketpy.cli.outcome import outcome
+
+if TYPE_CHECKING:
+    from rocketpy.client.config import ClientConfig
 
 COLUMNS = ("topic", "broker", "read queues", "write queues", "permission")
 
@@ -18,12 +21,14 @@ topic_commands = typer.Typer(help="List and create topics.", no_args_is_help=Tru
 def list_topics(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     names_only: Annotated[bool, typer.Option("-q", "--quiet", help="Names only, a line each.")] = False,
+    tls: Tls = False,
+    tls_file: TlsFile = "",
 ) -> None:
     """List every topic with its brokers and queues."""
     import trio
 
     with outcome():
-        rows = trio.run(_topic_rows, namesrv, names_only)
+        rows = trio.run(_topic_rows, namesrv, config_with_tls(tls, tls_file), names_only)
         for line in [row[0] for row in rows] if names_only else aligned([COLUMNS, *rows]):
             typer.echo(line)
 
@@ -34,19 +39,21 @@ def create_topic(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     queues: Annotated[int, typer.Option("-q", "--queues", min=1, max=65_535, help="Queues a broker.")] = 8,
     cluster: Annotated[str, typer.Option("-c", "--cluster", help="One cluster only.", show_default=False)] = "",
+    tls: Tls = False,
+    tls_file: TlsFile = "",
 ) -> None:
     """Create a topic, or change its number of queues, on every master."""
     import trio
 
     with outcome():
-        addresses = trio.run(_create, namesrv, topic, queues, cluster or None)
+        addresses = trio.run(_create, namesrv, config_with_tls(tls, tls_file), topic, queues, cluster or None)
         typer.echo(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")
 
 
-async def _topic_rows(namesrv: str, names_only: bool) -> list[tuple[str, ...]]:
+async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> list[tuple[str, ...]]:
     from rocketpy.client.admin import open_admin_client
 
-    async with open_admin_client(namesrv) as admin:
+    async with open_admin_client(namesrv, config=config) as admin:
         topics = await admin.topics()
         if names_only:
             return [(topic,) for topic in topics]
@@ -64,10 +71,10 @@ async def _topic_rows(namesrv: str, names_only: bool) -> list[tuple[str, ...]]:
     ]
 
 
-async def _create(namesrv: str, topic: str, queues: int, cluster: str | None) -> list[str]:
+async def _create(namesrv: str, config: ClientConfig, topic: str, queues: int, cluster: str | None) -> list[str]:
     from rocketpy.client.admin import open_admin_client
 
-    async with open_admin_client(namesrv) as admin:
+    async with open_admin_client(namesrv, config=config) as admin:
         return await admin.create_topic(topic, queue_nums=queues, cluster=cluster)
 
 

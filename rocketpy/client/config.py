@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.errors import ClientError
+from rocketpy.remoting.config import TlsClientConfig
 
 NO_NAME_SERVER = 10004
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
@@ -31,6 +32,9 @@ class ClientConfig:
 
     ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
     default instance name becomes unique to the client, any other must be.
+
+    With ``use_tls`` every connection uses TLS as ``tls`` says; its default believes any certificate, as in RocketMQ.
+    Opening a client then raises :class:`~rocketpy.errors.SettingsError` for a file that is not what it should be.
     """
 
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
@@ -47,6 +51,8 @@ class ClientConfig:
     pull_suspend_timeout: int = 20_000
     pull_timeout: int = 30_000
     pull_time_delay_when_exception: int = 1_000
+    use_tls: bool = False
+    tls: TlsClientConfig = attrs.field(factory=TlsClientConfig)
 
 
 def client_config(name_servers: str | Sequence[str], config: ClientConfig | None) -> ClientConfig:

@@ -44,6 +44,7 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.config import NettyClientConfig
 
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
@@ -57,7 +58,9 @@ async def open_client_instance(
     config: ClientConfig, *, clock: Clock | None = None, randomness: Random | None = None
 ) -> AsyncIterator[ClientInstance]:
     """Open the shared part of a client; its connections and services end with the block, having taken their leave."""
-    async with unwrapped(open_remoting_client()) as remoting, unwrapped(trio.open_nursery()) as nursery:
+    remoting_config = NettyClientConfig(use_tls=config.use_tls)
+    opening = open_remoting_client(config=remoting_config, tls=config.tls)
+    async with unwrapped(opening) as remoting, unwrapped(trio.open_nursery()) as nursery:
         instance = ClientInstance(
             remoting=remoting, config=config, clock=clock or SystemClock(), randomness=randomness or SystemRandom()
         )

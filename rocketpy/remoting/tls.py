@@ -25,12 +25,14 @@ import trio
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import ClientAuth, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.self_signed import self_signed_certificate
-from rocketpy.settings import load_settings
+from rocketpy.settings import load_settings, settings_values
 
 WATCH_SECONDS = 2.0
 """How often the files of a certificate are looked at (Java: every 0.5 s)."""
 
 CERTIFICATE_SIZE_MAX = 1 << 20
+
+_IDLE_IN_TEST_MODE = ("Path", ".authClient", ".authServer")  # how the keys end that test mode passes over
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -38,15 +40,28 @@ _log = logging.getLogger("rocketpy.remoting")
 def with_config_file(
     server: TlsServerConfig, client: TlsClientConfig
 ) -> tuple[TlsServerConfig, TlsClientConfig, tuple[str, ...]]:
-    """Return the settings as ``tls.config.file`` changes them, if there is one, with warnings about its unknown keys.
+    """Return the settings as ``tls.config.file`` changes them, if there is one, with warnings about what has no effect.
 
     Compatibility: as in Java the file wins over what was set elsewhere. Java passes over a file that is not there and
     over ``tls.server.mode`` and ``tls.enable`` in it; here the one is a SettingsError and the others count.
     """
-    if not server.config_file:
-        return server, client, ()
-    loaded = load_settings(server.config_file, server, client)
-    return loaded.of(TlsServerConfig), loaded.of(TlsClientConfig), loaded.warnings
+    warnings: tuple[str, ...] = ()
+    if server.config_file:
+        loaded = load_settings(server.config_file, server, client)
+        server, client, warnings = loaded.of(TlsServerConfig), loaded.of(TlsClientConfig), loaded.warnings
+    return server, client, (*warnings, *_without_effect(server), *_without_effect(client))
+
+
+def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
+    """Name what test mode passes over: RocketMQ says nothing, and everybody falls into it."""
+    if not config.test_mode_enable:
+        return []
+    default = settings_values(type(config)())
+    return [
+        f"{key} has no effect: tls.test.mode.enable is true, which is its default"
+        for key, value in settings_values(config).items()
+        if key.endswith(_IDLE_IN_TEST_MODE) and value != default.get(key)
+    ]
 
 
 def client_context(config: TlsClientConfig) -> ssl.SSLContext:

@@ -9,7 +9,10 @@ import pytest
 
 from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings, resolved_host
 from rocketpy.errors import SettingsError
+from rocketpy.remoting.config import TlsMode
+from rocketpy.settings import format_settings
 from rocketpy.store.config import BrokerRole
+from tests.remoting.certificate_files import crt, key, server_config
 
 
 def loaded(tmp_path: Path, text: str, **options: object) -> BrokerSettings:
@@ -144,3 +147,46 @@ def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) ->
     slave = attrs.evolve(store, broker_role=BrokerRole.SLAVE)  # type: ignore[misc]
     with pytest.raises(SettingsError, match=r"^brokerRole = 'SLAVE'"):
         settings.check_values((broker, server, client, slave))
+
+
+def test_tls_is_read_from_the_same_file_and_shown_to_nobody(tmp_path: Path) -> None:
+    text = (
+        "namesrvAddr=ns:9876\ntls.server.mode=enforcing\ntls.test.mode.enable=false\n"
+        f"tls.server.certPath={crt('server')}\ntls.server.keyPath={key('server')}\ntls.server.keyPassword=hidden\n"
+    )
+    settings = loaded(tmp_path, text)
+    assert settings.tls_server == server_config(server_mode="enforcing", key_password="hidden")
+    assert "hidden" not in "".join(format_settings(*settings.values))
+    assert settings.unknown == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "uses_tls"),
+    [
+        ("", False),
+        ("tls.server.mode=enforcing", True),
+        ("tls.server.mode=enforcing\ntls.enable=false", False),
+        ("tls.enable=true", True),
+    ],
+)
+def test_a_broker_that_takes_tls_only_uses_it_too_unless_told_otherwise(
+    tmp_path: Path, text: str, uses_tls: bool
+) -> None:
+    assert loaded(tmp_path, f"namesrvAddr=ns:9876\n{text}\n").tls_client.enable is uses_tls
+
+
+def test_a_file_of_tls_settings_counts_and_its_mistakes_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text(f"tls.server.mode=disabled\ntls.server.certPath={crt('server')}\nunknown=1\n")
+    settings = loaded(tmp_path, f"namesrvAddr=ns:9876\ntls.config.file={file}\n")
+    assert settings.tls_server.mode is TlsMode.DISABLED
+    assert [warning for warning in settings.warnings if "no effect" in warning] == [
+        f"{file} line 3: unknown key unknown has no effect",
+        "tls.server.certPath has no effect: tls.test.mode.enable is true, which is its default",
+    ]
+    file.write_text("tls.server.mode=on\n")
+    with pytest.raises(SettingsError, match=r"tls\.properties line 1: .* 'on': expected disabled, permissive or enfor"):
+        loaded(tmp_path, f"namesrvAddr=ns:9876\ntls.config.file={file}\n")
+    file.write_text("tls.test.mode.enable=false\ntls.client.authServer=true\ntls.client.trustCertPath=/no/such\n")
+    with pytest.raises(SettingsError, match=r"tls\.client\.trustCertPath = '/no/such': expected a file"):
+        loaded(tmp_path, f"namesrvAddr=ns:9876\nuseTLS=true\ntls.config.file={file}\n")

@@ -16,7 +16,7 @@ from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 
@@ -30,13 +30,18 @@ class RealCluster:
 
 
 @asynccontextmanager
-async def open_real_cluster(directory: Path) -> AsyncIterator[RealCluster]:
-    """Run both until the block ends, then shut down in order."""
+async def open_real_cluster(
+    directory: Path, *, tls_server: TlsServerConfig | None = None, tls_client: TlsClientConfig | None = None
+) -> AsyncIterator[RealCluster]:
+    """Run both until the block ends, then shut down in order; both listen with ``tls_server``."""
+    tls_server = tls_server or TlsServerConfig()
+    tls_client = tls_client or TlsClientConfig()
     async with trio.open_nursery() as nursery:
-        port = await nursery.start(_run_nameserver, directory)
+        port = await nursery.start(_run_nameserver, directory, tls_server)
         address = f"127.0.0.1:{port}"
         stop = trio.Event()
-        broker: BrokerAddress = await nursery.start(_run_broker, directory, address, stop)
+        settings = _broker_settings(directory, address, tls_server, tls_client)
+        broker: BrokerAddress = await nursery.start(_run_broker, settings, stop)
         try:
             yield RealCluster(address, broker.address)
         finally:
@@ -47,23 +52,24 @@ async def open_real_cluster(directory: Path) -> AsyncIterator[RealCluster]:
             nursery.cancel_scope.cancel()
 
 
-async def _run_nameserver(directory: Path, *, task_status: trio.TaskStatus[int]) -> None:
+async def _run_nameserver(directory: Path, tls: TlsServerConfig, *, task_status: trio.TaskStatus[int]) -> None:
     await run_nameserver(
         NamesrvConfig(
             kv_config_path=str(directory / "namesrv" / "kvConfig.json"),
             config_store_path=str(directory / "namesrv" / "namesrv.properties"),
         ),
         NettyServerConfig(listen_port=0),
+        tls=tls,
         host="127.0.0.1",
         disk=OsDisk(),
         task_status=task_status,
     )
 
 
-async def _run_broker(
-    directory: Path, name_server: str, stop: trio.Event, *, task_status: trio.TaskStatus[BrokerAddress]
-) -> None:
-    settings = BrokerSettings(
+def _broker_settings(
+    directory: Path, name_server: str, tls_server: TlsServerConfig, tls_client: TlsClientConfig
+) -> BrokerSettings:
+    return BrokerSettings(
         broker=BrokerConfig(
             broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", namesrv_addr=name_server
         ),
@@ -75,9 +81,16 @@ async def _run_broker(
             max_hash_slot_num=1000,
             max_index_num=4000,
         ),
+        tls_server=tls_server,
+        tls_client=tls_client,
         host="127.0.0.1",
         embeds_nameserver=False,
     )
+
+
+async def _run_broker(
+    settings: BrokerSettings, stop: trio.Event, *, task_status: trio.TaskStatus[BrokerAddress]
+) -> None:
     await run_broker(
         settings,
         disk=OsDisk(),

@@ -10,12 +10,14 @@ import pytest
 import trio
 
 from rocketpy.client.admin import open_admin_client
+from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer import open_producer
 from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
 from rocketpy.client.results import PullStatus, SendStatus
-from rocketpy.errors import BrokerError, ClientError
+from rocketpy.errors import BrokerError, ClientError, RemotingConnectError, SettingsError
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from tests.client.real_cluster import RealCluster, open_real_cluster
+from tests.remoting import certificate_files as tls_files
 
 TOPIC = "EndToEnd"
 
@@ -142,3 +144,32 @@ async def test_offsets_by_place_and_by_time(real: RealCluster) -> None:
         assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 5)
         nothing = await consumer.pull(queue, 5)
         assert nothing.status is PullStatus.NO_NEW_MSG
+
+
+async def test_a_cluster_that_takes_tls_only_and_known_clients_only(tmp_path: Path) -> None:
+    """Nameserver and broker ask everybody for a certificate, the broker that registers included."""
+    known = tls_files.client_config(enable=True, cert_path=tls_files.crt("client"), key_path=tls_files.key("client"))
+    server = tls_files.server_config(
+        server_mode="enforcing",
+        need_client_auth="require",
+        auth_client=True,
+        trust_cert_path=tls_files.crt("authority"),
+    )
+    config = ClientConfig(use_tls=True, tls=known)
+    async with open_real_cluster(tmp_path, tls_server=server, tls_client=known) as cluster:
+        async with open_admin_client(cluster.address, config=config) as admin:
+            assert await admin.create_topic(TOPIC, queue_nums=4) == [cluster.broker_address]
+        large = os.urandom(1 << 20)
+        async with open_producer(cluster.address, group="p", config=config) as producer:
+            assert (await producer.send(Message(TOPIC, large))).status is SendStatus.SEND_OK
+        async with open_pull_consumer(cluster.address, group="g", config=config) as consumer:
+            assert [each.body for each in await everything(consumer, start="beginning")] == [large]
+        for stranger in (ClientConfig(), ClientConfig(use_tls=True)):
+            with pytest.raises(RemotingConnectError, match="no nameserver answers"):
+                async with open_admin_client(cluster.address, config=stranger) as admin:
+                    await admin.topics()
+    with pytest.raises(SettingsError, match=r"^tls\.client\.trustCertPath"):
+        async with open_admin_client(
+            cluster.address, config=ClientConfig(use_tls=True, tls=tls_files.client_config(trust_cert_path="/no/such"))
+        ):
+            pass

@@ -113,3 +113,13 @@ def test_h_prints_help_and_an_unknown_option_is_status_2(capsys: pytest.CaptureF
             main(arguments)
         assert ended.value.code == status
     assert "--configFile" in capsys.readouterr().out
+
+
+def test_tls_is_read_from_the_same_file_and_not_printed(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf.write_text(conf.read_text() + "tls.server.keyPassword=hidden\n")
+    assert main(["-p", "-c", str(conf)]) == 0
+    assert "hidden" not in capsys.readouterr().out
+    conf.write_text(conf.read_text() + "tls.test.mode.enable=false\ntls.server.certPath=/no/such\n")
+    assert main(["-c", str(conf)]) == 2
+    expected = "tls.server.certPath = '/no/such': expected a file, found: No such file or directory\n"
+    assert capsys.readouterr().err == expected

@@ -159,6 +159,11 @@ def test_a_file_of_tls_settings_wins_over_what_was_set_elsewhere(tmp_path: Path)
     assert (server.test_mode_enable, server.cert_path, server.key_path) == (False, "/a", "/c")
     assert (client.test_mode_enable, client.auth_server) == (False, True)
     assert warnings == (f"{file} line 4: unknown key tls.servr.mode has no effect; did you mean tls.server.mode?",)
+    file.write_text("tls.server.certPath=/a\ntls.client.authServer=true\n")
+    assert with_config_file(TlsServerConfig(config_file=str(file)), TlsClientConfig())[2] == (
+        "tls.server.certPath has no effect: tls.test.mode.enable is true, which is its default",
+        "tls.client.authServer has no effect: tls.test.mode.enable is true, which is its default",
+    )
     assert with_config_file(TlsServerConfig(), TlsClientConfig()) == (TlsServerConfig(), TlsClientConfig(), ())
     with pytest.raises(SettingsError, match="cannot be read"):
         with_config_file(attrs.evolve(server, config_file=str(tmp_path / "missing")), client)
