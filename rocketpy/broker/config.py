@@ -26,7 +26,6 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _NO_TRANSACTIONS = "transactions are not served yet"
-_NO_FILTERS = "messages are selected by tag only"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
 
@@ -86,6 +85,19 @@ class BrokerConfig:
     short_polling_time_mills: int = setting(1000, unit="ms", validator=Between(0), live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
     slave_read_enable: bool = setting(False, live=True)
+    disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)
+    consumer_fallbehind_threshold: int = setting(17_179_869_184, unit="bytes", validator=Between(0), live=True)
+    lock_max_live_time: int = setting(
+        60_000, key="rocketmq.broker.rebalance.lockMaxLiveTime", unit="ms", validator=Between(1), live=True
+    )
+
+    # Filters
+    enable_property_filter: bool = setting(False, live=True)
+    filter_support_retry: bool = setting(False, live=True)
+    filter_data_clean_time_span: int = setting(86_400_000, unit="ms", validator=Between(0), live=True)
+    enable_calc_filter_bit_map: bool = setting(False, live=True)
+    expect_consumer_num_use_filter: int = setting(32, unit="filters", validator=Between(1, 1_000_000))
+    max_error_rate_of_bloom_filter: int = setting(20, unit="percent", validator=Between(1, 99))
 
     # Registration
     register_broker_timeout_mills: int = setting(6000, unit="ms", validator=Between(1), live=True)
@@ -109,15 +121,7 @@ class BrokerConfig:
     transaction_time_out: int = setting(6000, ignored=_NO_TRANSACTIONS, important=True)
     transaction_check_max: int = setting(15, ignored=_NO_TRANSACTIONS, important=True)
     transaction_check_interval: int = setting(60_000, ignored=_NO_TRANSACTIONS, important=True)
-    enable_property_filter: bool = setting(False, ignored=_NO_FILTERS)
-    enable_calc_filter_bit_map: bool = setting(False, ignored=_NO_FILTERS)
-    expect_consumer_num_use_filter: int = setting(32, ignored=_NO_FILTERS)
-    max_error_rate_of_bloom_filter: int = setting(20, ignored=_NO_FILTERS)
-    filter_data_clean_time_span: int = setting(86_400_000, ignored=_NO_FILTERS)
-    filter_support_retry: bool = setting(False, ignored=_NO_FILTERS)
     store_reply_message_enable: bool = setting(True, ignored="replies to requests are not served yet")
-    disable_consume_if_consumer_read_slowly: bool = setting(False, ignored="how far groups are behind is not kept")
-    consumer_fallbehind_threshold: int = setting(17_179_869_184, ignored="how far groups are behind is not kept")
     fetch_namesrv_addr_by_address_server: bool = setting(
         False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True
     )

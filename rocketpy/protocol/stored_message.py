@@ -187,6 +187,18 @@ def decode_messages(buffer: Buffer, *, decompress: bool = True, broker_name: str
     return messages
 
 
+def decode_record_properties(record: bytes) -> dict[str, str]:
+    """Return the properties of one whole record, for selectors that look at nothing else; none of what is no record."""
+    try:
+        (sys_flag,) = _SYS_FLAG.unpack_from(record)
+        body_start = _FIXED_PARTS[sys_flag >> 4 & 3].size
+        body_end = body_start + int.from_bytes(record[body_start - 4 : body_start])
+        text = record[body_end + record[body_end] + 3 :]
+    except (struct.error, IndexError):
+        return {}
+    return decode_properties(text.decode("utf-8", "replace"))
+
+
 def encode_message(message: MessageExt) -> bytes:
     """Return the record of ``message``: its body as it is (compressed or not), the checksum and the sizes made anew.
 
