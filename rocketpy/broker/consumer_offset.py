@@ -9,6 +9,8 @@ Compatibility: ``ConsumerOffsetManager`` (4.9.8) and its file, with integer keys
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.runner import RunBlocking
@@ -46,6 +48,17 @@ class ConsumerOffsetManager:
         """Return the next queue offset to consume, -1 when the group has none."""
         offsets = self.offset_table.get(topic + _SEPARATOR + group)
         return -1 if offsets is None else offsets.get(queue_id, -1)
+
+    def offsets_of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the next queue offset of each queue of a topic in which a group has one."""
+        return self.offset_table.get(topic + _SEPARATOR + group, {})
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Let a group go on where another one is in a topic; what it had there itself is forgotten."""
+        offsets = self.offset_table.get(topic + _SEPARATOR + source_group)
+        if offsets is not None:
+            self.offset_table[topic + _SEPARATOR + target_group] = dict(offsets)
+            self.stored.changed()
 
     def remove_offset(self, group: str) -> None:
         """Forget all offsets of a group."""

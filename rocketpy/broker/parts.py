@@ -21,9 +21,12 @@ from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_client import AdminClientProcessor
 from rocketpy.broker.processors.admin_config import AdminConfigProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
+from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
@@ -49,6 +52,7 @@ from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import Clock
 from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -318,6 +322,24 @@ class BrokerParts:
             config=settings.broker, live_settings=self.live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
+        AdminGroupOffsetProcessor(
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        AdminClientProcessor(
+            config=settings.broker,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        AdminQueueProcessor(
+            consumer_manager=tables.consumers,
+            store=store,
+            filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
+        ).register(dispatcher)
 
 
 def _log_unsupported(code: int) -> None:

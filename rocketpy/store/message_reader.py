@@ -21,7 +21,7 @@ from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.queue_scan import GAP_MAX, RECORD_PLACE, RECORD_PLACE_FORMAT, QueueScan, ReadLimits
 from rocketpy.store.read_steps import Steps
-from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter
+from rocketpy.store.results import GetMessageResult, GetMessageStatus, ListedUnit, MessageFilter, QueueListing
 
 _NO_EXT: Mapping[int, CqExtUnit] = {}
 _UNITS_MAX = 800
@@ -191,6 +191,20 @@ class MessageReader:
         (sys_flag,) = _SYS_FLAG.unpack_from(head)
         (timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
         return int(timestamp_ms)
+
+    def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> Steps[QueueListing | None]:
+        """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return None
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if count <= 0 or not _has(queue, queue_offset):
+            return QueueListing(min_offset, max_offset, ())
+        ext = queue.ext
+        (content,) = yield [queue.locate(queue_offset, count)]
+        found = {} if ext is None else (yield from _ext_units(ext, content))
+        units = (ListedUnit(at, size, code, found.get(code)) for at, size, code in UNIT.iter_unpack(content))
+        return QueueListing(min_offset, max_offset, tuple(units))
 
     # ---- search by time -------------------------------------------------------------------------------------------
 

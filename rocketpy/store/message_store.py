@@ -45,6 +45,7 @@ from rocketpy.store.results import (
     GetMessageStatus,
     MessageFilter,
     QueryMessageResult,
+    QueueListing,
     QueueTimeSpan,
     StoreStatistics,
 )
@@ -242,6 +243,13 @@ class MessageStore:
         self.end_burst()
         return await read_anywhere(
             lambda: self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking
+        )
+
+    async def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueListing | None:
+        """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
+        self.end_burst()
+        return await read_anywhere(
+            lambda: self._reader.list_units(topic, queue_id, queue_offset, count), self._run_blocking
         )
 
     async def get_earliest_message_time(self, topic: str, queue_id: int) -> int:

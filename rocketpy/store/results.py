@@ -94,6 +94,25 @@ class QueueTimeSpan:
 
 
 @attrs.frozen(slots=True)
+class ListedUnit:
+    """One unit of a queue, as it is in the file."""
+
+    physical_offset: int
+    size: int
+    tags_code: int  # of the message, or where a ConsumeQueueExt file has more
+    ext: CqExtUnit | None  # what stands there; None for a plain tags code, and where nothing is found
+
+
+@attrs.frozen(slots=True)
+class QueueListing:
+    """Some units of a queue and the bounds of the queue; none at all when the first one asked for is not there."""
+
+    min_offset: int
+    max_offset: int
+    units: tuple[ListedUnit, ...]
+
+
+@attrs.frozen(slots=True)
 class StoreStatistics:
     """Counters since the store was opened, and where its parts stand."""
 

@@ -13,9 +13,12 @@ import attrs
 
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_client import AdminClientProcessor
 from rocketpy.broker.processors.admin_config import AdminConfigProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
+from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
@@ -25,13 +28,14 @@ from rocketpy.broker.services.client_housekeeping import ClientHousekeepingServi
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.results import StoreStatistics
+from rocketpy.store.results import ListedUnit, QueueListing, StoreStatistics
 from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
 
 
@@ -44,6 +48,8 @@ class FakeStore:
     timestamps: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
+    listings: dict[tuple[str, int], list[ListedUnit]] = attrs.field(factory=dict)
+    records: dict[int, bytes] = attrs.field(factory=dict)
     deleted: list[str] = attrs.field(factory=list)
     cleaned: list[str] = attrs.field(factory=list)
     put_count: int = 0
@@ -63,6 +69,16 @@ class FakeStore:
 
     async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         return self.by_time.get((topic, queue_id, timestamp_ms), 0)
+
+    async def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueListing | None:
+        units = self.listings.get((topic, queue_id))
+        if units is None:
+            return None
+        low, high = self.min_offset_in_queue(topic, queue_id), self.max_offset_in_queue(topic, queue_id)
+        return QueueListing(low, high, tuple(units[queue_offset - low : queue_offset - low + count]))
+
+    async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        return self.records.get(physical_offset)
 
     def delete_topic_queues(self, topic: str) -> None:
         self.deleted.append(topic)
@@ -180,6 +196,24 @@ class BrokerOnBytes:
             config=config, live_settings=self.live_settings, permission_changed=self._register_topics
         ).register(self.dispatcher)
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(self.dispatcher)
+        AdminGroupOffsetProcessor(
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(self.dispatcher)
+        AdminClientProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(self.dispatcher)
+        AdminQueueProcessor(
+            consumer_manager=tables.consumers,
+            store=store,
+            filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
+        ).register(self.dispatcher)
 
     def _check_settings(self, values: Sequence[object]) -> None:
         pass

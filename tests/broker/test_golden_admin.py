@@ -1,0 +1,144 @@
+"""What a Java broker answered to operators who reset, clone and look: in the same state ours answers the same.
+
+A sibling of ``test_golden_frames``, which reads the recording and compares what is the same for every code. Java's
+successes of these codes carry the remark ``not set any response code``, which is that of a fresh answer there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, QueryCorrectionOffsetBody, ResetOffsetBody
+from rocketpy.protocol.bodies.queue import QueryConsumeQueueResponseBody
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.results import ListedUnit
+from tests.broker.broker_on_bytes import BrokerOnBytes, received
+from tests.broker.test_golden_frames import Exchange, answer, of
+
+
+def join(broker: BrokerOnBytes, group: str, topic: str) -> Connection:
+    """Let the consumer of the recording be online."""
+    connection = broker.connect()
+    client = ClientChannelInfo(connection, "127.0.0.1@i7", LanguageCode.JAVA, 407, 0.0)
+    broker.tables.consumers.register_consumer(
+        client, ConsumerData(group, subscription_data_set=[SubscriptionData(topic)])
+    )
+    return connection
+
+
+async def answer_through(
+    broker: BrokerOnBytes, exchange: Exchange, consumer: Connection, reply: Callable[[RemotingCommand], RemotingCommand]
+) -> tuple[RemotingCommand, RemotingCommand]:
+    """Ask while a consumer answers; return the answer, and what the consumer was asked."""
+    found: list[RemotingCommand] = []
+    asked: list[RemotingCommand] = []
+
+    async def ask() -> None:
+        found.append(await answer(broker, exchange))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        for question in received(consumer):
+            asked.append(question)
+            consumer.receive(encode_frame(attrs.evolve(reply(question), opaque=question.opaque)))
+            consumer.serve(10)
+    return found[0], asked[0]
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.UPDATE_BROKER_CONFIG))
+async def test_update_broker_config(broker: BrokerOnBytes, exchange: Exchange, tmp_path: Path) -> None:
+    await answer(broker, exchange)
+    assert exchange.request.body is not None
+    text = (tmp_path / "broker.conf").read_text()
+    assert all(line in text.splitlines() for line in exchange.request.body.decode().splitlines())
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET))
+async def test_reset_offset(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
+    fields = exchange.fields
+    topic, group, timestamp = fields["topic"], fields["group"], int(fields["timestamp"])
+    table = {}
+    if exchange.java.code == ResponseCode.SUCCESS:
+        table = decode_body(exchange.java.body, ResetOffsetBody).offset_table
+    broker = broker_with(broker_name=next((queue.broker_name for queue in table), "b"))
+    broker.tables.topics.update_topic_config(TopicConfig(topic, 2, 2))
+    if group != "GoldNobody":
+        for queue_id in range(2):
+            broker.tables.offsets.commit_offset("p", group, topic, queue_id, 8)
+    for queue, offset in table.items():
+        broker.store.max_offsets[topic, queue.queue_id] = offset
+        broker.store.by_time[topic, queue.queue_id, timestamp] = offset
+    if table:
+        join(broker, group, topic)
+    ours = await answer(broker, exchange)
+    if table:
+        assert decode_body(ours.body, ResetOffsetBody).offset_table == table
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS))
+async def test_get_consumer_status(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    if (exchange.java.remark or "").startswith("org.apache.rocketmq.acl"):
+        return
+    java = decode_body(exchange.java.body, GetConsumerStatusBody)
+    ((client_id, table),) = java.consumer_table.items()
+    consumer = join(broker, exchange.fields["group"], exchange.fields["topic"])
+    body = encode_body(GetConsumerStatusBody(message_queue_table=table))
+    ours, asked = await answer_through(broker, exchange, consumer, lambda question: make_response(question, body=body))
+    assert ours.body == exchange.java.body
+    assert client_id == "127.0.0.1@i7"
+    assert asked.ext_fields == {"topic": exchange.fields["topic"], "group": exchange.fields["group"]}
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY))
+async def test_what_is_asked_of_a_consumer(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
+    broker = broker_with(broker_name="broker-0")
+    fields = exchange.fields
+    consumer = join(broker, fields["consumerGroup"], "GoldTopic")
+    if "msgId" in fields:
+        broker.store.records[int(fields["msgId"][-16:], 16)] = b"record"
+    java = exchange.java
+    ours, asked = await answer_through(
+        broker, exchange, consumer, lambda question: make_response(question, java.code, java.remark, body=java.body)
+    )
+    assert (ours.body, ours.remark) == (java.body, java.remark)
+    more = {"brokerName": "broker-0"} if "msgId" in fields else {}
+    assert asked.ext_fields == {key: fields[key] for key in fields if key not in ("AccessKey", "Signature")} | more
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.QUERY_CORRECTION_OFFSET))
+async def test_query_correction_offset(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    for queue_id, offset in decode_body(exchange.java.body, QueryCorrectionOffsetBody).correction_offsets.items():
+        broker.tables.offsets.commit_offset("p", "g", exchange.fields["topic"], queue_id, offset)
+    assert (await answer(broker, exchange)).body == exchange.java.body
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.CLONE_GROUP_OFFSET))
+async def test_clone_group_offset(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    fields = exchange.fields
+    broker.tables.topics.update_topic_config(TopicConfig(fields["topic"], 1, 1))
+    broker.tables.offsets.commit_offset("p", fields["srcGroup"], fields["topic"], 0, 5)
+    await answer(broker, exchange)
+    assert broker.tables.offsets.query_offset(fields["destGroup"], fields["topic"], 0) == 5
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.QUERY_CONSUME_QUEUE))
+async def test_query_consume_queue(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    java = decode_body(exchange.java.body, QueryConsumeQueueResponseBody)
+    queue = (exchange.fields["topic"], int(exchange.fields["queueId"]))
+    units = [ListedUnit(unit.physic_offset, unit.physic_size, unit.tags_code, None) for unit in java.queue_data or ()]
+    broker.store.listings[queue] = units
+    broker.store.max_offsets[queue] = java.max_queue_index
+    assert (await answer(broker, exchange)).body == exchange.java.body
