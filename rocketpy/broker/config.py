@@ -25,7 +25,6 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
-_NO_TRANSACTIONS = "transactions are not served yet"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
 
@@ -99,6 +98,12 @@ class BrokerConfig:
     expect_consumer_num_use_filter: int = setting(32, unit="filters", validator=Between(1, 1_000_000))
     max_error_rate_of_bloom_filter: int = setting(20, unit="percent", validator=Between(1, 99))
 
+    # Transactions
+    reject_transaction_message: bool = setting(False, important=True, live=True)
+    transaction_time_out: int = setting(6000, unit="ms", validator=Between(0), important=True, live=True)
+    transaction_check_max: int = setting(15, unit="checks", validator=Between(0), important=True, live=True)
+    transaction_check_interval: int = setting(60_000, unit="ms", validator=Between(1), important=True, live=True)
+
     # Registration
     register_broker_timeout_mills: int = setting(6000, unit="ms", validator=Between(1), live=True)
     register_name_server_period: int = setting(
@@ -117,10 +122,6 @@ class BrokerConfig:
         validator=_must_be(False, "access control is not there yet"),  # type: ignore[arg-type]
         important=True,
     )
-    reject_transaction_message: bool = setting(False, ignored=_NO_TRANSACTIONS, important=True)
-    transaction_time_out: int = setting(6000, ignored=_NO_TRANSACTIONS, important=True)
-    transaction_check_max: int = setting(15, ignored=_NO_TRANSACTIONS, important=True)
-    transaction_check_interval: int = setting(60_000, ignored=_NO_TRANSACTIONS, important=True)
     store_reply_message_enable: bool = setting(True, ignored="replies to requests are not served yet")
     fetch_namesrv_addr_by_address_server: bool = setting(
         False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True

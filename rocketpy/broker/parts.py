@@ -50,6 +50,7 @@ from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.clock import Clock
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.selector.tag import TagFilter
@@ -167,16 +168,28 @@ class BrokerParts:
             client=client,
         )
         self.lateness = LatenessService()
+        self.levels = DelayLevels.parse(settings.store.message_delay_level)
+        self.message_put = MessagePut(store=store, levels=self.levels)
+        self.transactions = TransactionParts(
+            config=config,
+            store_config=settings.store,
+            store=store,
+            message_put=self.message_put,
+            topic_config_manager=tables.topics,
+            consumer_offset_manager=tables.offsets,
+            producer_manager=tables.producers,
+            clock=clock,
+            store_host=store_host,
+        )
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,
             self.persistence,
             self.lateness,
             tls,
+            self.transactions.check_service,
         )
         """What runs beside the servers, in the order in which it is started."""
-        self.levels = DelayLevels.parse(settings.store.message_delay_level)
-        self.message_put = MessagePut(store=store, levels=self.levels)
         self._settings = settings
         self._tables = tables
         self._store = store
@@ -226,6 +239,7 @@ class BrokerParts:
             end_burst=self._store.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
+        self.transactions.register(dispatcher, after_replies=self.hold_service.serve_woken)
         self._register_message_processors(dispatcher)
         self._register_other_processors(dispatcher)
         return dispatcher

@@ -26,7 +26,7 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
-from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.appending import make_appender
@@ -369,7 +369,7 @@ class MessageStore:
 
     async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
         """Delete the queues of topics that are not in use; return of how many. Those of the store's own stay."""
-        kept = {SCHEDULE_TOPIC, TRANS_OP_HALF_TOPIC, *topics_in_use}
+        kept = {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, *topics_in_use}
         count = 0
         for topic in list(self._queues.topics):
             if topic not in kept and not topic.startswith(LMQ_PREFIX):

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from functools import partial
 
 from rocketpy.broker.message_put import PutMessageResult
-from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd
@@ -58,7 +57,6 @@ class EndTransactionProcessor:
         store: MessageStore,
         transactions: OpenTransactions,
         service: TransactionalMessageService,
-        outcome: SendOutcome,
         message_size_max: int,
         is_slave: bool,
         after_replies: Callable[[], None],
@@ -66,7 +64,6 @@ class EndTransactionProcessor:
         self._store = store
         self._transactions = transactions
         self._service = service
-        self._outcome = outcome
         self._message_size_max = message_size_max
         self._is_slave = is_slave
         self._after_replies = after_replies
@@ -104,7 +101,7 @@ class EndTransactionProcessor:
                 self._store.wrote_offset, partial(self._answer_durable, connection, make_response(request))
             )
             return DEFERRED
-        self._outcome.flush_soon()
+        self._flush_soon()
         return make_response(request)
 
     async def _end_cold(
@@ -125,7 +122,7 @@ class EndTransactionProcessor:
         self._store.end_burst()
         if request.is_oneway:
             connection.drop_deferred()
-            self._outcome.flush_soon()
+            self._flush_soon()
         elif self._store.sync_flush and response.code == ResponseCode.SUCCESS:
             self._store.wait_durable(self._store.wrote_offset, partial(self._answer_durable, connection, response))
         else:
@@ -152,6 +149,11 @@ class EndTransactionProcessor:
         if header.from_transaction_check:
             _log.info("transaction %d of %s ended after a check: %s", header.tran_state_table_offset,
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
+
+    def _flush_soon(self) -> None:
+        """See to it that what nobody waits for does not stay in memory under SYNC_FLUSH."""
+        if self._store.sync_flush:
+            self._store.wait_durable(self._store.wrote_offset, _nothing)
 
     def _answer_durable(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
         """Answer when the disk has it; a flush that does not come in time is SUCCESS in RocketMQ too."""
@@ -200,9 +202,13 @@ class EndTransactionProcessor:
             )
         if not self._service.resume(half):
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} The transaction is over or not stored")
-        self._outcome.flush_soon()
+        self._flush_soon()
         _log.info("transaction of message %s is checked again, asked for by %s", half.msg_id, connection.peer)
         return make_response(request)
+
+
+def _nothing(status: PutMessageStatus) -> None:
+    pass
 
 
 def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> MessageExt:

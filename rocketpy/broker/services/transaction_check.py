@@ -45,6 +45,7 @@ from rocketpy.protocol.properties import (
 )
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageStatus
 
@@ -84,12 +85,13 @@ class _Progress:
 
 
 class TransactionalMessageCheckService:
-    """The check rounds of one broker. ``file_reserved_hours`` is how long the log is kept."""
+    """The check rounds of one broker. ``peer`` is who commits its offsets: the broker itself."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
+        store_config: MessageStoreConfig,
         store: MessageStore,
         transactions: OpenTransactions,
         service: TransactionalMessageService,
@@ -97,7 +99,6 @@ class TransactionalMessageCheckService:
         consumer_offset_manager: ConsumerOffsetManager,
         producer_manager: ProducerManager,
         clock: Clock,
-        file_reserved_hours: int,
         peer: str,
     ) -> None:
         self._config = config
@@ -108,7 +109,7 @@ class TransactionalMessageCheckService:
         self._offsets = consumer_offset_manager
         self._producers = producer_manager
         self._clock = clock
-        self._reserved_ms = file_reserved_hours * _MS_PER_HOUR
+        self._store_config = store_config
         self._peer = peer
         self._op_offset = 0  # op messages before it are done with; 0 until loaded
         self._unwritten: _Progress | None = None
@@ -125,12 +126,11 @@ class TransactionalMessageCheckService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read what is open, then check until cancelled. Started at once; ends of transactions wait for the reading."""
-        self._topics.create_topic_in_send_message_back_method(TRANS_HALF_TOPIC, 1, PERM_READ_WRITE, 0)
         task_status.started()
         await self.load()
         while True:
-            due = trio.current_time() + self._config.transaction_check_interval / 1000
-            while (left_seconds := due - trio.current_time()) > 0:
+            began = trio.current_time()
+            while (left_seconds := began + self._interval_seconds - trio.current_time()) > 0:
                 await trio.sleep(min(left_seconds, TICK_SECONDS))
                 self._tick()
             await self.check()
@@ -145,6 +145,7 @@ class TransactionalMessageCheckService:
 
     async def check(self) -> None:
         """Make one round, and move the offsets on."""
+        self._topics.create_topic_in_send_message_back_method(TRANS_HALF_TOPIC, 1, PERM_READ_WRITE, 0)
         self._service.catch_up()
         round_end, round_start_ms = self._transactions.known_end, self._clock.timestamp_ms()
         deadline = trio.current_time() + ROUND_SECONDS_MAX
@@ -169,6 +170,10 @@ class TransactionalMessageCheckService:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    @property
+    def _interval_seconds(self) -> float:
+        return self._config.transaction_check_interval / 1000
+
     async def _read(self, origin: int, queue_offset: int) -> MessageExt | None:
         """Return the newest record of a transaction; None when it is not there, or when it ended meanwhile."""
         result = self._store.get_message_nowait(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, 1)
@@ -192,8 +197,9 @@ class TransactionalMessageCheckService:
         """Do with an open transaction what is due; False when the round is to end in front of it."""
         now_ms = self._clock.timestamp_ms()
         age_ms = now_ms - half.born_timestamp
+        reserved_ms = self._store_config.file_reserved_time * _MS_PER_HOUR
         times = _integer(half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES))
-        if (times is not None and times >= self._config.transaction_check_max) or age_ms > self._reserved_ms:
+        if (times is not None and times >= self._config.transaction_check_max) or age_ms > reserved_ms:
             return self._give_up(half)
         if half.store_timestamp >= round_start_ms:
             return False

@@ -1,0 +1,435 @@
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE, as frames."""
+
+from __future__ import annotations
+
+import pytest
+import trio.testing
+
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.send import ResumeCheckHalfMessageRequestHeader
+from rocketpy.protocol.message_id import encode_offset_msg_id
+from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.sysflag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    transaction_type,
+)
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.store.config import BrokerRole, FlushDiskType
+from rocketpy.store.results import PutMessageStatus
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.broker_on_bytes import received
+from tests.broker.transaction.transaction_broker import (
+    PRODUCER_HOST,
+    QUEUE_ID,
+    STORE_HOST,
+    TOPIC,
+    Half,
+    TransactionBroker,
+    end_request,
+    open_transaction_broker,
+)
+
+ROLLBACK = TRANSACTION_ROLLBACK_TYPE
+UNKNOWN = TRANSACTION_NOT_TYPE
+
+
+async def refusal(broker: TransactionBroker, half: Half, how: int = TRANSACTION_COMMIT_TYPE, **fields: object) -> str:
+    """The remark of an end that is refused with SYSTEM_ERROR and changes nothing."""
+    before = broker.store.wrote_offset
+    (answer,) = await broker.ask_all(end_request(half, how, oneway=False, **fields))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert broker.store.wrote_offset == before
+    assert answer.remark is not None
+    return answer.remark
+
+
+async def test_a_commit_delivers_the_message_as_it_was_sent() -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half(b"hello", TAGS="t", KEYS="k")
+        answer = await broker.end(half)
+        assert answer is not None
+        assert (answer.code, answer.remark, answer.ext_fields) == (ResponseCode.SUCCESS, None, None)
+        (message,) = await broker.messages(TOPIC, QUEUE_ID)
+        assert message.body == b"hello"
+        assert (message.flag, message.reconsume_times, message.born_host) == (7, 1, "10.0.0.1:4000")
+        assert transaction_type(message.sys_flag) == TRANSACTION_COMMIT_TYPE
+        assert message.prepared_transaction_offset == half.physical_offset
+        assert message.properties == {
+            "TRAN_MSG": "true",
+            "UNIQ_KEY": "Khello",
+            "TAGS": "t",
+            "KEYS": "k",
+            "PGROUP": "P",
+            "REAL_TOPIC": TOPIC,
+            "REAL_QID": str(QUEUE_ID),
+        }
+        found = await broker.store.query_message(TOPIC, "Khello", 10, 0, 1 << 62)
+        assert found.body  # the delivered message is found by its keys under its own topic
+
+
+async def test_an_op_message_says_which_half_message_is_done_with() -> None:
+    async with open_transaction_broker() as broker:
+        first, second = broker.half(b"1"), broker.half(b"2")
+        await broker.end(second)
+        await broker.end(first, ROLLBACK)
+        ops = await broker.ops()
+        assert [op.body for op in ops] == [b"1", b"0"]
+        assert ops[0].properties == {"TAGS": "d", "WAIT": "true"}
+        assert (ops[0].queue_id, ops[0].sys_flag, ops[0].born_host) == (0, 0, "127.0.0.1:10911")
+
+
+async def test_a_rollback_delivers_nothing() -> None:
+    async with open_transaction_broker() as broker:
+        answer = await broker.end(broker.half(), ROLLBACK)
+        assert answer is not None
+        assert answer.code == ResponseCode.SUCCESS
+        assert await broker.delivered() == []
+        assert len(await broker.ops()) == 1
+
+
+@pytest.mark.parametrize("oneway", [False, True])
+async def test_unknown_changes_nothing_and_is_answered_if_an_answer_is_asked_for(oneway: bool) -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        before = broker.store.wrote_offset
+        answer = await broker.end(half, UNKNOWN, oneway=oneway)
+        assert broker.store.wrote_offset == before
+        if oneway:
+            assert answer is None
+        else:
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS
+        await broker.end(half)
+        assert await broker.delivered() == [b"hello"]
+
+
+async def test_a_oneway_end_counts_without_an_answer() -> None:
+    async with open_transaction_broker() as broker:
+        assert await broker.end(broker.half(), oneway=True) is None
+        assert await broker.delivered() == [b"hello"]
+
+
+async def test_the_delay_of_a_message_begins_with_its_commit() -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half(DELAY="3")
+        assert (await broker.halves())[0].properties["REAL_TOPIC"] == TOPIC
+        await broker.end(half)
+        assert await broker.delivered() == []
+        (waiting,) = await broker.messages(SCHEDULE_TOPIC, 2)
+        assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == (TOPIC, str(QUEUE_ID))
+        assert waiting.prepared_transaction_offset == half.physical_offset
+
+
+# ---- a transaction ends once ----------------------------------------------------------------------------------------
+
+
+async def test_the_same_end_again_is_a_success_and_delivers_nothing_more() -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        for _ in range(3):
+            answer = await broker.end(half)
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS
+        assert await broker.delivered() == [b"hello"]
+        assert len(await broker.ops()) == 1
+
+
+@pytest.mark.parametrize(("first", "then", "how"), [(8, 12, "committed"), (12, 8, "rolled back")])
+async def test_the_other_end_afterwards_is_refused_with_what_has_happened(first: int, then: int, how: str) -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        await broker.end(half, first)
+        remark = await refusal(broker, half, then)
+        assert remark == (
+            "Find prepared transaction message failed: the transaction of message Khello is not open, it was " + how
+        )
+
+
+async def test_a_late_commit_of_the_first_record_and_one_of_its_copy_deliver_once() -> None:
+    """RocketMQ delivers twice: a check has made a copy, and both the producer and the check listener commit."""
+    async with open_transaction_broker() as broker:
+        producer = broker.producer()
+        half = broker.half(age_ms=10_000)
+        broker.later(1)
+        (check,) = await broker.round(producer)
+        assert check.half != half
+        for each in (half, check.half):
+            answer = await broker.end(each)
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS
+        assert await broker.delivered() == [b"hello"]
+        assert await broker.round(producer) == []
+
+
+async def test_a_commit_by_an_old_copy_ends_the_newest() -> None:
+    async with open_transaction_broker() as broker:
+        producer = broker.producer()
+        broker.half(age_ms=10_000)
+        checks = []
+        for _ in range(3):
+            broker.later(60)
+            checks += await broker.round(producer)
+        await broker.end(checks[1].half)
+        broker.later(60)
+        assert await broker.round(producer) == []
+        assert [op.body for op in await broker.ops()] == [b"3"]
+        assert (await broker.ops())[0].properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_wrong_with_a_request_is_said() -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        assert await refusal(broker, half, producer_group="Q") == (
+            "The producer group wrong: the half message is not of producerGroup Q"
+        )
+        assert await refusal(broker, half, tran_state_table_offset=5) == (
+            "The transaction state table offset wrong: tranStateTableOffset is 5, the half message has 0"
+        )
+        for offset in (half.physical_offset + 1, 1 << 40, -1, -(1 << 63), (1 << 63) - 1):
+            assert await refusal(broker, half, commit_log_offset=offset) == (
+                f"Find prepared transaction message failed: no record at commitLogOffset {offset}"
+            )
+        assert await broker.delivered() == []
+
+
+async def test_a_half_message_without_a_group_is_of_no_producer() -> None:
+    async with open_transaction_broker() as broker:
+        assert "The producer group wrong" in await refusal(broker, broker.half(group=None))
+
+
+async def test_a_record_that_is_no_half_message_cannot_be_ended() -> None:
+    """RocketMQ delivers whatever record the offset names."""
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        await broker.end(half)
+        (delivered,) = await broker.messages(TOPIC, QUEUE_ID)
+        remark = await refusal(broker, Half(delivered.queue_offset, delivered.physical_offset))
+        assert remark.startswith("Find prepared transaction message failed: the record at commitLogOffset")
+
+
+async def test_a_half_message_that_does_not_say_where_to_is_refused() -> None:
+    async with open_transaction_broker() as broker:
+        broker.half()
+        message = (await broker.halves())[0]
+        properties = encode_properties({**message.properties, "REAL_QID": "x"}).encode()
+        status, physical_offset, queue_offset = broker.store.put(
+            TRANS_HALF_TOPIC, 0, b"", properties, 0, (), 0, 0, 0, PRODUCER_HOST, 0
+        )
+        assert status is PutMessageStatus.PUT_OK
+        broker.store.end_burst()
+        remark = await refusal(broker, Half(queue_offset, physical_offset))
+        assert remark == (
+            f"Find prepared transaction message failed: half message at {physical_offset}: expected REAL_QID from 0 to "
+            "2147483647, found 'x'"
+        )
+
+
+@pytest.mark.parametrize("field", ["producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback"])
+@pytest.mark.parametrize("value", [None, "", "x", "99999999999999999999", "-1.5"])
+async def test_a_bad_field_is_named(field: str, value: str | None) -> None:
+    async with open_transaction_broker() as broker:
+        request = end_request(broker.half())
+        assert request.ext_fields is not None
+        del request.ext_fields[field]
+        if value is not None:
+            request.ext_fields[field] = value
+        before = broker.store.wrote_offset
+        (answer,) = await broker.ask_all(request)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert field in (answer.remark or "")
+        assert broker.store.wrote_offset == before
+
+
+async def test_a_slave_ends_no_transactions() -> None:
+    async with open_transaction_broker(store={"broker_role": BrokerRole.SLAVE}) as broker:
+        answer = await broker.end(Half(0, 0))
+        assert answer is not None
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remark"),
+    [
+        (PutMessageStatus.CREATE_MAPEDFILE_FAILED, 1, "Create mapped file failed."),
+        (PutMessageStatus.MESSAGE_ILLEGAL, 13, "The message is illegal, maybe msg body"),
+        (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, 13, "The message is illegal, maybe msg body"),
+        (PutMessageStatus.SERVICE_NOT_AVAILABLE, 14, "Service not available now."),
+        (PutMessageStatus.OS_PAGECACHE_BUSY, 1, "OS page cache busy, please try another machine"),
+        (PutMessageStatus.UNKNOWN_ERROR, 1, "UNKNOWN_ERROR"),
+        (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, 1, "UNKNOWN_ERROR DEFAULT"),
+    ],
+)
+@pytest.mark.parametrize("how", [TRANSACTION_COMMIT_TYPE, ROLLBACK])
+async def test_what_the_store_refuses_stays_open(
+    status: PutMessageStatus, code: int, remark: str, how: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.store, "put", lambda *_: (status, -1, -1))
+            answer = await broker.end(half, how)
+        assert answer is not None
+        assert answer.code == code
+        assert (answer.remark or "").startswith(remark)
+        await broker.end(half)
+        assert await broker.delivered() == [b"hello"]
+
+
+# ---- waiting --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_end_waits_until_open_transactions_are_known() -> None:
+    async with open_transaction_broker(load=False) as broker:
+        half = broker.half()
+        connection = broker.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.ask_all, end_request(half), connection)
+            await trio.testing.wait_all_tasks_blocked()
+            assert await broker.delivered() == []
+            await broker.service.load()
+        assert await broker.delivered() == [b"hello"]
+
+
+async def test_a_cold_record_is_read_by_a_task() -> None:
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        half = broker.half()
+        connection = broker.connect()
+        for name in disk.list_directory("/store/commitlog"):
+            disk.evict(f"/store/commitlog/{name}")
+        connection.receive(_frame(half))
+        connection.serve(1)
+        assert received(connection) == []
+        assert connection.deferred_count == 1
+        answers = await broker.ask_all(end_request(broker.half(b"2")), connection)
+        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 2
+        assert connection.deferred_count == 0
+        assert sorted(await broker.delivered()) == [b"2", b"hello"]
+
+
+async def test_too_many_waiting_ends_are_refused() -> None:
+    async with open_transaction_broker() as broker:
+        connection = broker.connect(ConnectionLimits(deferred_replies_max=0))
+        answer = await broker.end(broker.half(), connection=connection)
+        assert answer is not None
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_under_sync_flush_the_answer_waits_for_the_disk() -> None:
+    async with open_transaction_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
+        half = broker.half()
+        connection = broker.connect()
+        connection.receive(_frame(half))
+        connection.serve(1)
+        assert received(connection) == []
+        assert broker.store.durable_offset < broker.store.wrote_offset
+        broker.store.end_burst()
+        await trio.testing.wait_all_tasks_blocked()
+        (answer,) = received(connection)
+        assert answer.code == ResponseCode.SUCCESS
+        assert broker.store.durable_offset == broker.store.wrote_offset
+
+
+async def test_under_sync_flush_a_oneway_end_is_flushed_too() -> None:
+    async with open_transaction_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
+        await broker.end(broker.half(), oneway=True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.store.durable_offset == broker.store.wrote_offset
+
+
+def _frame(half: Half) -> bytes:
+    return encode_frame(end_request(half))
+
+
+# ---- RESUME_CHECK_HALF_MESSAGE --------------------------------------------------------------------------------------
+
+
+async def resume(broker: TransactionBroker, msg_id: str | None) -> tuple[int, str | None]:
+    request = make_request(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(msg_id))
+    (answer,) = await broker.ask_all(request)
+    return answer.code, answer.remark
+
+
+async def give_up(broker: TransactionBroker, half_age_ms: int = 10_000) -> Half:
+    """A transaction that was asked about once, in vain, and given up."""
+    half = broker.half(age_ms=half_age_ms)
+    for _ in range(2):
+        broker.later(60)
+        await broker.round()
+    assert len(await broker.given_up()) == 1
+    return half
+
+
+async def test_what_was_given_up_is_checked_again_from_the_beginning() -> None:
+    async with open_transaction_broker(transaction_check_max=1) as broker:
+        half = await give_up(broker)
+        remark = await refusal(broker, half)
+        assert remark.endswith("is not open, it was given up")
+        (given_up,) = await broker.given_up()
+        assert await resume(broker, given_up.offset_msg_id) == (ResponseCode.SUCCESS, None)
+        assert (await broker.halves())[-1].properties["TRANSACTION_CHECK_TIMES"] == "0"
+        producer = broker.producer()
+        broker.later(60)
+        (check,) = await broker.round(producer)
+        await broker.end(check.half)
+        assert await broker.delivered() == [b"hello"]
+        code, remark_again = await resume(broker, given_up.offset_msg_id)
+        assert code == ResponseCode.SYSTEM_ERROR, "it was delivered"
+        assert remark_again == (
+            "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. The transaction is over or not stored"
+        )
+
+
+async def test_what_is_open_is_resumed_and_what_is_over_is_not() -> None:
+    async with open_transaction_broker() as broker:
+        half = broker.half()
+        msg_id = encode_offset_msg_id(STORE_HOST, half.physical_offset)
+        assert (await resume(broker, msg_id))[0] == ResponseCode.SUCCESS
+        await broker.end(half)
+        assert await broker.delivered() == [b"hello"]
+        assert (await resume(broker, msg_id))[0] == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_record_that_java_gave_up_becomes_a_transaction_of_its_own() -> None:
+    async with open_transaction_broker(transaction_check_max=1) as broker:
+        await give_up(broker)
+        (given_up,) = await broker.given_up()
+        text = "\x02".join(
+            f"{name}\x01{value}" for name, value in given_up.properties.items() if name != "TRAN_PREPARED_QUEUE_OFFSET"
+        )
+        assert "TRAN_PREPARED_QUEUE_OFFSET" not in decode_properties(text)
+        _, physical_offset, _ = broker.store.put(
+            "TRANS_CHECK_MAX_TIME_TOPIC", 0, b"java", text.encode(), 0, (), 0, 0, 0, PRODUCER_HOST, 0
+        )
+        assert (await resume(broker, encode_offset_msg_id(STORE_HOST, physical_offset)))[0] == ResponseCode.SUCCESS
+        last = (await broker.halves())[-1]
+        await broker.end(Half(last.queue_offset, last.physical_offset))
+        assert await broker.delivered() == [b"java"]
+
+
+@pytest.mark.parametrize("msg_id", [None, "", "x", "00", "Z" * 32, "0" * 32 * 1000])
+async def test_a_bad_message_id_is_refused(msg_id: str | None) -> None:
+    async with open_transaction_broker() as broker:
+        code, remark = await resume(broker, msg_id)
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert "msgId" in (remark or "")
+        assert len(remark or "") < 300
+
+
+async def test_only_half_messages_are_resumed() -> None:
+    async with open_transaction_broker() as broker:
+        await broker.end(broker.half())
+        (delivered,) = await broker.messages(TOPIC, QUEUE_ID)
+        code, remark = await resume(broker, delivered.offset_msg_id)
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert "is no half message, its topic is 'TopicTest'" in (remark or "")
+        nowhere = encode_offset_msg_id(STORE_HOST, 1 << 40)
+        assert "No record at offset" in ((await resume(broker, nowhere))[1] or "")
