@@ -1,7 +1,6 @@
 """The settings of a broker: every key of RocketMQ's BrokerConfig, with its default.
 
-Keys that mean nothing here (thread counts, queue capacities) are accepted and say why; one that asks for a protection
-which does not exist here (``aclEnable``) is refused, because accepting it would be a lie.
+Keys that mean nothing here (thread counts, queue capacities) are accepted and say why.
 
 Compatibility: ``BrokerConfig`` of 4.9.8; thread counts have the default 1, which is the truth here. Names and addresses
 that Java takes from the machine are empty by default and filled in by :mod:`rocketpy.broker.local_address` at start.
@@ -27,16 +26,6 @@ _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
-
-
-def _must_be(wanted: bool, why: str) -> object:
-    """Return a validator that accepts one value only, for a switch that cannot be obeyed yet."""
-
-    def check(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
-        if value is not wanted:
-            raise ValueError(why)
-
-    return check
 
 
 def _are_factories(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
@@ -115,20 +104,21 @@ class BrokerConfig:
     # Code of somebody else
     message_store_plug_in: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
 
-    # Not served yet
-    acl_enable: bool = setting(
-        False,
-        expected="false: access control is not there yet",
-        validator=_must_be(False, "access control is not there yet"),  # type: ignore[arg-type]
-        important=True,
+    # Access control
+    acl_enable: bool = setting(False, important=True, fixed=True)
+    acl_directory: str = setting(
+        "", expected="a directory; empty: conf in rocketmqHome, or beside this file", fixed=True
     )
+    acl_strict: bool = setting(False, fixed=True)
+    rocketmq_home: str | None = setting(None, expected="a directory", fixed=True)
+
+    # Not served yet
     store_reply_message_enable: bool = setting(True, ignored="replies to requests are not served yet")
     fetch_namesrv_addr_by_address_server: bool = setting(
         False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True
     )
 
     # Without meaning here
-    rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home", fixed=True)
     broker_config_path: str | None = setting(None, ignored="it is the file given with -c", fixed=True)
     config_black_list: str = setting("configBlackList;brokerConfigPath", expected="keys separated by ;", fixed=True)
     send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)

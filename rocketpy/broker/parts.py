@@ -15,11 +15,15 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.broker.acl.access_control import load_accounts
+from rocketpy.broker.acl.hot_checks import hot_checks
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
+from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
 from rocketpy.broker.processors.admin_client import AdminClientProcessor
 from rocketpy.broker.processors.admin_config import AdminConfigProcessor
@@ -41,6 +45,7 @@ from rocketpy.broker.processors.send_hot import HotSend
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.services.acl_file_watch import AclFileWatchService
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
@@ -85,6 +90,7 @@ class Tables:
     producers: ProducerManager
     locks: RebalanceLockManager
     stats: BrokerStatsManager
+    accounts: PlainPermissionManager | None  # None without access control
 
     @classmethod
     def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
@@ -117,6 +123,9 @@ class Tables:
                 enable_detail_stat=settings.broker.enable_detail_stat,
                 disk_fall_recorded=settings.store.disk_fall_recorded,
                 enable_lmq=settings.store.enable_lmq,
+            ),
+            accounts=load_accounts(
+                settings.broker, settings.config_path, disk=disk, run_blocking=run_blocking, clock=clock
             ),
         )
         tables.topics.load()
@@ -187,6 +196,7 @@ class BrokerParts:
             self.persistence,
             self.lateness,
             tls,
+            *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
         )
         """What runs beside the servers, in the order in which it is started."""
@@ -234,8 +244,11 @@ class BrokerParts:
             self.housekeeping.connection_closed(connection)
 
     def _dispatcher(self) -> Dispatcher:
+        accounts = self._tables.accounts
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
+            authorize=None if accounts is None else accounts.authorize,
+            fast_checks=None if accounts is None else hot_checks(accounts),
             end_burst=self._store.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
@@ -306,6 +319,9 @@ class BrokerParts:
             consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
         ).register(dispatcher)
         LockProcessor(rebalance_lock_manager=tables.locks).register(dispatcher)
+        AdminAclProcessor(manager=tables.accounts, config=settings.broker, broker_addr=self.address).register(
+            dispatcher
+        )
         AdminTopicProcessor(
             config=settings.broker,
             topic_config_manager=tables.topics,

@@ -156,7 +156,7 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
         warnings.append("namesrvAddr is not set: no nameserver will know this broker, clients must be told its address")
     if broker.broker_id != 0:
         warnings.append(f"brokerId = {broker.broker_id} has no effect: a master has 0")
-    if options.config_file is not None and settings.host in (None, "0.0.0.0", "::"):
+    if options.config_file is not None and settings.host in (None, "0.0.0.0", "::") and not broker.acl_enable:
         warnings.append(
             f"listening on every address, port {settings.server.listen_port}, without access control: "
             "whoever reaches it may read and write everything (bindAddress narrows it)"

@@ -44,8 +44,12 @@ def with_account(text: str, change: PlainAccessConfig) -> str:
     else:
         for key, value in _fields(change)[1:]:
             edit.set(account, key, value)
-    accounts = [merged(each, change) if each.access_key == change.access_key else each for each in before.accounts]
-    if account is None:
+    accounts = list(before.accounts)
+    names = [each.access_key for each in accounts]
+    if change.access_key in names:
+        first = names.index(change.access_key)
+        accounts[first] = merged(accounts[first], change)
+    else:
         accounts.append(change)
     return edit.result(attrs.evolve(before, accounts=tuple(accounts)))
 
@@ -146,13 +150,12 @@ class _Edit:
         return text
 
     def account(self, access_key: str) -> YamlMap | None:
-        """Return the last account of this name, which is the one that counts."""
+        """Return the first account of this name, which is the one that counts."""
         accounts = self.root.get(ACCOUNTS) if self.root is not None else None
-        found = None
         for each in accounts.items if isinstance(accounts, YamlList) else ():
             if isinstance(each, YamlMap) and _has_key(each, access_key):
-                found = each
-        return found
+                return each
+        return None
 
     def set_at_top(self, key: str, value: list[str]) -> None:
         """Set a key of the file's mapping."""

@@ -1,0 +1,40 @@
+"""The parts of access control, put together for a broker: accounts, checks, the service that watches the files.
+
+With ``aclEnable=false`` there are none, and the dispatcher does not know that there could be.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from rocketpy.broker.acl.acl_files import AclFiles
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.clock import Clock
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk import Disk
+
+
+def acl_directory(config: BrokerConfig, config_path: str) -> str:
+    """Return where ``plain_acl.yml`` is: ``aclDirectory``, or ``conf`` in ``rocketmqHome``, or beside broker.conf."""
+    if config.acl_directory:
+        return config.acl_directory
+    if config.rocketmq_home:
+        return os.path.join(config.rocketmq_home, "conf")
+    return os.path.dirname(config_path) or "."
+
+
+def load_accounts(
+    config: BrokerConfig, config_path: str, *, disk: Disk, run_blocking: RunBlocking, clock: Clock
+) -> PlainPermissionManager | None:
+    """Return the accounts of a broker, None without access control; StartError when a file makes no sense."""
+    if not config.acl_enable:
+        return None
+    manager = PlainPermissionManager(
+        files=AclFiles(directory=acl_directory(config, config_path), disk=disk),
+        run_blocking=run_blocking,
+        clock=clock,
+        is_strict=config.acl_strict,
+    )
+    manager.load()
+    return manager

@@ -1,0 +1,135 @@
+"""The files with accounts: ``plain_acl.yml`` in the ACL directory, and every ``.yml`` and ``.yaml`` below ``acl/``.
+
+Everything here blocks and belongs into a worker thread. Rule: what is read is bounded (:data:`FILE_SIZE_MAX`,
+:data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced whole, so that a crash leaves the old one or the new one.
+
+Compatibility: ``PlainPermissionManager`` and ``AclFileWatchService`` (4.9.8). They take ``acl/`` in the order in which
+the file system lists it; here it is that of the names, ``plain_acl.yml`` last as there. A missing ``plain_acl.yml`` is
+not created.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from rocketpy.broker.acl.acl_document import AclDocument, read_acl_document
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account
+from rocketpy.broker.acl.remote_address import AddressPattern, parse_address_pattern
+from rocketpy.errors import StoreError
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.store.disk import Disk, persist_text
+
+DEFAULT_FILE: Final = "plain_acl.yml"
+FILE_SIZE_MAX: Final = 1 << 20
+FILES_MAX: Final = 256
+DEPTH_MAX: Final = 8
+
+_TOOLS_FILE = "tools.yml"  # credentials of RocketMQ's tools, no accounts
+
+
+@attrs.frozen
+class FileStamp:
+    """What tells that a file has changed."""
+
+    modified_timestamp_ms: int
+    size_bytes: int
+
+
+@attrs.frozen
+class AclFile:
+    """A file that makes sense."""
+
+    path: str
+    document: AclDocument
+    white_addresses: tuple[AddressPattern, ...]
+    accounts: tuple[PlainAccessResource, ...]
+    version: DataVersion
+
+
+class AclFiles:
+    """The files below one directory."""
+
+    def __init__(self, *, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+
+    @property
+    def default_path(self) -> str:
+        """The file that new accounts go to."""
+        return os.path.join(self._directory, DEFAULT_FILE)
+
+    def stamps(self) -> dict[str, FileStamp]:
+        """Return every file in the order in which they count; AclError when there are too many or none can be seen."""
+        try:
+            paths = list(self._paths(os.path.join(self._directory, "acl"), 0))
+            if self._disk.exists(self.default_path):
+                paths.append(self.default_path)
+            if len(paths) > FILES_MAX:
+                raise AclError(f"{self._directory}: expected at most {FILES_MAX} files with accounts, found more")
+            return {path: self._stamp(path) for path in paths}
+        except StoreError as failure:
+            raise AclError(str(failure)) from failure
+
+    def read(self, path: str) -> AclFile:
+        """Return a file; AclError names path, line and what is wrong with it."""
+        text = self.read_text(path)
+        try:
+            return _checked_file(path, text, self._stamp(path).modified_timestamp_ms)
+        except AclError as failure:
+            raise AclError(f"{path}: {failure}") from failure
+        except StoreError as failure:
+            raise AclError(str(failure)) from failure
+
+    def read_text(self, path: str) -> str:
+        """Return a file's text, an empty one when there is no file; AclError when it is too long or cannot be read."""
+        try:
+            if not self._disk.exists(path):
+                return ""
+            file = self._disk.open(path, read_only=True)
+            try:
+                size = file.size()
+                if size > FILE_SIZE_MAX:
+                    raise AclError(f"{path}: expected at most {FILE_SIZE_MAX} bytes, found {size}")
+                return file.read(0, size).decode("utf-8-sig")
+            finally:
+                file.close()
+        except StoreError as failure:
+            raise AclError(str(failure)) from failure
+        except UnicodeDecodeError as failure:
+            raise AclError(f"{path}: expected UTF-8, found byte {failure.object[failure.start]:#04x}") from failure
+
+    def write_text(self, path: str, text: str) -> None:
+        """Replace a file durably. AclError when its text makes no sense, StoreError when the disk refuses."""
+        if len(text.encode("utf-8", "replace")) > FILE_SIZE_MAX:
+            raise AclError(f"{path}: expected at most {FILE_SIZE_MAX} bytes, the change would make it longer")
+        _checked_file(path, text, 0)
+        persist_text(self._disk, path, text)
+
+    def _paths(self, directory: str, depth: int) -> Iterator[str]:
+        if depth > DEPTH_MAX:
+            raise AclError(f"{directory}: expected at most {DEPTH_MAX} levels of directories, found more")
+        for name in self._disk.list_directory(directory):
+            path = os.path.join(directory, name)
+            if self._disk.is_directory(path):
+                yield from self._paths(path, depth + 1)
+            elif name.endswith((".yml", ".yaml")) and (depth or name != _TOOLS_FILE):
+                yield path
+
+    def _stamp(self, path: str) -> FileStamp:
+        return FileStamp(self._disk.modified_timestamp_ms(path), self._disk.file_size(path))
+
+
+def _checked_file(path: str, text: str, modified_timestamp_ms: int) -> AclFile:
+    document = read_acl_document(text)
+    return AclFile(
+        path=path,
+        document=document,
+        white_addresses=tuple(map(parse_address_pattern, document.white_addresses)),
+        accounts=tuple(map(build_account, document.accounts)),
+        version=document.version or DataVersion(modified_timestamp_ms, 0),
+    )

@@ -1,0 +1,204 @@
+"""Whether a send or a pull is allowed, asked in the few steps that the hot roads can afford.
+
+A check reads the JSON header as a client signs it, all fields as text, in the order of their keys: then what is signed
+is one text after the other, without sorting. What a peer may do is remembered in its session, so a request costs its
+decoding and its HMAC. True means allowed for certain; whatever is not (an unknown field, a number that is not a text,
+a retry topic, a topic asked for first) is left to :meth:`PlainPermissionManager.authorize`, which decides and explains.
+
+Rule: a check and the hot road behind it read the same bytes with the same decoder, so they see the same topic.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.permission import PUB, SUB
+from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
+from rocketpy.broker.acl.plain_permission import TRACE_TOPIC, PlainPermissionManager, Session
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import FastPath
+
+_ALLOWED_MAX = 1000
+
+
+class _SignedSend(
+    msgspec.Struct,
+    rename={"access_key": "AccessKey", "security_token": "SecurityToken", "signature": "Signature"},
+    forbid_unknown_fields=True,
+    gc=False,
+):
+    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which they are signed."""
+
+    access_key: str
+    signature: str
+    b: str
+    security_token: str = ""
+    a: str = ""
+    c: str = ""
+    d: str = ""
+    e: str = ""
+    f: str = ""
+    g: str = ""
+    h: str = ""
+    i: str = ""
+    j: str = ""
+    k: str = ""
+    l: str = ""  # noqa: E741
+    m: str = ""
+
+
+class _SignedPull(
+    msgspec.Struct,
+    rename={
+        "access_key": "AccessKey",
+        "security_token": "SecurityToken",
+        "signature": "Signature",
+        "commit_offset": "commitOffset",
+        "consumer_group": "consumerGroup",
+        "expression_type": "expressionType",
+        "max_msg_nums": "maxMsgNums",
+        "queue_id": "queueId",
+        "queue_offset": "queueOffset",
+        "sub_version": "subVersion",
+        "suspend_timeout_millis": "suspendTimeoutMillis",
+        "sys_flag": "sysFlag",
+    },
+    forbid_unknown_fields=True,
+    gc=False,
+):
+    """The fields of PULL_MESSAGE."""
+
+    access_key: str
+    signature: str
+    consumer_group: str
+    topic: str
+    security_token: str = ""
+    commit_offset: str = ""
+    expression_type: str = ""
+    max_msg_nums: str = ""
+    queue_id: str = ""
+    queue_offset: str = ""
+    sub_version: str = ""
+    subscription: str = ""
+    suspend_timeout_millis: str = ""
+    sys_flag: str = ""
+
+
+class _SendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+    ext_fields: _SignedSend
+
+
+class _PullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+    ext_fields: _SignedPull
+
+
+_decode_send = msgspec.json.Decoder(_SendHeader).decode
+_decode_pull = msgspec.json.Decoder(_PullHeader).decode
+
+
+def hot_checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
+    """Return the checks for :class:`~rocketpy.remoting.dispatch.Dispatcher`, by code.
+
+    RocketMQ asks of a batch for its signature only; with ``aclStrict`` it is like every other send.
+    """
+    return {
+        RequestCode.SEND_MESSAGE_V2: _send_check(manager, checks_topic=True),
+        RequestCode.SEND_BATCH_MESSAGE: _send_check(manager, checks_topic=manager.is_strict),
+        RequestCode.PULL_MESSAGE: _pull_check(manager),
+    }
+
+
+def _send_check(manager: PlainPermissionManager, *, checks_topic: bool) -> FastPath:
+    sessions = manager.sessions
+
+    def check(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
+        if session is not None and session.needs_nothing:
+            return True
+        try:
+            fields = _decode_send(header).ext_fields
+        except HOT_HEADER_ERRORS:
+            return False
+        if session is None or session.access_key != fields.access_key:
+            session = manager.open_session(connection.peer, fields.access_key)
+            if session is None:
+                return False
+        if session.needs_no_signature:
+            return True
+        if checks_topic and fields.b not in session.allowed and not _learn_send(session, fields.b):
+            return False
+        content = (
+            f"{fields.access_key}{fields.security_token}{fields.a}{fields.b}{fields.c}{fields.d}{fields.e}{fields.f}"
+            f"{fields.g}{fields.h}{fields.i}{fields.j}{fields.k}{fields.l}{fields.m}"
+        ).encode()
+        return session.signing_key.matches(content + (body or b""), fields.signature)
+
+    return check
+
+
+def _pull_check(manager: PlainPermissionManager) -> FastPath:
+    sessions = manager.sessions
+
+    def check(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
+        if session is not None and session.needs_nothing:
+            return True
+        try:
+            fields = _decode_pull(header).ext_fields
+        except HOT_HEADER_ERRORS:
+            return False
+        if session is None or session.access_key != fields.access_key:
+            session = manager.open_session(connection.peer, fields.access_key)
+            if session is None:
+                return False
+        if session.needs_no_signature:
+            return True
+        wanted = (fields.topic, fields.consumer_group)
+        if wanted not in session.allowed and not _learn_pull(session, wanted):
+            return False
+        content = (
+            f"{fields.access_key}{fields.security_token}{fields.commit_offset}{fields.consumer_group}"
+            f"{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
+            f"{fields.subscription}{fields.suspend_timeout_millis}{fields.sys_flag}{fields.topic}"
+        ).encode()
+        return session.signing_key.matches(content + (body or b""), fields.signature)
+
+    return check
+
+
+def _learn_send(session: Session, topic: str) -> bool:
+    """Remember that the account may send to a topic; False when it may not, or when that is not so simple."""
+    if is_group_resource(topic):
+        return False
+    if topic != TRACE_TOPIC and not _is_allowed(session, topic, PUB):
+        return False
+    return _learn(session, topic)
+
+
+def _learn_pull(session: Session, wanted: tuple[str, str]) -> bool:
+    topic, group = wanted
+    resource = group_resource(group)
+    return (
+        topic != resource  # one permission of two for the same name: the other road knows which
+        and _is_allowed(session, topic, SUB)
+        and _is_allowed(session, resource, SUB)
+        and _learn(session, wanted)
+    )
+
+
+def _learn(session: Session, wanted: object) -> bool:
+    if len(session.allowed) >= _ALLOWED_MAX:
+        session.allowed.clear()
+    session.allowed.add(wanted)
+    return True
+
+
+def _is_allowed(session: Session, resource: str, permission: int) -> bool:
+    try:
+        session.account.check(resource, permission)
+    except AclError:
+        return False
+    return True

@@ -1,0 +1,267 @@
+"""Decides whether a request is allowed, in RocketMQ's order and words, and keeps the accounts that it decides by.
+
+1. an address of a global white list needs nothing;
+2. without an access key, or with one that nobody knows, nothing is allowed;
+3. an address of the account's own white list needs neither signature nor permission;
+4. the signature must be right;
+5. PUB on RMQ_SYS_TRACE_TOPIC needs no permission;
+6. administrators' requests need an administrator, all others what :mod:`.needed_permissions` says.
+
+An unknown access key takes as long as a wrong signature: it is checked against a key of nobody. The table changes when
+a file does; a file that makes no sense leaves what it said before, and the log names the place.
+
+Compatibility: ``PlainPermissionManager`` (4.9.8), broker.md 19. There a body is decoded before anything is checked;
+here a stranger's is not. An account that is removed is unknown here, and "No PlainAccessResource" there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from rocketpy.broker.acl.acl_document import read_acl_document
+from rocketpy.broker.acl.acl_edit import with_account, with_version, with_white_addresses, without_account
+from rocketpy.broker.acl.acl_error import AclError, refusal
+from rocketpy.broker.acl.acl_files import AclFile, AclFiles, FileStamp
+from rocketpy.broker.acl.acl_table import AclTable, make_table
+from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, STRICT_ADMIN_CODES, needed_permissions
+from rocketpy.broker.acl.permission import PUB, check_resource_permissions
+from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
+from rocketpy.broker.acl.remote_address import host_of_peer
+from rocketpy.clock import Clock
+from rocketpy.errors import StartError
+from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.signature import ACCESS_KEY, SigningKey, signature_matches
+from rocketpy.remoting.connection import Connection
+from rocketpy.runner import RunBlocking
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+
+_NOBODY = build_account(PlainAccessConfig("nobody at all", "the key of nobody"))
+_SESSIONS_MAX = 10_000
+_LOGGED_MAX = 1000
+
+_log = logging.getLogger("rocketpy.broker.acl")
+
+
+@attrs.define(eq=False)
+class Session:
+    """What is known of one peer that uses one account, so that the next request need not ask again.
+
+    ``allowed`` holds what the account may do, as whoever asks likes to remember it; it never holds what it may not.
+    """
+
+    access_key: str
+    account: PlainAccessResource
+    needs_nothing: bool  # its address is in a global white list
+    needs_no_signature: bool  # its address is in the account's white list
+    signing_key: SigningKey = attrs.field(init=False)
+    allowed: set[object] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.signing_key = self.account.signing_key
+
+
+class PlainPermissionManager:
+    """The accounts of one broker. :meth:`load` comes first; :meth:`reload` is called by a service."""
+
+    def __init__(self, *, files: AclFiles, run_blocking: RunBlocking, clock: Clock, is_strict: bool) -> None:
+        self.is_strict = is_strict
+        self.sessions: dict[str, Session] = {}
+        """By peer; emptied whenever the table changes."""
+        self._files = files
+        self._run_blocking = run_blocking
+        self._clock = clock
+        self._admin_codes = STRICT_ADMIN_CODES if is_strict else ADMIN_CODES
+        self._table = AclTable()
+        self._stamps: dict[str, FileStamp] = {}
+        self._refused: set[tuple[str, str]] = set()  # what the log has been told
+        # Reading and writing files awaits: a reload between the two halves of an edit would bring back the old table.
+        self._changing = trio.Lock()
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    def authorize(self, connection: Connection, request: RemotingCommand) -> None:
+        """Raise RequestError unless the request is allowed."""
+        address = host_of_peer(connection.peer)
+        if self._table.is_white(address):
+            return
+        try:
+            self._validate(address, request)
+        except AclError as failure:
+            self._log_refusal(address, request, str(failure))
+            raise refusal(str(failure)) from failure
+
+    def open_session(self, peer: str, access_key: str) -> Session | None:
+        """Return and remember what is known of a peer with this access key; None when nobody knows the key."""
+        account = self._table.accounts.get(access_key)
+        if account is None:
+            return None
+        is_white = account.is_white(host_of_peer(peer))
+        return self._remember(peer, Session(access_key, account, needs_nothing=False, needs_no_signature=is_white))
+
+    def open_white_session(self, peer: str) -> Session | None:
+        """Return and remember a session of a peer that needs no account; None when it needs one."""
+        if not self._table.is_white(host_of_peer(peer)):
+            return None
+        return self._remember(peer, Session("", _NOBODY, needs_nothing=True, needs_no_signature=True))
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read all files before anything else runs; StartError when one makes no sense."""
+        try:
+            stamps = self._files.stamps()
+            self._take(stamps, [self._files.read(path) for path in stamps])
+        except AclError as failure:
+            raise StartError(f"the accounts of aclEnable=true cannot be read: {failure}") from failure
+        if not self._table.accounts and not self._table.white_addresses:
+            _log.warning("aclEnable=true, and there is no account in %s: every request is refused", self.default_path)
+
+    async def reload(self) -> bool:
+        """Read the files that have changed since the last time; False when none has."""
+        async with self._changing:
+            return await self._reload()
+
+    @property
+    def default_path(self) -> str:
+        """The file that new accounts go to."""
+        return self._files.default_path
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the default file."""
+        file = self._table.files.get(self.default_path)
+        return DataVersion() if file is None else file.version
+
+    def versions(self) -> dict[str, DataVersion]:
+        """Return the version of each file by its path."""
+        return {path: file.version for path, file in self._table.files.items()}
+
+    def config(self) -> AclConfig:
+        """Return all accounts, secrets included."""
+        return self._table.config()
+
+    # ---- changes by request -----------------------------------------------------------------------------------------
+
+    async def update_account(self, change: PlainAccessConfig) -> None:
+        """Change an account in the file that defines it, or add one to the default file; durable on return.
+
+        AclError when it makes no sense, StoreError when the disk refuses; nothing has changed then.
+        """
+        check_keys(change)
+        check_resource_permissions(change.topic_perms)
+        check_resource_permissions(change.group_perms)
+        async with self._changing:
+            path = self._table.owners.get(change.access_key, self.default_path)
+            await self._edit(path, lambda text: with_account(text, change))
+        _log.info("account %s changed by request in %s", change.access_key, path)
+
+    async def delete_account(self, access_key: str) -> bool:
+        """Remove an account from the file that defines it; False when nobody knows it."""
+        async with self._changing:
+            path = self._table.owners.get(access_key)
+            if path is None:
+                return False
+            await self._edit(path, lambda text: without_account(text, access_key))
+        _log.info("account %s removed by request from %s", access_key, path)
+        return True
+
+    async def update_white_addresses(self, addresses: Sequence[str], path: str | None) -> bool:
+        """Replace the global white list of one file, the default one without a path; False when it is none of ours."""
+        async with self._changing:
+            if path and path not in self._table.files and path != self.default_path:
+                return False
+            await self._edit(path or self.default_path, lambda text: with_white_addresses(text, addresses))
+        _log.info("global white list changed by request in %s", path or self.default_path)
+        return True
+
+    # ---- private ----------------------------------------------------------------------------------------------------
+
+    def _remember(self, peer: str, session: Session) -> Session:
+        if len(self.sessions) >= _SESSIONS_MAX:
+            self.sessions.clear()
+        self.sessions[peer] = session
+        return session
+
+    def _validate(self, address: str, request: RemotingCommand) -> None:
+        fields = request.ext_fields or {}
+        access_key = fields.get(ACCESS_KEY)
+        if access_key is None:
+            raise AclError("No accessKey is configured")
+        account = self._table.accounts.get(access_key)
+        is_signed = signature_matches(fields, request.body, (account or _NOBODY).signing_key)
+        if account is None:
+            raise AclError(f"No acl config for {access_key}")
+        if account.is_white(address):
+            return
+        if not is_signed:
+            raise AclError(f"Check signature failed for accessKey={access_key}")
+        needed = needed_permissions(request, is_strict=self.is_strict)
+        if needed.get(TRACE_TOPIC) == PUB:
+            return
+        if request.code in self._admin_codes and not account.is_admin:
+            raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
+        for resource, permission in needed.items():
+            account.check(resource, permission)
+
+    def _log_refusal(self, address: str, request: RemotingCommand, why: str) -> None:
+        """Log a refusal once for each address and reason: who guesses keys must not fill the disk."""
+        if (address, why) not in self._refused and len(self._refused) < _LOGGED_MAX and len(why) < _LOGGED_MAX:
+            self._refused.add((address, why))
+            _log.warning("request code %d from %s refused: %r", request.code, address, why)
+
+    async def _reload(self) -> bool:
+        try:
+            stamps = await self._run_blocking(self._files.stamps)
+        except AclError as failure:
+            self._log_refused_file(str(failure))
+            return False
+        if stamps == self._stamps:
+            return False
+        files = []
+        for path, stamp in stamps.items():
+            known = self._table.files.get(path)
+            if stamp != self._stamps.get(path):
+                try:
+                    known = await self._run_blocking(self._files.read, path)
+                except AclError as failure:
+                    self._log_refused_file(str(failure))
+            if known is not None:
+                files.append(known)
+        self._take(stamps, files)
+        _log.info("accounts read: %d in %d files", len(self._table.accounts), len(files))
+        return True
+
+    def _take(self, stamps: dict[str, FileStamp], files: list[AclFile]) -> None:
+        """Let the files be what is true from now on."""
+        self._stamps = stamps
+        self._table = make_table(files)
+        self.sessions.clear()
+        self._refused.clear()
+        for each in self._table.repeated:
+            _log.warning("the accessKey %s is repeated, the first one counts", each)
+        for file in files:
+            for unknown in file.document.unknown_keys:
+                _log.warning("%s %s means nothing here", file.path, unknown)
+
+    def _log_refused_file(self, why: str) -> None:
+        _log.error("%s; what was known before stays", why)
+
+    async def _edit(self, path: str, change: Callable[[str], str]) -> None:
+        """Change one file and take it over at once, with its next version. Called with the lock held."""
+        timestamp_ms = self._clock.timestamp_ms()
+
+        def edit() -> None:
+            text = change(self._files.read_text(path))
+            version = read_acl_document(text).version or DataVersion()
+            self._files.write_text(path, with_version(text, version.next_version(timestamp_ms)))
+
+        await self._run_blocking(edit)
+        self._stamps.pop(path, None)
+        await self._reload()
