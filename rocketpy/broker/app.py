@@ -24,6 +24,7 @@ from random import Random
 import attrs
 import trio
 
+from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.parts import BrokerParts, Tables
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
@@ -63,6 +64,7 @@ async def run_broker(
     randomness: Random,
     stop: trio.Event,
     open_runner: OpenRunner | None = None,
+    hooks: BrokerHooks = NO_HOOKS,
     task_status: trio.TaskStatus[BrokerAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until ``stop`` is set, then shut down in order; reports started when clients may come.
@@ -70,6 +72,7 @@ async def run_broker(
     Raises StartError or SettingsError before anything was written, whatever ends a service later.
     """
     plug_ins = load_factories(settings.broker.message_store_plug_in)
+    hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
     tls = ServerTls(settings.tls_server)
     listeners = await _open_all_listeners(settings)
     try:
@@ -126,6 +129,7 @@ async def run_broker(
                 port=_port_of(listeners[0]),
                 stop=stop,
                 tls=tls,
+                hooks=hooks,
             )
             servers.extend(broker.servers(listeners))
             await _serve(broker, servers, stop, task_status)

@@ -24,6 +24,7 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
+_NOT_REFUSED = "to answer it takes no longer than to refuse it"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "commercial statistics are not kept"
 
@@ -87,6 +88,14 @@ class BrokerConfig:
     expect_consumer_num_use_filter: int = setting(32, unit="filters", validator=Between(1, 1_000_000))
     max_error_rate_of_bloom_filter: int = setting(20, unit="percent", validator=Between(1, 99))
 
+    # Sends
+    store_reply_message_enable: bool = setting(True, live=True)
+    broker_fast_failure_enable: bool = setting(True)
+    wait_time_mills_in_send_queue: int = setting(200, unit="ms", validator=Between(0))
+    sends_waiting_for_disk_max: int = setting(262_144, unit="sends", validator=Between(1), live=True)
+    auto_create_topic_max: int = setting(50_000, unit="topics", validator=Between(0), live=True)
+    auto_create_subscription_group_max: int = setting(50_000, unit="groups", validator=Between(0), live=True)
+
     # Transactions
     reject_transaction_message: bool = setting(False, important=True, live=True)
     transaction_time_out: int = setting(6000, unit="ms", validator=Between(0), important=True, live=True)
@@ -103,6 +112,8 @@ class BrokerConfig:
 
     # Code of somebody else
     message_store_plug_in: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
+    send_message_hooks: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
+    consume_message_hooks: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
 
     # Access control
     acl_enable: bool = setting(False, important=True, fixed=True)
@@ -113,7 +124,6 @@ class BrokerConfig:
     rocketmq_home: str | None = setting(None, expected="a directory", fixed=True)
 
     # Not served yet
-    store_reply_message_enable: bool = setting(True, ignored="replies to requests are not served yet")
     fetch_namesrv_addr_by_address_server: bool = setting(
         False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True
     )
@@ -140,11 +150,9 @@ class BrokerConfig:
     consumer_manager_thread_pool_queue_capacity: int = setting(1_000_000, ignored=_NO_QUEUE)
     heartbeat_thread_pool_queue_capacity: int = setting(50_000, ignored=_NO_QUEUE)
     end_transaction_pool_queue_capacity: int = setting(100_000, ignored=_NO_QUEUE)
-    broker_fast_failure_enable: bool = setting(True, ignored=_NO_QUEUE)
-    wait_time_mills_in_send_queue: int = setting(200, ignored=_NO_QUEUE)
-    wait_time_mills_in_pull_queue: int = setting(5000, ignored=_NO_QUEUE)
-    wait_time_mills_in_heartbeat_queue: int = setting(31_000, ignored=_NO_QUEUE)
-    wait_time_mills_in_transaction_queue: int = setting(3000, ignored=_NO_QUEUE)
+    wait_time_mills_in_pull_queue: int = setting(5000, ignored=_NOT_REFUSED)
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, ignored=_NOT_REFUSED)
+    wait_time_mills_in_transaction_queue: int = setting(3000, ignored=_NOT_REFUSED)
     transfer_msg_by_heap: bool = setting(True, ignored="records are read once and sent as they were read")
     flush_consumer_offset_history_interval: int = setting(60_000, ignored=_UNUSED)
     filter_server_nums: int = setting(0, ignored=_UNUSED, fixed=True)
@@ -154,7 +162,7 @@ class BrokerConfig:
     commercial_timer_count: int = setting(1, ignored=_NO_STATISTICS)
     commercial_trans_count: int = setting(1, ignored=_NO_STATISTICS)
     commercial_big_count: int = setting(1, ignored=_NO_STATISTICS)
-    commercial_base_count: int = setting(1, ignored=_NO_STATISTICS)
+    commercial_base_count: int = setting(1, unit="messages", validator=Between(0))
     enable_detail_stat: bool = setting(True, ignored="statistics per queue are not kept")
     auto_delete_unused_stats: bool = setting(False, ignored="statistics per topic are not kept")
     isolate_log_enable: bool = setting(False, ignored="every broker is a process with its own log")

@@ -1,7 +1,7 @@
 """Hooks: code of somebody else that hears of every send and of every consumption, for traces, audits and accounts.
 
-``sendMessageHooks`` and ``consumeMessageHooks`` name factories as ``messageStorePlugIn`` does (``package.module:factory``
-with commas between); each is called without arguments and returns a hook. A program that embeds a broker passes hooks to
+``sendMessageHooks`` and ``consumeMessageHooks`` name factories as ``messageStorePlugIn`` does, several with commas
+between; each is called without arguments and returns a hook. A program that embeds a broker passes hooks to
 :func:`~rocketpy.broker.app.run_broker`. They are called in that order, on the event loop, so they must not wait.
 
 With a send hook every send takes the whole road; without any, the hot roads do not know that there are hooks.
@@ -122,6 +122,21 @@ class ConsumeMessageHook(Protocol):
     def consume_message_after(self, context: ConsumeMessageContext) -> None:
         """Called when a consumer gives a message back."""
         ...
+
+
+@attrs.frozen
+class BrokerHooks:
+    """What a program that embeds a broker passes to it."""
+
+    send: tuple[SendMessageHook, ...] = ()
+    consume: tuple[ConsumeMessageHook, ...] = ()
+
+    def with_configured(self, send: str, consume: str) -> BrokerHooks:
+        """Return these hooks after those that the two settings name. SettingsError says what is wrong."""
+        return BrokerHooks((*load_send_hooks(send), *self.send), (*load_consume_hooks(consume), *self.consume))
+
+
+NO_HOOKS = BrokerHooks()
 
 
 class SendHooks:

@@ -21,6 +21,7 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_acl import AdminAclProcessor
@@ -38,13 +39,9 @@ from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
-from rocketpy.broker.processors.send import SendMessageProcessor
-from rocketpy.broker.processors.send_answer import SendAnswers
-from rocketpy.broker.processors.send_check import SendCheck
-from rocketpy.broker.processors.send_hot import HotSend
-from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.send_side import LIVE_KEYS, SendSide
 from rocketpy.broker.services.acl_file_watch import AclFileWatchService
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
@@ -152,6 +149,7 @@ class BrokerParts:
         port: int,
         stop: trio.Event,
         tls: ServerTls,
+        hooks: BrokerHooks,
     ) -> None:
         config = settings.broker
         self.live_settings = live_settings
@@ -190,6 +188,22 @@ class BrokerParts:
             clock=clock,
             store_host=store_host,
         )
+        self.send_side = SendSide(
+            config=config,
+            store_config=settings.store,
+            store=store,
+            message_put=self.message_put,
+            topics=tables.topics,
+            groups=tables.groups,
+            producers=tables.producers,
+            stats=tables.stats,
+            hooks=hooks,
+            broker_addr=self.address,
+            store_host=store_host,
+            clock=clock,
+            randomness=randomness,
+        )
+        live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,
@@ -198,6 +212,7 @@ class BrokerParts:
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
+            self.send_side.fast_failure,
         )
         """What runs beside the servers, in the order in which it is started."""
         self._settings = settings
@@ -249,7 +264,7 @@ class BrokerParts:
             unsupported_log=_log_unsupported,
             authorize=None if accounts is None else accounts.authorize,
             fast_checks=None if accounts is None else hot_checks(accounts),
-            end_burst=self._store.end_burst,
+            end_burst=self.send_side.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
         self.transactions.register(dispatcher, after_replies=self.hold_service.serve_woken)
@@ -260,7 +275,7 @@ class BrokerParts:
     def _register_message_processors(self, dispatcher: Dispatcher) -> None:
         settings, tables, store = self._settings, self._tables, self._store
         config = settings.broker
-        self._register_send_processors(dispatcher)
+        self.send_side.register(dispatcher)
         PullMessageProcessor(
             store=store,
             hold_service=self.hold_service,
@@ -273,37 +288,6 @@ class BrokerParts:
         QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
             dispatcher
         )
-
-    def _register_send_processors(self, dispatcher: Dispatcher) -> None:
-        settings, tables, store = self._settings, self._tables, self._store
-        config = settings.broker
-        check = SendCheck(config=config, topic_config_manager=tables.topics, clock=self._clock)
-        answers = SendAnswers(
-            region_id=config.region_id,
-            trace_on=config.trace_on,
-            store_host=self._store_host,
-            message_size_max=settings.store.max_message_size,
-        )
-        outcome = SendOutcome(store=store, answers=answers)
-        HotSend(
-            store=store,
-            topic_config_manager=tables.topics,
-            check=check,
-            answers=answers,
-            outcome=outcome,
-            stats=tables.stats,
-            cluster=config.broker_cluster_name,
-        ).register(dispatcher)
-        SendMessageProcessor(
-            store=store,
-            message_put=self.message_put,
-            subscription_group_manager=tables.groups,
-            check=check,
-            answers=answers,
-            outcome=outcome,
-            config=config,
-            randomness=self._randomness,
-        ).register(dispatcher)
 
     def _register_other_processors(self, dispatcher: Dispatcher) -> None:
         settings, tables, store = self._settings, self._tables, self._store

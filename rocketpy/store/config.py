@@ -133,7 +133,7 @@ class MessageStoreConfig:
     )
     bit_map_length_consume_queue_ext: int = setting(64, ignored="a bit map is as long as its filter, in RocketMQ too")
     use_reentrant_lock_when_put_message: bool = setting(True, ignored=_NO_LOCK)
-    os_page_cache_busy_time_out_mills: int = setting(1000, ignored=_NO_LOCK)
+    os_page_cache_busy_time_out_mills: int = setting(1000, unit="ms", validator=Between(1))
     debug_lock_enable: bool = setting(False, ignored=_NO_LOCK)
     put_msg_index_hight_water: int = setting(600_000, ignored="RocketMQ does not use it either")
     destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_UNLINKED)

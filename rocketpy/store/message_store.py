@@ -145,15 +145,15 @@ class MessageStore:
         """The end of what a loss of power would leave of the log."""
         return self._commit_log.flushed_offset
 
-    def flush_wait(self) -> FlushWait:
-        """Return what waits for the disk now: nothing but under SYNC_FLUSH."""
-        group_commit = self._services.group_commit
-        return FlushWait() if group_commit is None else group_commit.wait()
-
     async def flush(self) -> None:
         """Return when everything that was put is durable, whatever the flush type. StoreError is final."""
         self._appender.end_burst()
         await self._services.flush_log(self._commit_log.wrote_offset)
+
+    def flush_wait(self) -> FlushWait:
+        """Return what waits for the disk now: nothing but under SYNC_FLUSH."""
+        group_commit = self._services.group_commit
+        return FlushWait() if group_commit is None else group_commit.wait()
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
@@ -286,12 +286,6 @@ class MessageStore:
     def max_physical_offset(self) -> int:
         """Where the log ends, for readers."""
         return self._commit_log.wrote_offset
-
-    def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
-        """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
-        if self._appender.has_pending:
-            self.end_burst()
-        return read_nowait(self._reader.look_message(physical_offset))
 
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
         """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from random import Random
 
+import attrs
+
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
-from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_check import SendCheck, chosen_queue
+from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
     BATCH_COUNT_MAX,
@@ -26,10 +30,14 @@ from rocketpy.broker.processors.send_properties import (
     MULTI_QUEUE_OFFSET,
     READ_BY_DISPATCH,
     batch_records,
-    refuse_delayed_batch,
-    refuse_unsupported,
+    is_transactional,
+    refuse_brokers_own,
+    refuse_special_batch,
+    refuse_unreadable_delay,
 )
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.transaction.half_message import half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
@@ -37,11 +45,16 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.properties import (
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    decode_properties,
+    encode_properties,
+)
 from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
-from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX
+from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Deferred, Dispatcher
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
@@ -58,8 +71,11 @@ class SendMessageProcessor:
         message_put: MessagePut,
         subscription_group_manager: SubscriptionGroupManager,
         check: SendCheck,
+        gate: SendGate,
         answers: SendAnswers,
         outcome: SendOutcome,
+        stats: BrokerStatsManager,
+        hooks: SendHooks,
         config: BrokerConfig,
         randomness: Random,
     ) -> None:
@@ -67,8 +83,12 @@ class SendMessageProcessor:
         self._message_put = message_put
         self._subscription_group_manager = subscription_group_manager
         self._check = check
+        self._gate = gate
         self._answers = answers
         self._outcome = outcome
+        self._stats = stats
+        self._hooks = hooks
+        self._config = config
         self._randomness = randomness
         self._cluster = config.broker_cluster_name
 
@@ -77,17 +97,24 @@ class SendMessageProcessor:
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         dispatcher.register(codes, self.process)
 
-    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve any send, single or batch, in either header form."""
+        context = None
         try:
+            self._gate.check(connection)
             header = _header_of(request)
+            if self._hooks:
+                context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
+                header = self._traced(header)
             self._outcome.check_may_wait(connection, oneway=request.is_oneway)
             config = self._check.checked_topic_config(connection, header)
-            if header.batch:
-                return self._put_batch(connection, request, header, config)
-            return self._put_single(connection, request, header, config)
+            put = self._put_batch if header.batch else self._put_single
+            answer = put(connection, request, header, config, context)
         except RequestError as refusal:
-            return self._answers.refused(request, refusal.response_code, refusal.remark)
+            answer = self._answers.refused(request, refusal.response_code, refusal.remark)
+        if context is not None and answer is not None:
+            self._hooks.refused(context, code=answer.code, remark=answer.remark)
+        return answer
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -97,9 +124,12 @@ class SendMessageProcessor:
         request: RemotingCommand,
         header: SendMessageRequestHeader,
         config: TopicConfig,
-    ) -> RemotingCommand | Deferred | None:
+        context: SendMessageContext | None,
+    ) -> RemotingCommand | None:
+        """Store one message; return the answer if that is refused, otherwise see to it that there will be one."""
         properties = decode_properties(header.properties or "")
-        refuse_unsupported(properties)
+        refuse_brokers_own(properties)
+        refuse_unreadable_delay(properties)
         topic, queue_id = header.topic, chosen_queue(header.queue_id, config, self._randomness)
         target_queue_id = queue_id
         if topic.startswith(RETRY_PREFIX) and self._is_over_retry_limit(header, request.version):
@@ -119,13 +149,20 @@ class SendMessageProcessor:
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,
         )
+        if is_transactional(properties):
+            self._check_transactions_are_taken()
+            half_message(message)
         result = self._message_put.put(message)
         if not result.is_ok:
             stored = encode_properties(message.properties).encode()
             return self._outcome.not_stored(request, result.status, message.body, stored)
+        size = self._store.wrote_offset - result.physical_offset
+        self._stats.inc_topic_put(result.topic, 1, size)
+        if result.topic == SCHEDULE_TOPIC:
+            self._stats.inc_queue_put(result.topic, result.queue_id, 1, size)
         msg_id = self._answers.msg_id(result.physical_offset)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, result.queue_offset)
-        self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
+        self._stored(connection, request, receipt, wait, context, size)
         return None
 
     def _put_batch(
@@ -134,21 +171,13 @@ class SendMessageProcessor:
         request: RemotingCommand,
         header: SendMessageRequestHeader,
         config: TopicConfig,
-    ) -> RemotingCommand | Deferred | None:
-        try:
-            items = split_batch_body(request.body or b"")
-        except RemoteProtocolError as failure:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
-        if not items:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-        if len(items) > BATCH_COUNT_MAX:
-            remark = f"the batch body holds {len(items)} messages, the limit is {BATCH_COUNT_MAX}"
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if MULTI_QUEUE_OFFSET in (request.body or b"") and any(MULTI_QUEUE_OFFSET in own for _, _, own in items):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+        context: SendMessageContext | None,
+    ) -> RemotingCommand | None:
+        """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
+        items = _items_of(request.body or b"")
         shared = decode_properties(header.properties or "")
-        refuse_unsupported(shared)
-        refuse_delayed_batch(shared)
+        refuse_brokers_own(shared)
+        refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
@@ -166,10 +195,47 @@ class SendMessageProcessor:
         if status is not _PUT_OK:
             longest = max((stored for _, _, stored, _, _ in records), key=len)
             return self._outcome.not_stored(request, status, request.body or b"", longest)
+        size = self._store.wrote_offset - physical_offsets[0]
+        self._stats.inc_topic_put(header.topic, len(physical_offsets), size)
         msg_id = self._answers.batch_msg_id(physical_offsets)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
-        self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=shared.get("WAIT"))
+        self._stored(connection, request, receipt, shared.get("WAIT"), context, size)
         return None
+
+    def _stored(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        receipt: Receipt,
+        wait: str | None,
+        context: SendMessageContext | None,
+        size_bytes: int,
+    ) -> None:
+        """Answer when the disk has the message, and tell the hooks now."""
+        self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
+        if context is not None:
+            self._hooks.stored(
+                context,
+                code=ResponseCode.SUCCESS,
+                msg_id=receipt.msg_id,
+                queue_id=receipt.queue_id,
+                queue_offset=receipt.queue_offset,
+                size_bytes=size_bytes,
+            )
+
+    def _check_transactions_are_taken(self) -> None:
+        if self._config.reject_transaction_message:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden",
+            )
+
+    def _traced(self, header: SendMessageRequestHeader) -> SendMessageRequestHeader:
+        """Return the header with what consumers' traces need, as RocketMQ adds it where there are hooks."""
+        properties = decode_properties(header.properties or "")
+        properties[PROPERTY_MSG_REGION] = self._config.region_id
+        properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
+        return attrs.evolve(header, properties=encode_properties(properties))
 
     def _is_over_retry_limit(self, header: SendMessageRequestHeader, version: int) -> bool:
         """Whether a message to a retry topic has used up its tries; RequestError when its group does not exist."""
@@ -179,16 +245,23 @@ class SendMessageProcessor:
         return (header.reconsume_times or 0) >= limit
 
 
-def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
-    """Return the queue that was asked for, or one by chance for a negative number."""
-    if queue_id >= 0:
-        return queue_id
-    if config.write_queue_nums <= 0:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{config.topic_name}] has no write queue to choose from")
-    return randomness.randrange(config.write_queue_nums)
-
-
 def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
     if request.code == RequestCode.SEND_MESSAGE:
         return read_header(request, SendMessageRequestHeader)
     return read_header(request, SendMessageRequestHeaderV2).to_v1()
+
+
+def _items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Take a batch apart, and refuse one that is none, or holds what only a broker may write."""
+    try:
+        items = split_batch_body(body)
+    except RemoteProtocolError as failure:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
+    if not items:
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
+    if len(items) > BATCH_COUNT_MAX:
+        remark = f"the batch body holds {len(items)} messages, the limit is {BATCH_COUNT_MAX}"
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if MULTI_QUEUE_OFFSET in body and any(MULTI_QUEUE_OFFSET in own for _, _, own in items):
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+    return items

@@ -48,10 +48,15 @@ class SendAnswers:
     """Writes answers for one broker: its region, its trace switch and its address are in each of them."""
 
     def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
-        self._ext_fields = {"MSG_REGION": region_id, "TRACE_ON": "true" if trace_on else "false"}
+        self._region_id = region_id
         self._message_size_max = message_size_max
         self._store_host = store_host
         self._host_hex = store_host.hex().upper()
+        self.tell_trace(trace_on)
+
+    def tell_trace(self, trace_on: bool) -> None:
+        """Tell producers from now on whether they may write traces."""
+        self._ext_fields = {"MSG_REGION": self._region_id, "TRACE_ON": "true" if trace_on else "false"}
         fixed = RemotingCommand(code=0, ext_fields=dict(self._ext_fields), flag=RESPONSE_FLAG, opaque=0)
         self._success = _success_template(encode_frame(fixed), self._host_hex.encode() + b"%016X")
         self._batch_success = _success_template(encode_frame(fixed), b"%b")
@@ -93,7 +98,7 @@ class SendAnswers:
             )
         )
 
-    def refused(self, request: RemotingCommand, code: int, remark: str) -> RemotingCommand:
+    def refused(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         """Return the answer to a send that stored nothing."""
         return RemotingCommand(
             code=code,

@@ -6,6 +6,8 @@ of an illegal queue id names the limit, the one of a topic name its length or it
 
 from __future__ import annotations
 
+from random import Random
+
 from rocketpy.broker.config import PERM_READ_WRITE, PERM_WRITE, BrokerConfig
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
@@ -29,8 +31,12 @@ class SendCheck:
         self._config = config
         self._topic_config_manager = topic_config_manager
         self._clock = clock
-        self.is_open = bool(config.broker_permission & PERM_WRITE) and not config.start_accept_send_request_time_stamp
-        """True when the broker as such takes every message: then only the topic decides."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker as such takes every message: then only the topic decides."""
+        config = self._config
+        return bool(config.broker_permission & PERM_WRITE) and not config.start_accept_send_request_time_stamp
 
     def checked_topic_config(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         """Return the configuration to store under, creating the topic if that is allowed; RequestError otherwise."""
@@ -52,10 +58,10 @@ class SendCheck:
             )
         return config
 
-    def created_topic_config(self, topic: str, *, queue_nums: int) -> TopicConfig:
+    def created_topic_config(self, topic: str, *, queue_nums: int, sys_flag: int = 0) -> TopicConfig:
         """Return the configuration of an internal topic (retry, dead letters), created when it is missing."""
         return self._topic_config_manager.create_topic_in_send_message_back_method(
-            topic, queue_nums, PERM_READ_WRITE, 0
+            topic, queue_nums, PERM_READ_WRITE, sys_flag
         )
 
     def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
@@ -86,3 +92,12 @@ class SendCheck:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._config.broker_ip1}] sending message is forbidden"
             )
+
+
+def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
+    """Return the queue that was asked for, or one by chance for a negative number."""
+    if queue_id >= 0:
+        return queue_id
+    if config.write_queue_nums <= 0:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{config.topic_name}] has no write queue to choose from")
+    return randomness.randrange(config.write_queue_nums)

@@ -5,8 +5,8 @@ Whatever is unusual is declined, with nothing done, and :mod:`.send` serves it w
 requests down both roads and compare records and answers.
 
 Rule: a topic is plain for as long as the version of the topics is the very object that it was found plain under.
-Whoever closes the broker for sends (:class:`~rocketpy.broker.processors.send_check.SendCheck`) therefore calls
-:meth:`HotSend.forget`, and not a message is asked for it.
+Whoever closes the broker for sends (:class:`~rocketpy.broker.processors.send_gate.SendGate`, a change of
+``brokerPermission``) therefore calls :meth:`HotSend.forget`, and not a message is asked for it.
 
 Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
 """
@@ -17,6 +17,7 @@ from functools import partial
 
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
+from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
     BATCH_COUNT_MAX,
@@ -60,6 +61,7 @@ class HotSend:
         store: MessageStore,
         topic_config_manager: TopicConfigManager,
         check: SendCheck,
+        gate: SendGate,
         answers: SendAnswers,
         outcome: SendOutcome,
         stats: BrokerStatsManager,
@@ -74,6 +76,7 @@ class HotSend:
         # What _note_plain_topic has found, by topic, with the counter of what is put.
         self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
         self._check = check
+        self._gate = gate
         self._answers = answers
         self._outcome = outcome
         self._stats = stats
@@ -223,7 +226,7 @@ class HotSend:
         config = self._topic_config_manager.select_topic_config(topic)
         if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
             return None
-        if not self._check.is_open or config.topic_filter_type != "SINGLE_TAG":
+        if not (self._gate.is_open and self._check.is_open) or config.topic_filter_type != "SINGLE_TAG":
             return None
         if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
             self._plain_topics.clear()

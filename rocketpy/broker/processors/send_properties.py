@@ -9,13 +9,20 @@ of :mod:`.send`. Pure functions, shared by single sends and batches. The rules a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.delay_level import read_delay_level
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET, decode_properties, index_keys
+from rocketpy.protocol.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_TRANSACTION_PREPARED,
+    decode_properties,
+    index_keys,
+)
 
 NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
 """Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
@@ -46,7 +53,7 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
     return 0 if tags is None else tags_code(tags.decode("utf-8", "replace"))
 
 
-_NO_DELAY = re.compile(r"[+-]?0+|-[0-9]{1,10}")
+_SHOWN_MAX = 20
 MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
 
@@ -106,31 +113,36 @@ def _unusual_batch_record(flag: int, body: bytes, stored: bytes, suffix: bytes) 
     return flag, body, stored, tags_code(properties.get("TAGS")), keys
 
 
-def refuse_unsupported(properties: dict[str, str]) -> None:
-    """Refuse what this broker would keep without doing: a delay or a transaction that never ends.
-
-    And what only a broker may write: recovery believes it, and would put the message into queues of any name.
-    """
+def refuse_brokers_own(properties: Mapping[str, str]) -> None:
+    """Refuse what only a broker may write: recovery believes it, and would put the message into queues of any name."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
-    if properties.get("TRAN_MSG", "").lower() == "true":
-        raise RequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            "transactional messages (property TRAN_MSG=true) are not supported by this version of the broker",
-        )
-    delay = properties.get("DELAY", "0")
-    if _NO_DELAY.fullmatch(delay) is None:
-        raise RequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            f"delayed messages (property DELAY={delay[:20]}) are not supported by this version of the broker",
-        )
 
 
-def refuse_delayed_batch(shared: dict[str, str]) -> None:
-    """Refuse a batch with a delay level, as RocketMQ's store does; the levels of its messages are not looked at."""
-    delay = shared.get("DELAY", "0")
-    if _NO_DELAY.fullmatch(delay) is None:
+def refuse_unreadable_delay(properties: Mapping[str, str]) -> None:
+    """Refuse a delay that is no number: the message would be delivered at once. RocketMQ has a failure of its own."""
+    text = properties.get(PROPERTY_DELAY_TIME_LEVEL)
+    if text is not None and read_delay_level(text) is None:
+        remark = f"property {PROPERTY_DELAY_TIME_LEVEL}: expected an integer, found {text[:_SHOWN_MAX]!r}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def is_transactional(properties: Mapping[str, str]) -> bool:
+    """Whether a message is to wait for its producer's word."""
+    return properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
+
+
+def refuse_special_batch(shared: Mapping[str, str]) -> None:
+    """Refuse a batch that is to wait: a delay as RocketMQ's store does, a transaction although RocketMQ delivers it.
+
+    Compatibility: ``CommitLog.asyncPutMessages`` (4.9.8). What single messages of a batch say of delays and
+    transactions counts for nothing, here and there; RocketMQ's client makes no such batches.
+    """
+    refuse_unreadable_delay(shared)
+    delay = shared.get(PROPERTY_DELAY_TIME_LEVEL, "0")
+    if int(delay) > 0 or is_transactional(shared):
+        name = PROPERTY_TRANSACTION_PREPARED if is_transactional(shared) else PROPERTY_DELAY_TIME_LEVEL
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: a batch cannot be delayed, its property DELAY is {delay[:20]!r}",
+            f"the message is illegal: a batch cannot have the property {name}={shared[name]}",
         )

@@ -15,14 +15,11 @@ import attrs
 import trio.testing
 
 from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
-from rocketpy.broker.processors.send import SendMessageProcessor
-from rocketpy.broker.processors.send_answer import SendAnswers
-from rocketpy.broker.processors.send_check import SendCheck
-from rocketpy.broker.processors.send_hot import HotSend
-from rocketpy.broker.processors.send_outcome import SendOutcome
+from rocketpy.broker.send_side import SendSide
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
@@ -73,6 +70,7 @@ class MessageBroker:
     tables: Tables
     store: MessageStore
     hold: PullRequestHoldService
+    side: SendSide
     dispatcher: Dispatcher
     transport: Transport
     puts: list[tuple[object, ...]]
@@ -129,7 +127,7 @@ class MessageBroker:
         self.end_burst()
 
     def end_burst(self) -> None:
-        self.store.end_burst()
+        self.side.end_burst()
         self.hold.serve_woken()
 
     async def settle(self) -> None:
@@ -169,11 +167,13 @@ async def open_message_broker(
     root: str = "/store",
     store: Mapping[str, object] | None = None,
     put_status: PutMessageStatus | None = None,
+    hooks: BrokerHooks = NO_HOOKS,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
     """Open a broker with one topic of four queues.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
+    With hooks of sends there is no hot road.
     """
     tables = make_tables(Path("/nowhere"), **settings)
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
@@ -187,12 +187,15 @@ async def open_message_broker(
         message_arriving=hold.message_arriving,
     ) as opened:
         puts = _note_puts(opened, put_status)
-        dispatcher = Dispatcher(end_burst=opened.end_burst, after_replies=hold.serve_woken)
-        _register(dispatcher, tables, opened, hold, store_config, Random(0))
+        side = _send_side(tables, opened, store_config, hooks)
+        dispatcher = Dispatcher(end_burst=side.end_burst, after_replies=hold.serve_woken)
+        side.register(dispatcher)
+        _register_others(dispatcher, tables, opened, hold, store_config)
         broker = MessageBroker(
             tables=tables,
             store=opened,
             hold=hold,
+            side=side,
             dispatcher=dispatcher,
             transport=Transport(hold.drop_connection),
             puts=puts,
@@ -209,7 +212,7 @@ def _note_puts(store: MessageStore, status: PutMessageStatus | None) -> list[tup
     put = store.put
 
     def noted(*arguments: object) -> object:
-        puts.append(arguments)
+        puts.append((*arguments, 0)[:12])  # with prepared_transaction_offset, whose default is 0
         return (status, -1, -1) if status is not None else put(*arguments)  # type: ignore[arg-type]
 
     store.put = noted  # type: ignore[assignment, method-assign]
@@ -217,21 +220,41 @@ def _note_puts(store: MessageStore, status: PutMessageStatus | None) -> list[tup
 
 
 def _note_fast_path(dispatcher: Dispatcher, prefix: bytes) -> FastPathNote:
-    note = FastPathNote(dispatcher.fast_paths[prefix])
-    dispatcher.fast_paths[prefix] = note
+    note = FastPathNote(dispatcher.fast_paths.get(prefix, _declined))
+    if prefix in dispatcher.fast_paths:
+        dispatcher.fast_paths[prefix] = note
     return note
 
 
-def _register(
+def _declined(connection: Connection, header: bytes, body: bytes | None) -> bool:
+    return False
+
+
+def _send_side(tables: Tables, store: MessageStore, store_config: MessageStoreConfig, hooks: BrokerHooks) -> SendSide:
+    return SendSide(
+        config=tables.config,
+        store_config=store_config,
+        store=store,
+        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
+        topics=tables.topics,
+        groups=tables.groups,
+        producers=tables.producers,
+        stats=tables.stats,
+        hooks=hooks,
+        broker_addr="127.0.0.1:10911",
+        store_host=STORE_HOST,
+        clock=tables.clock,
+        randomness=Random(0),
+    )
+
+
+def _register_others(
     dispatcher: Dispatcher,
     tables: Tables,
     store: MessageStore,
     hold: PullRequestHoldService,
     store_config: MessageStoreConfig,
-    randomness: Random,
 ) -> None:
-    config = tables.config
-    _register_sends(dispatcher, tables, store, store_config, randomness)
     PullMessageProcessor(
         store=store,
         hold_service=hold,
@@ -239,46 +262,10 @@ def _register(
         subscription_group_manager=tables.groups,
         consumer_manager=tables.consumers,
         consumer_offset_manager=tables.offsets,
-        config=config,
+        config=tables.config,
+        stats=tables.stats,
     ).register(dispatcher)
     QueryMessageProcessor(store=store, default_query_max_num=store_config.default_query_max_num).register(dispatcher)
-
-
-def _register_sends(
-    dispatcher: Dispatcher,
-    tables: Tables,
-    store: MessageStore,
-    store_config: MessageStoreConfig,
-    randomness: Random,
-) -> None:
-    config = tables.config
-    check = SendCheck(config=config, topic_config_manager=tables.topics, clock=tables.clock)
-    answers = SendAnswers(
-        region_id=config.region_id,
-        trace_on=config.trace_on,
-        store_host=STORE_HOST,
-        message_size_max=store_config.max_message_size,
-    )
-    outcome = SendOutcome(store=store, answers=answers)
-    HotSend(
-        store=store,
-        topic_config_manager=tables.topics,
-        check=check,
-        answers=answers,
-        outcome=outcome,
-        stats=tables.stats,
-        cluster=config.broker_cluster_name,
-    ).register(dispatcher)
-    SendMessageProcessor(
-        store=store,
-        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
-        subscription_group_manager=tables.groups,
-        check=check,
-        answers=answers,
-        outcome=outcome,
-        config=config,
-        randomness=randomness,
-    ).register(dispatcher)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------

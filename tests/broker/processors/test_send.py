@@ -282,22 +282,42 @@ async def test_a_nul_among_the_properties_is_refused(broker: MessageBroker, code
 
 
 @pytest.mark.parametrize("code", [V1, V2])
-@pytest.mark.parametrize(
-    ("properties", "found"),
-    [
-        ("TRAN_MSG\x01true", "transactional messages (property TRAN_MSG=true) are not supported"),
-        ("TRAN_MSG\x01TRUE", "transactional messages (property TRAN_MSG=true) are not supported"),
-        ("DELAY\x013", "delayed messages (property DELAY=3) are not supported"),
-        ("DELAY\x01x", "delayed messages (property DELAY=x) are not supported"),
-        ("DELAY\x01" + "9" * 5000, "delayed messages (property DELAY=99999999999999999999) are not supported"),
-    ],
-)
-async def test_what_would_be_kept_without_being_done_is_refused(
-    broker: MessageBroker, code: int, properties: str, found: str
-) -> None:
-    answer = await refused(broker, send(code=code, properties=properties))
-    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert answer.remark == f"{found} by this version of the broker"
+@pytest.mark.parametrize("text", ["x", "9" * 5000])
+async def test_a_delay_that_is_no_number_is_refused(broker: MessageBroker, code: int, text: str) -> None:
+    answer = await refused(broker, send(code=code, properties=f"DELAY\x01{text}"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"property DELAY: expected an integer, found {text[:20]!r}"
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_a_delayed_message_waits_in_the_queue_of_its_level(broker: MessageBroker, code: int) -> None:
+    """The answer names the queue that was asked for, and the offset in the one where the message is."""
+    answer = await broker.ask(send(b"later", code=code, queue_id=2, properties="DELAY\x013\x02TAGS\x01t"))
+    assert (answer.ext_fields or {})["queueId"] == "2"
+    (message,) = await broker.messages("SCHEDULE_TOPIC_XXXX", 2)
+    assert message.body == b"later"
+    assert message.properties == {
+        "DELAY": "3", "TAGS": "t", "CLUSTER": "DefaultCluster", "REAL_TOPIC": TOPIC, "REAL_QID": "2"
+    }  # fmt: skip
+    assert await broker.messages() == []
+
+
+@pytest.mark.parametrize("code", [V1, V2])
+@pytest.mark.parametrize("text", ["true", "TRUE"])
+async def test_a_transactional_message_waits_in_the_half_topic(broker: MessageBroker, code: int, text: str) -> None:
+    answer = await broker.ask(send(b"half", code=code, queue_id=2, sys_flag=4, properties=f"TRAN_MSG\x01{text}"))
+    assert answer.code == ResponseCode.SUCCESS
+    (message,) = await broker.messages("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+    assert (message.body, message.sys_flag) == (b"half", 0)
+    assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == (TOPIC, "2")
+    assert await broker.messages() == []
+
+
+async def test_transactional_messages_can_be_refused() -> None:
+    async with open_message_broker(reject_transaction_message=True) as broker:
+        answer = await refused(broker, send(properties="TRAN_MSG\x01true"))
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == "the broker[127.0.0.1] sending transaction message is forbidden"
 
 
 @pytest.mark.parametrize("code", [V1, V2])

@@ -6,9 +6,12 @@ import pytest
 
 from rocketpy.broker.processors.send_properties import (
     batch_records,
+    is_transactional,
     match_usual,
     plain_properties,
-    refuse_unsupported,
+    refuse_brokers_own,
+    refuse_special_batch,
+    refuse_unreadable_delay,
 )
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
@@ -65,24 +68,33 @@ def test_tags_of_the_whole_batch_count() -> None:
     assert (code, keys) == (tags_code("all"), (b"0A", b"k"))
 
 
-@pytest.mark.parametrize(
-    ("properties", "code", "says"),
-    [
-        ({"TRAN_MSG": "TRUE"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "TRAN_MSG"),
-        ({"DELAY": "3"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "DELAY=3"),
-        ({"DELAY": "x" * 5000}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "DELAY="),
-        ({"INNER_MULTI_QUEUE_OFFSET": "0"}, ResponseCode.MESSAGE_ILLEGAL, "INNER_MULTI_QUEUE_OFFSET"),
-    ],
-)
-def test_what_the_broker_would_keep_without_doing_is_refused(
-    properties: dict[str, str], code: ResponseCode, says: str
-) -> None:
-    with pytest.raises(RequestError, match=says) as refusal:
-        refuse_unsupported(properties)
-    assert refusal.value.response_code == code
-    assert len(refusal.value.remark) < 300
+def test_what_only_the_broker_may_write_is_refused() -> None:
+    refuse_brokers_own({"INNER_MULTI_DISPATCH": "a"})
+    with pytest.raises(RequestError, match="INNER_MULTI_QUEUE_OFFSET is the broker's own") as refusal:
+        refuse_brokers_own({"INNER_MULTI_QUEUE_OFFSET": "0"})
+    assert refusal.value.response_code == ResponseCode.MESSAGE_ILLEGAL
 
 
-@pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-1"}, {"TRAN_MSG": "false"}, {"a": "b"}])
-def test_everything_else_passes(properties: dict[str, str]) -> None:
-    refuse_unsupported(properties)
+def test_a_delay_that_is_no_number_is_refused() -> None:
+    for readable in ({}, {"DELAY": "0"}, {"DELAY": "-1"}, {"DELAY": "+3"}, {"DELAY": "2147483647"}):
+        refuse_unreadable_delay(readable)
+    for text in ("x", " 3", "3.0", "\uff13", "2147483648", "9" * 5000):
+        with pytest.raises(RequestError, match="property DELAY: expected an integer") as refusal:
+            refuse_unreadable_delay({"DELAY": text})
+        assert refusal.value.response_code == ResponseCode.SYSTEM_ERROR
+        assert len(refusal.value.remark) < 100
+
+
+def test_a_message_is_transactional_as_java_reads_it() -> None:
+    assert all(is_transactional({"TRAN_MSG": text}) for text in ("true", "TRUE", "True"))
+    assert not any(is_transactional({"TRAN_MSG": text}) for text in ("false", "1", " true", ""))
+    assert not is_transactional({})
+
+
+def test_a_batch_does_not_wait() -> None:
+    for usual in ({}, {"DELAY": "0"}, {"DELAY": "-1"}, {"TRAN_MSG": "false"}):
+        refuse_special_batch(usual)
+    for shared in ({"DELAY": "1"}, {"TRAN_MSG": "true"}, {"TRAN_MSG": "TRUE", "DELAY": "2"}):
+        with pytest.raises(RequestError, match="a batch cannot have the property") as refusal:
+            refuse_special_batch(shared)
+        assert refusal.value.response_code == ResponseCode.MESSAGE_ILLEGAL
