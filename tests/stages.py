@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -29,6 +31,8 @@ class Stage:
     name: str
     commands: tuple[tuple[str, ...], ...]
     by_default: bool = True
+    side_by_side: bool = False
+    """Run the commands at the same time: for those that only compute, so that it matters to none how fast it is."""
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:
@@ -41,6 +45,13 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(BIN / name), *arguments)
 
 
+ABOUT_THE_STORE = (
+    "property_tests/crash",
+    "property_tests/test_index_crash.py",
+    "property_tests/test_store_bytes.py",
+    "property_tests/test_store_machine.py",
+)
+NOT_ABOUT_THE_STORE = tuple(f"--ignore={path}" for path in ABOUT_THE_STORE)
 UNIT = tuple(f"--ignore={folder}" for folder in SLOW_FOLDERS)
 STAGES = (
     Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", "."))),
@@ -54,7 +65,7 @@ STAGES = (
             (sys.executable, "-m", "coverage", "report", "--sort=cover"),
         ),
     ),
-    Stage("properties", (pytest("property_tests"),)),
+    Stage("properties", (pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE)), side_by_side=True),
     Stage("spark", (pytest("tests/spark", "tests/test_notebooks.py"),)),
     Stage("wheel", (pytest("tests/test_wheel.py"),)),
     Stage("blackbox", (pytest("tests/blackbox"),)),
@@ -76,8 +87,7 @@ def main(names: list[str]) -> int:
     for stage in stages:
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        results = [run(command) for command in stage.commands]  # all of them, also after a failure
-        passed = all(results)
+        passed = run_side_by_side(stage.commands) if stage.side_by_side else run_in_turn(stage.commands)
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
         print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)
@@ -90,9 +100,28 @@ def main(names: list[str]) -> int:
     return 1 if failed else 0
 
 
-def run(command: tuple[str, ...]) -> bool:
-    """Run one command in the project's folder; pytest's "no tests" counts as failure like any other status."""
-    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+def run_in_turn(commands: tuple[tuple[str, ...], ...]) -> bool:
+    """Run commands in the project's folder, all of them, also after a failure.
+
+    Pytest's "no tests" counts as failure like any other status.
+    """
+    results = [subprocess.run(command, cwd=ROOT, check=False).returncode == 0 for command in commands]
+    return all(results)
+
+
+def run_side_by_side(commands: tuple[tuple[str, ...], ...]) -> bool:
+    """Run commands at the same time, and print what each has printed when all have ended."""
+    with ExitStack() as files:
+        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in commands]
+        started = [
+            subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            for command, output in zip(commands, outputs, strict=True)
+        ]
+        statuses = [each.wait() for each in started]
+        for output in outputs:
+            output.seek(0)
+            sys.stdout.write(output.read().decode(errors="replace"))
+    return not any(statuses)
 
 
 if __name__ == "__main__":
