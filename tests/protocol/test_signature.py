@@ -1,0 +1,117 @@
+"""Signatures: bytes recorded from Java, and what a check must not tell by how long it takes."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.signature import (
+    RequestSigner,
+    SessionCredentials,
+    SigningKey,
+    signature_matches,
+    signed_content,
+)
+
+VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+
+
+def body_of(vector: dict[str, object]) -> bytes | None:
+    body = vector["body_hex"]
+    return None if body is None else bytes.fromhex(str(body))
+
+
+@pytest.mark.parametrize("vector", VECTORS["acl_content_and_signature"])
+def test_java_signs_the_same_bytes_to_the_same_text(vector: dict[str, object]) -> None:
+    fields, body = vector["fields_without_signature"], vector["body"]
+    assert isinstance(fields, dict)
+    content = signed_content(fields, str(body).encode() if body else None)
+    assert content.hex() == vector["content_hex"]
+    assert SigningKey(str(vector["secret"])).sign(content).decode() == vector["signature"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["acl_client_hook"])
+def test_what_javas_clients_sign_is_right_here(vector: dict[str, object]) -> None:
+    """Among them is a query by unique key, which Java's own broker refuses."""
+    fields = vector["ext_fields"]
+    assert isinstance(fields, dict)
+    assert signature_matches(fields, body_of(vector), SigningKey(str(vector["secret"])))
+    assert not signature_matches(fields, b"another body", SigningKey(str(vector["secret"])))
+    assert not signature_matches(fields, body_of(vector), SigningKey("another secret"))
+
+
+@pytest.mark.parametrize("vector", VECTORS["acl_client_hook"])
+def test_our_signer_adds_the_fields_that_javas_hook_adds(vector: dict[str, object]) -> None:
+    theirs = vector["ext_fields"]
+    assert isinstance(theirs, dict)
+    plain = {key: value for key, value in theirs.items() if key not in ("AccessKey", "Signature", "SecurityToken")}
+    request = RemotingCommand(int(str(vector["code"])), plain, body_of(vector))
+    sign = RequestSigner(SessionCredentials(theirs["AccessKey"], str(vector["secret"]), theirs.get("SecurityToken")))
+    sign(request)
+    assert request.ext_fields == theirs
+    sign(request)
+    assert request.ext_fields == theirs, "a request that is sent again is signed again"
+
+
+def test_a_request_without_fields_is_signed_too() -> None:
+    request = RemotingCommand(28)
+    RequestSigner(SessionCredentials("account-1", "a secret key"))(request)
+    assert request.ext_fields is not None
+    assert list(request.ext_fields) == ["AccessKey", "Signature"]
+    assert signature_matches(request.ext_fields, None, SigningKey("a secret key"))
+
+
+def test_the_unique_key_marker_may_be_signed_or_not() -> None:
+    key = SigningKey("12345678")
+    fields = {"AccessKey": "RocketMQ", "_UNIQUE_KEY_QUERY": "true", "key": "k", "topic": "T"}
+    for leave_out in ("Signature", "_UNIQUE_KEY_QUERY"):
+        signature = key.sign(signed_content(fields, None, leave_out=leave_out)).decode()
+        assert signature_matches(fields | {"Signature": signature}, None, key)
+    assert not signature_matches(fields | {"Signature": ""}, None, key)
+
+
+def test_keys_are_in_the_order_of_java_strings() -> None:
+    """A surrogate pair sorts before U+FF21 in UTF-16 and behind it by code point."""
+    assert signed_content({"\uff21": "2", "\U0001f680": "1"}, None) == b"12"
+
+
+def test_a_signature_in_another_script_is_only_wrong() -> None:
+    assert not signature_matches({"Signature": "signé\udcff"}, None, SigningKey("12345678"))
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "secret" not in repr(SessionCredentials("account-1", "secret-one", "secret-two")).replace("secret_key", "")
+
+
+@given(key=st.text(min_size=1, max_size=150), content=st.binary(max_size=300))
+def test_signing_is_hmac_sha1(key: str, content: bytes) -> None:
+    wanted = hmac.digest(key.encode("utf-8", "replace"), content, "sha1")
+    assert SigningKey(key).sign(content) == base64.b64encode(wanted)
+
+
+def test_right_and_wrong_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time itself is not measured here: every check signs as often, and compares whole texts."""
+    signed: list[bytes] = []
+    key = SigningKey("12345678")
+    plain = SigningKey.sign
+
+    def counted(self: SigningKey, content: bytes) -> bytes:
+        signed.append(content)
+        return plain(self, content)
+
+    monkeypatch.setattr(SigningKey, "sign", counted)
+    fields = {"AccessKey": "RocketMQ", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
+    right = plain(key, signed_content(fields, None)).decode()
+    counts = []
+    for signature in (right, "A" + right[1:], "", right + "x"):
+        signed.clear()
+        signature_matches(fields | {"Signature": signature}, None, key)
+        counts.append(len(signed))
+    assert counts == [2, 2, 2, 2]
