@@ -284,6 +284,7 @@ class BrokerParts:
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             config=config,
+            stats=tables.stats,
         ).register(dispatcher)
         QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
             dispatcher

@@ -22,6 +22,7 @@ from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.pull_answer import encode_pull_answer, pull_response_code
 from rocketpy.broker.services.pull_request_hold import PullRequest, PullRequestHoldService
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RequestError
@@ -101,6 +102,7 @@ class PullMessageProcessor:
         consumer_manager: ConsumerManager,
         consumer_offset_manager: ConsumerOffsetManager,
         config: BrokerConfig,
+        stats: BrokerStatsManager,
     ) -> None:
         self._store = store
         self._hold_service = hold_service
@@ -109,6 +111,7 @@ class PullMessageProcessor:
         self._consumer_manager = consumer_manager
         self._consumer_offset_manager = consumer_offset_manager
         self._config = config
+        self._stats = stats
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take PULL_MESSAGE, and its hot road."""
@@ -172,6 +175,7 @@ class PullMessageProcessor:
             is_oneway,
             header.queue_offset,
             self._resume,
+            header.consumer_group,
         )
         result = self._store.get_message_nowait(
             pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, message_filter
@@ -186,6 +190,8 @@ class PullMessageProcessor:
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
             self._hold_service.suspend(pull)
             return True
+        if code == 0:
+            self._count(pull, result)
         if not is_oneway:
             connection.reply_frame(encode_pull_answer(pull, code, result, self._suggested_broker(result)))
         return False
@@ -215,9 +221,13 @@ class PullMessageProcessor:
 
     async def _read_cold(self, pull: PullRequest) -> None:
         """Read what the page cache does not hold; the worker thread waits for the disk, the loop does not."""
+        began = trio.current_time()
         result = await self._store.get_message(
             pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.message_filter
         )
+        if result.body:
+            waited_ms = int((trio.current_time() - began) * 1000)
+            self._stats.inc_pull_wait(pull.consumer_group, pull.topic, pull.queue_id, waited_ms)
         if result.damage:
             self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
         else:
@@ -225,6 +235,8 @@ class PullMessageProcessor:
         pull.connection.flush()
 
     def _answer_deferred(self, pull: PullRequest, code: int, result: GetMessageResult) -> None:
+        if code == 0:
+            self._count(pull, result)
         if pull.is_oneway:
             pull.connection.drop_deferred()
         else:
@@ -243,6 +255,10 @@ class PullMessageProcessor:
                 serialize_type=pull.serialize_type,
             )
             pull.connection.reply_deferred(encode_frame(refusal))
+
+    def _count(self, pull: PullRequest, result: GetMessageResult) -> None:
+        log_end = self._store.appender.wrote_offset
+        self._stats.inc_pulled(pull.consumer_group, pull.topic, pull.queue_id, result, log_end)
 
     def _suggested_broker(self, result: GetMessageResult) -> int:
         return 1 if self._config.slave_read_enable and result.suggest_pulling_from_slave else 0

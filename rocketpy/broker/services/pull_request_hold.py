@@ -41,6 +41,7 @@ class PullRequest:
     asked_offset: int
     resume: Callable[[PullRequest, bool], bool]
     """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
+    consumer_group: str
 
 
 @attrs.frozen

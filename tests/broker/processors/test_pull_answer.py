@@ -44,6 +44,7 @@ def make_pull(opaque: int = 5, serialize_type: SerializeType = SerializeType.JSO
         is_oneway=False,
         asked_offset=0,
         resume=lambda pull, is_final: True,
+        consumer_group="G",
     )
 
 

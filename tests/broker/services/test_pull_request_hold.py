@@ -38,6 +38,7 @@ class Consumer:
             is_oneway=False,
             asked_offset=0,
             resume=self.resume,
+            consumer_group="G",
         )
 
     def resume(self, pull: PullRequest, expired: bool) -> bool:
