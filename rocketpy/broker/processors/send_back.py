@@ -122,6 +122,10 @@ class SendBackProcessor:
 
     def _checked(self, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader) -> _SendBack | None:
         """Do RocketMQ's checks in its order; None when the group wants no retries and the message is dropped."""
+        retry_topic = RETRY_PREFIX + header.group
+        if not header.group:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "the group of a message that comes back is blank")
+        check_topic_name(retry_topic)
         group_config = known_group(self._subscription_group_manager, header.group)
         if not self._config.broker_permission & PERM_WRITE:
             raise RequestError(
@@ -129,8 +133,6 @@ class SendBackProcessor:
             )
         if group_config.retry_queue_nums <= 0:
             return None
-        retry_topic = RETRY_PREFIX + header.group
-        check_topic_name(retry_topic)
         topic_config = self._check.created_topic_config(
             retry_topic,
             queue_nums=group_config.retry_queue_nums,
@@ -185,7 +187,6 @@ class SendBackProcessor:
         delay_level = send_back.header.delay_level
         if message.reconsume_times >= send_back.retries_max or delay_level < 0:
             topic, queue_id, delay_level = DLQ_PREFIX + send_back.header.group, 0, 0
-            check_topic_name(topic)
             self._check.created_topic_config(topic, queue_nums=DLQ_NUMS_PER_GROUP)
         elif delay_level == 0:
             delay_level = FIRST_RETRY_LEVEL + message.reconsume_times
