@@ -133,16 +133,17 @@ class _Edit:
     """Replacements in one text. Positions are those of the text given, so they are applied from the end."""
 
     def __init__(self, text: str) -> None:
-        self.root = read_root(text)
-        self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
-        self._replacements: list[tuple[int, int, str]] = []
+        self._text = text if not text or text.endswith("\n") else text + self._newline
+        self.root = read_root(self._text)
+        self._replacements: list[tuple[int, int, int, str]] = []  # start, minus the depth, end, new text
 
     def result(self, wanted: AclDocument) -> str:
         """Return the new text; AclError when it does not say what is wanted, or breaks."""
         text = self._text
-        # Of two insertions at one place the one that was asked for first comes first.
-        for _, (start, end, new) in sorted(enumerate(self._replacements), key=lambda each: (-each[1][0], -each[0])):
+        # Of several insertions at one place the deepest comes first, then the one that was asked for first.
+        ordered = sorted(self._replacements, key=lambda each: each[:2])
+        for start, _, end, new in reversed(ordered):
             text = text[:start] + new + text[end:]
         found = _only_values(read_acl_document(text))
         if found != _only_values(wanted):
@@ -160,7 +161,7 @@ class _Edit:
     def set_at_top(self, key: str, value: list[str]) -> None:
         """Set a key of the file's mapping."""
         if self.root is None:
-            self._replace(len(self._text), len(self._text), self._ended() + self._lines("", key, value))
+            self._insert_lines(len(self._text), self._lines("", key, value), depth=0)
         else:
             self.set(self.root, key, value)
 
@@ -187,10 +188,12 @@ class _Edit:
         if isinstance(value, YamlList) and value.is_flow:
             self._replace(value.end - 1, value.end - 1, f", {as_flow}" if value.items else as_flow)
         elif isinstance(value, YamlList):
-            self._insert_lines(value.end, self._item_lines(" " * value.column, fields))
+            lines = self._item_lines(" " * value.column, fields)
+            self._insert_lines(value.end, lines, depth=2 * value.column + 1)
         elif found is not None and isinstance(value, YamlScalar) and value.start == value.end:
             assert self.root is not None
-            self._insert_lines(found[0].end, self._item_lines(" " * (self.root.column + 2), fields))
+            lines = self._item_lines(" " * (self.root.column + 2), fields)
+            self._insert_lines(found[0].end, lines, depth=2 * self.root.column + 1)
         elif found is not None and isinstance(value, YamlScalar):
             self._replace(value.start, value.end, f"[{as_flow}]")
         elif self.root is not None and self.root.is_flow:
@@ -199,7 +202,8 @@ class _Edit:
         else:
             margin = " " * (self.root.column if self.root is not None else 0)
             at = self.root.end if self.root is not None else len(self._text)
-            self._insert_lines(at, f"{margin}{key}:{self._newline}" + self._item_lines(margin + "  ", fields))
+            lines = f"{margin}{key}:{self._newline}" + self._item_lines(margin + "  ", fields)
+            self._insert_lines(at, lines, depth=2 * len(margin))
 
     def remove_accounts(self, access_key: str) -> None:
         """Remove every account of this name, with the comments inside it."""
@@ -214,20 +218,20 @@ class _Edit:
 
     # ---- private ----------------------------------------------------------------------------------------------------
 
-    def _replace(self, start: int, end: int, new: str) -> None:
-        self._replacements.append((start, end, new))
+    def _replace(self, start: int, end: int, new: str, *, depth: int = 0) -> None:
+        self._replacements.append((start, -depth, end, new))
 
     def _insert(self, node: YamlMap, key: str, value: str | list[str]) -> None:
         if node.is_flow:
             comma = ", " if node.pairs else ""
             self._replace(node.end - 1, node.end - 1, f"{comma}{key}: {_flow(value)}")
         else:
-            self._insert_lines(node.end, self._lines(" " * node.column, key, value))
+            self._insert_lines(node.end, self._lines(" " * node.column, key, value), depth=2 * node.column)
 
-    def _insert_lines(self, behind: int, lines: str) -> None:
-        """Insert whole lines below the one that ``behind`` is in."""
+    def _insert_lines(self, behind: int, lines: str, *, depth: int) -> None:
+        """Insert whole lines below the one that ``behind`` is in. Items lie deeper than keys in the same column."""
         at = self._line_end(behind)
-        self._replace(at, at, (self._ended() if at == len(self._text) else "") + lines)
+        self._replace(at, at, lines, depth=depth)
 
     def _set_items(self, old: YamlList, new: list[str]) -> None:
         """Put new items in the places of the old ones, so that the comments between them stay."""
@@ -239,7 +243,7 @@ class _Edit:
         margin = " " * old.column
         more = "".join(f"{margin}- {_rendered(text)}{self._newline}" for text in new[len(old.items) :])
         if more:
-            self._insert_lines(old.end, more)
+            self._insert_lines(old.end, more, depth=2 * old.column + 1)
 
     def _comment_behind(self, item: YamlNode, column: int) -> str:
         """Return the comment at the end of an item's line, as a line of its own."""
@@ -255,10 +259,6 @@ class _Edit:
     def _item_lines(self, margin: str, fields: _Fields) -> str:
         lines = "".join(self._lines(margin + "  ", key, value) for key, value in fields)
         return margin + "- " + lines[len(margin) + 2 :]
-
-    def _ended(self) -> str:
-        """Return the line end that the text lacks at its end."""
-        return "" if not self._text or self._text.endswith("\n") else self._newline
 
     def _line_end(self, position: int) -> int:
         """Return where the line behind that of ``position`` begins; a block scalar ends at the begin of a line."""
