@@ -23,8 +23,8 @@ Only one world of a thread may be open at a time, and none inside a Trio run: se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Self, TypeVar
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Self, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -33,6 +33,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
+from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore, open_message_store
 from rocketpy.store.results import PutMessageStatus
@@ -43,6 +44,9 @@ from rocketpy.testing.store_contents import SCHEDULE_TOPIC, delay_ms, read_conte
 from rocketpy.testing.store_model import Found, Sent
 
 T = TypeVar("T")
+
+OpenLife: TypeAlias = Callable[[RunBlocking], AbstractAsyncContextManager[MessageStore]]
+"""Opens a store; blocking calls go through the runner that is passed in, because they die with the life."""
 
 BORN_HOST = bytes((10, 0, 0, 1)) + (50_000).to_bytes(4, "big")
 STORE_HOST = bytes((10, 0, 0, 2)) + (10_911).to_bytes(4, "big")
@@ -66,8 +70,14 @@ class StoreWorld:
     """One store directory, the disk it is on, and one life after the other in it."""
 
     def __init__(
-        self, config: MessageStoreConfig, *, disk: SimDisk | None = None, clock: ManualClock | None = None
+        self,
+        config: MessageStoreConfig,
+        *,
+        disk: SimDisk | None = None,
+        clock: ManualClock | None = None,
+        open_life: OpenLife | None = None,
     ) -> None:
+        """Begin with no life. ``open_life`` opens the store with more around it, which then lives and dies with it."""
         self.config = config
         """How the next life is opened; it may be changed between lives."""
         self.disk = disk if disk is not None else SimDisk()
@@ -77,6 +87,7 @@ class StoreWorld:
         """How long a call in a worker thread takes before it is done, and again until that is noticed."""
         self.durable_end = 0
         """The end of the log that this life has called durable: in an acknowledgement, or in its own figures."""
+        self._open_life = open_life or self._open_store
         self._run: SteppedRun | None = None
         self._store: MessageStore | None = None
         self._wake = trio.lowlevel.ParkingLot()
@@ -107,15 +118,19 @@ class StoreWorld:
 
     def open(self) -> Found:
         """Begin a life; return what recovery found."""
-        assert self._run is None, "the store is closed"
         abort_file_was_there = self.disk.exists(f"{self.config.root}/abort")
+        self.begin()
+        queues, log = self.contents()
+        return Found(queues, log, abort_file_was_there, self.durable_end)
+
+    def begin(self) -> None:
+        """Begin a life, without looking at what is there."""
+        assert self._run is None, "the store is closed"
         self.durable_end = 0
         self._is_killed = False
         self._request = None
         self._run = SteppedRun(self._live, time_passes=self._time_passes)
         self._go(lambda run: run.run_until(lambda: self._store is not None, _STOP_SECONDS_MAX))
-        queues, log = self.contents()
-        return Found(queues, log, abort_file_was_there, self.durable_end)
 
     def stop(self) -> bool:
         """End the life in order; return whether the abort file is gone, as it is after a clean stop."""
@@ -249,16 +264,19 @@ class StoreWorld:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
-        async with open_message_store(
+    def _open_store(self, run_blocking: RunBlocking) -> AbstractAsyncContextManager[MessageStore]:
+        return open_message_store(
             self.config,
             disk=self.disk,
             clock=self.clock,
-            run_blocking=self._run_blocking,
+            run_blocking=run_blocking,
             store_host=STORE_HOST,
             tags_code=tags_code_of,
             memory_bytes=1 << 40,
-        ) as store:
+        )
+
+    async def _live(self) -> None:
+        async with self._open_life(self._run_blocking) as store:
             self._store = store
             while self._request is not _stop:
                 if self._request is None:
