@@ -13,7 +13,7 @@ import trio.testing
 from rocketpy.errors import StoreError
 from rocketpy.store.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.store.services.group_commit import GroupCommitService
+from rocketpy.store.services.group_commit import FlushWait, GroupCommitService
 from rocketpy.testing.sim_disk import SimDisk
 
 T = TypeVar("T")
@@ -161,6 +161,22 @@ async def test_a_slow_sync_is_a_timeout_and_goes_on(
     await trio.sleep(0.1)
     assert bench.answers[-2:] == [("c", OK), "flush"]
     assert service.statistics() == attrs.evolve(service.statistics(), waiting=0, timeout_count=2, answered_count=3)
+
+
+async def test_it_says_who_waits_and_for_how_long_the_disk_is_silent(
+    bench: Bench, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    service = bench.service()
+    await nursery.start(service.run)
+    assert service.wait() == FlushWait(0, 0.0)
+    bench.put(service, "a")
+    await trio.sleep(2)
+    bench.put(service, "b")
+    assert service.wait() == FlushWait(2, 2.0)
+    bench.may_sync.set()
+    await trio.sleep(0.001)
+    assert service.wait() == FlushWait(0, 0.0)
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_negative_timeout_makes_every_answer_a_timeout(bench: Bench, nursery: trio.Nursery) -> None:

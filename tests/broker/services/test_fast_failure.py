@@ -1,0 +1,189 @@
+"""Fast failure: what waited behind a slow write, and what would wait for a silent disk, is refused; nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.processors.send_gate import SendGate
+from rocketpy.broker.services.fast_failure import REOPEN_SECONDS, FastFailureService
+from rocketpy.errors import RequestError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.services.group_commit import FlushWait
+from tests.broker.broker_on_bytes import Transport
+
+
+class SlowStore:
+    """A store whose writes take as long as it is told to, on a clock of its own and on Trio's."""
+
+    def __init__(self, clock: trio.testing.MockClock, *, sync_flush: bool) -> None:
+        self.clock = clock
+        self.sync_flush = sync_flush
+        self.write_seconds = 0.0
+        self.burst_count = 0
+        self.wait = FlushWait()
+
+    def end_burst(self) -> None:
+        self.burst_count += 1
+        if self.write_seconds:
+            self.clock.jump(self.write_seconds)
+
+    def flush_wait(self) -> FlushWait:
+        return self.wait
+
+
+@asynccontextmanager
+async def service_over(
+    store: SlowStore, config: BrokerConfig | None = None, busy_timeout_ms: int = 1000
+) -> AsyncIterator[tuple[FastFailureService, SendGate]]:
+    gate = SendGate()
+    service = FastFailureService(
+        store=as_store(store),
+        gate=gate,
+        config=config or BrokerConfig(),
+        busy_timeout_ms=busy_timeout_ms,
+        monotonic=trio.current_time,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        yield service, gate
+        nursery.cancel_scope.cancel()
+
+
+def as_store(store: object) -> MessageStore:
+    return store  # type: ignore[return-value]
+
+
+def connection(last_read: float) -> Connection:
+    """A connection from which something was read at a time."""
+    made = Connection(
+        address=("10.0.0.1", 5),
+        dispatcher=Dispatcher(),
+        transport=Transport(lambda _: None),
+        limits=ConnectionLimits(),
+        now=last_read,
+    )
+    made.last_active = last_read
+    return made
+
+
+def remark_of(check: Callable[[Connection], None], peer: Connection) -> str:
+    with pytest.raises(RequestError) as refusal:
+        check(peer)
+    assert refusal.value.response_code == ResponseCode.SYSTEM_BUSY
+    return refusal.value.remark
+
+
+async def test_a_write_in_time_changes_nothing(mock_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(mock_clock, sync_flush=False)
+    async with service_over(store) as (service, gate):
+        store.write_seconds = 0.199
+        service.end_burst()
+        assert gate.is_open
+        assert store.burst_count == 1
+        assert service.statistics().slow_write_count == 0
+
+
+async def test_what_came_during_a_very_slow_write_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=False)
+    async with service_over(store) as (service, gate):
+        store.write_seconds = 1.5
+        service.end_burst()
+        assert remark_of(gate.check, connection(trio.current_time())) == (
+            "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 1500ms, size of "
+            "queue: 0. A write to the log took 1500 ms, osPageCacheBusyTimeOutMills is 1000"
+        )
+        await trio.sleep(REOPEN_SECONDS + 0.001)
+        assert gate.is_open
+        assert (service.statistics().slow_write_count, service.statistics().refused_count) == (1, 1)
+
+
+async def test_what_waited_for_a_slow_write_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    """Only what had been read before: how long the others waited in their sockets nobody knows."""
+    store = SlowStore(autojump_clock, sync_flush=False)
+    async with service_over(store) as (service, gate):
+        before = connection(trio.current_time())
+        store.write_seconds = 0.3
+        service.end_burst()
+        gate.check(connection(trio.current_time()))
+        assert remark_of(gate.check, before) == (
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 300ms, size of "
+            "queue: 0. It waited for a write to the log, waitTimeMillsInSendQueue is 200"
+        )
+        await trio.sleep(REOPEN_SECONDS + 0.001)
+        assert gate.is_open
+
+
+async def test_another_slow_write_keeps_it_closed(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=False)
+    async with service_over(store) as (service, gate):
+        store.write_seconds = 2.0
+        service.end_burst()
+        await trio.sleep(REOPEN_SECONDS * 0.7)
+        service.end_burst()
+        await trio.sleep(REOPEN_SECONDS * 0.7)
+        assert not gate.is_open
+        await trio.sleep(REOPEN_SECONDS)
+        assert gate.is_open
+
+
+async def test_the_limits_are_settings(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=False)
+    config = BrokerConfig(wait_time_mills_in_send_queue=5000)
+    async with service_over(store, config, busy_timeout_ms=50) as (service, gate):
+        store.write_seconds = 0.06
+        service.end_burst()
+        assert "osPageCacheBusyTimeOutMills is 50" in remark_of(gate.check, connection(trio.current_time()))
+
+
+async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=True)
+    async with service_over(store) as (service, gate):
+        store.wait = FlushWait(7, 0.9)
+        await trio.sleep(0.15)
+        assert gate.is_open
+        store.wait = FlushWait(8, 1.2)
+        await trio.sleep(0.1)
+        assert remark_of(gate.check, connection(0.0)) == (
+            "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for 1200 ms, "
+            "osPageCacheBusyTimeOutMills is 1000"
+        )
+        store.write_seconds = 3.0
+        service.end_burst()  # a slow write opens nothing that the disk keeps closed
+        await trio.sleep(0.05)
+        assert not gate.is_open
+        store.wait = FlushWait()
+        await trio.sleep(0.2)
+        assert gate.is_open
+        assert service.statistics().silent_disk_count == 1
+
+
+async def test_sends_that_wait_for_the_disk_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=True)
+    async with service_over(store, BrokerConfig(sends_waiting_for_disk_max=10)) as (_, gate):
+        store.wait = FlushWait(10, 0.1)
+        await trio.sleep(0.15)
+        assert gate.is_open
+        store.wait = FlushWait(11, 0.1)
+        await trio.sleep(0.1)
+        assert remark_of(gate.check, connection(0.0)) == (
+            "[OVERLOAD]system busy, start flow control for a while: 11 sends wait for the disk, "
+            "sendsWaitingForDiskMax is 10"
+        )
+
+
+async def test_without_sync_flush_nobody_watches_the_disk(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=False)
+    store.wait = FlushWait(99, 99.0)
+    async with service_over(store) as (_, gate):
+        await trio.sleep(1)
+        assert gate.is_open

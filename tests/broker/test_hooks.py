@@ -1,0 +1,252 @@
+"""Hooks hear of every send, pull and send-back, on whatever road; without any nobody knows that they exist."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from rocketpy.broker.hooks import (
+    NO_HOOKS,
+    BrokerHooks,
+    ConsumeHooks,
+    ConsumeMessageContext,
+    SendMessageContext,
+    load_consume_hooks,
+    load_send_hooks,
+    namespace_of,
+)
+from rocketpy.errors import RequestError, SettingsError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.store.config import FlushDiskType
+from tests.broker.processors.message_broker import TOPIC, open_message_broker, send
+from tests.broker.processors.test_reply import ask, reply, requester
+from tests.broker.processors.test_send_back import place_of, send_back
+from tests.broker.processors.test_send_batch import item, send_batch
+
+
+@attrs.define
+class Recorder:
+    """Both kinds of hook, which keeps what it hears."""
+
+    hook_name: str = "recorder"
+    heard: list[tuple[str, SendMessageContext | ConsumeMessageContext]] = attrs.field(factory=list)
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        self.heard.append(("before", attrs.evolve(context)))
+        context.mq_trace_context = "mine"
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        assert context.mq_trace_context == "mine"
+        self.heard.append(("after", attrs.evolve(context)))
+
+    def consume_message_before(self, context: ConsumeMessageContext) -> None:
+        self.heard.append(("pulled", context))
+
+    def consume_message_after(self, context: ConsumeMessageContext) -> None:
+        self.heard.append(("sent back", context))
+
+    def sends(self) -> tuple[SendMessageContext, SendMessageContext]:
+        """What was heard of the only send: before and after."""
+        (first, before), (second, after) = self.heard
+        assert (first, second) == ("before", "after")
+        assert isinstance(before, SendMessageContext)
+        assert isinstance(after, SendMessageContext)
+        return before, after
+
+
+class Half:
+    hook_name = "half"
+
+    def send_message_before(self, context: SendMessageContext) -> None: ...
+
+
+PROPERTIES = "UNIQ_KEY\x010A\x02TAGS\x01t"
+
+
+def request(**fields: object) -> RemotingCommand:
+    made = send(b"hello", **({"topic": TOPIC, "properties": PROPERTIES} | fields))  # type: ignore[arg-type]
+    assert made.ext_fields is not None
+    made.ext_fields["Owner"] = "somebody"
+    return made
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+async def test_a_send_is_heard_before_and_after(code: int) -> None:
+    recorder = Recorder()
+    async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
+        answer = await broker.ask(request(code=code, queue_id=-1), broker.connect(("10.0.0.1", 9)))
+        (stored,) = (await broker.records(TOPIC, int((answer.ext_fields or {})["queueId"])),)
+    before, after = recorder.sends()
+    assert before == SendMessageContext(
+        namespace="",
+        producer_group="P",
+        topic=TOPIC,
+        body_length=5,
+        msg_props=PROPERTIES,
+        msg_unique_key="0A",
+        born_host="10.0.0.1:9",
+        born_timestamp=1_700_000_000_123,
+        broker_addr="127.0.0.1:10911",
+        broker_region_id="DefaultRegion",
+        queue_id=-1,
+        commercial_owner="somebody",
+    )
+    fields = answer.ext_fields or {}
+    assert (after.code, after.is_success, after.error_msg) == (ResponseCode.SUCCESS, True, None)
+    assert (after.msg_id, str(after.queue_id), after.queue_offset) == (fields["msgId"], fields["queueId"], 0)
+    assert (after.commercial_send_stats, after.commercial_send_times) == ("SEND_SUCCESS", 1)
+    assert after.commercial_send_size == len(stored)
+
+
+async def test_what_hooks_have_seen_tells_consumers_of_traces() -> None:
+    async with open_message_broker(hooks=BrokerHooks(send=(Recorder(),)), trace_on=False) as broker:
+        await broker.ask(request())
+        (message,) = await broker.messages()
+    assert message.properties == {
+        "UNIQ_KEY": "0A", "TAGS": "t", "MSG_REGION": "DefaultRegion", "TRACE_ON": "false", "CLUSTER": "DefaultCluster"
+    }  # fmt: skip
+
+
+async def test_a_refused_send_is_heard_too() -> None:
+    recorder = Recorder()
+    async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
+        answer = await broker.ask(request(topic="SELF_TEST_TOPIC"))
+    _, after = recorder.sends()
+    assert (after.code, after.error_msg, after.is_success) == (answer.code, answer.remark, False)
+    assert (after.commercial_send_stats, after.commercial_send_size) == ("SEND_FAILURE", 5)
+
+
+async def test_a_batch_and_a_oneway_are_heard() -> None:
+    recorder = Recorder()
+    async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
+        await broker.ask(send_batch(item(b"1", b"") + item(b"2", b"")))
+        _, after = recorder.sends()
+        assert after.msg_id.count(",") == 1
+        recorder.heard.clear()
+        assert await broker.ask_all(request(oneway=True)) == []
+        assert recorder.sends()[1].is_success
+
+
+async def test_under_sync_flush_a_hook_does_not_wait_for_the_disk() -> None:
+    recorder = Recorder()
+    store = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
+    async with open_message_broker(hooks=BrokerHooks(send=(recorder,)), store=store) as broker:
+        assert await broker.ask_all(request()) == []
+        assert recorder.sends()[1].is_success
+
+
+async def test_a_reply_is_heard() -> None:
+    recorder = Recorder()
+    async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
+        await ask(broker, reply(), requester(broker))
+        assert recorder.sends()[1].is_success
+        recorder.heard.clear()
+        await ask(broker, reply(topic=""), None)
+        assert recorder.sends()[1].code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_hook_may_refuse_a_send() -> None:
+    class Strict(Recorder):
+        def send_message_before(self, context: SendMessageContext) -> None:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"not for {context.producer_group}")
+
+    async with open_message_broker(hooks=BrokerHooks(send=(Strict(),))) as broker:
+        answer = await broker.ask(request())
+        assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "not for P")
+        assert broker.stored_bytes == 0
+
+
+async def test_a_hook_that_fails_is_a_failed_request(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Recorder):
+        def send_message_before(self, context: SendMessageContext) -> None:
+            raise ZeroDivisionError("hook")
+
+    async with open_message_broker(hooks=BrokerHooks(send=(Broken(),))) as broker:
+        answer = await broker.ask(request())
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "ZeroDivisionError: hook")
+        assert "Traceback" in caplog.text
+
+
+async def test_hooks_are_called_in_their_order() -> None:
+    first, second = Recorder(), Recorder()
+    second.heard = first.heard
+    async with open_message_broker(hooks=BrokerHooks(send=(first, second))) as broker:
+        await broker.ask(request())
+    assert [what for what, _ in first.heard] == ["before", "before", "after", "after"]
+
+
+async def test_a_send_back_is_heard() -> None:
+    recorder = Recorder()
+    async with open_message_broker(hooks=BrokerHooks(consume=(recorder,))) as broker:
+        place = await place_of(broker)
+        await broker.ask(send_back(place, origin_msg_id=" "))
+        assert recorder.heard == []
+        await broker.ask(send_back(place, group="NS%G", origin_msg_id="0A", origin_topic="T"))
+    ((what, context),) = recorder.heard
+    assert what == "sent back"
+    assert context == ConsumeMessageContext(
+        namespace="NS",
+        consumer_group="NS%G",
+        topic="T",
+        commercial_rcv_stats="SEND_BACK",
+        commercial_rcv_times=1,
+    )
+
+
+async def test_a_pull_is_heard_by_consume_hooks() -> None:
+    recorder = Recorder()
+    context = ConsumeMessageContext(namespace="", consumer_group="G", topic="T", queue_id=1)
+    ConsumeHooks([recorder]).pulled(context)
+    assert recorder.heard == [("pulled", context)]
+
+
+def test_no_hooks_are_false() -> None:
+    assert not ConsumeHooks(NO_HOOKS.consume)
+    assert ConsumeHooks([Recorder()])
+
+
+async def test_without_hooks_the_hot_road_is_there() -> None:
+    async with open_message_broker(hooks=BrokerHooks(consume=(Recorder(),))) as broker:
+        await broker.ask(send())
+        assert broker.send_path.taken == [True]
+
+
+# ---- loading --------------------------------------------------------------------------------------------------------
+
+
+def own(name: str) -> str:
+    return f"{__name__}:{name}"
+
+
+def test_hooks_are_loaded_by_name() -> None:
+    assert load_send_hooks("") == []
+    (hook,) = load_send_hooks(own("Recorder"))
+    assert hook.hook_name == "recorder"
+    assert len(load_consume_hooks(f"{own('Recorder')}, {own('Recorder')}")) == 2
+    hooks = BrokerHooks(send=(Recorder("passed"),)).with_configured(own("Recorder"), "")
+    assert [each.hook_name for each in hooks.send] == ["recorder", "passed"]
+    assert hooks.consume == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("nonsense", "sendMessageHooks = 'nonsense': expected package.module:factory"),
+        ("no_such_module_here:x", "no_such_module_here cannot be imported"),
+        (f"{__name__}:PROPERTIES", "has no PROPERTIES that can be called"),
+        (f"{__name__}:Half", "without send_message_after"),
+    ],
+)
+def test_what_is_no_hook_is_refused(value: str, says: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load_send_hooks(value)
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace"),
+    [("", ""), ("TopicTest", ""), ("NS%T", "NS"), ("%RETRY%NS%G", "NS"), ("%DLQ%G", ""), ("%LMQ%a", ""), ("%T", "")],
+)
+def test_a_namespace_is_what_stands_in_front(resource: str, namespace: str) -> None:
+    assert namespace_of(resource) == namespace
