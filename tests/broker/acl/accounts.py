@@ -1,0 +1,95 @@
+"""Managers over a simulated disk, and requests that are signed as clients sign them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rocketpy.broker.acl.acl_files import AclFiles
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.clock import ManualClock
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.signature import RequestSigner, SessionCredentials
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.disk import Disk
+from rocketpy.testing.sim_disk import SimDisk
+from tests.remoting.test_connection import NotingTransport
+
+T = TypeVar("T")
+
+DIRECTORY = "/conf"
+DEFAULT = f"{DIRECTORY}/plain_acl.yml"
+ACCOUNTS = """\
+globalWhiteRemoteAddresses:
+  - 10.10.103.*
+accounts:
+  - accessKey: RocketMQ
+    secretKey: 12345678
+    whiteRemoteAddress: 192.168.9.*
+    topicPerms: [orders=PUB|SUB, invoices=SUB]
+    groupPerms: [readers=SUB]
+  - accessKey: theAdmin
+    secretKey: 87654321
+    admin: true
+"""
+USER = SessionCredentials("RocketMQ", "12345678")
+ADMIN = SessionCredentials("theAdmin", "87654321")
+
+
+async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
+    return function(*arguments)
+
+
+def write_file(disk: Disk, path: str, text: str) -> None:
+    disk.make_directories(path.rpartition("/")[0])
+    file = disk.open(path, create=True)
+    file.truncate(0)
+    file.write(0, text.encode())
+    file.close()
+
+
+def read_file(disk: Disk, path: str) -> str:
+    file = disk.open(path, read_only=True)
+    text = file.read(0, file.size()).decode()
+    file.close()
+    return text
+
+
+def make_manager(
+    text: str | None = ACCOUNTS,
+    *,
+    disk: SimDisk | None = None,
+    clock: ManualClock | None = None,
+    is_strict: bool = False,
+) -> PlainPermissionManager:
+    disk = disk or SimDisk()
+    if text is not None:
+        write_file(disk, DEFAULT, text)
+    manager = PlainPermissionManager(
+        files=AclFiles(directory=DIRECTORY, disk=disk),
+        run_blocking=run_inline,
+        clock=clock or ManualClock(),
+        is_strict=is_strict,
+    )
+    manager.load()
+    return manager
+
+
+def peer_at(address: str, port: int = 1234) -> Connection:
+    return Connection(
+        address=(address, port),
+        dispatcher=Dispatcher(),
+        transport=NotingTransport(),
+        limits=ConnectionLimits(),
+        now=0.0,
+    )
+
+
+def signed(
+    code: int, fields: dict[str, str] | None = None, body: bytes | None = None, *, by: SessionCredentials = USER
+) -> RemotingCommand:
+    request = RemotingCommand(code, dict(fields or {}), body)
+    RequestSigner(by)(request)
+    return request

@@ -1,0 +1,94 @@
+"""What each kind of request needs; Java's verdicts over all of them are in test_plain_permission."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, STRICT_ADMIN_CODES, needed_permissions
+from rocketpy.broker.acl.permission import PUB, SUB
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from rocketpy.protocol.bodies.lock import LockBatchRequestBody
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand
+
+HEARTBEAT = encode_body(
+    HeartbeatData(
+        "client",
+        [ProducerData("writers")],
+        [ConsumerData("readers", subscription_data_set=[SubscriptionData("orders", "*")]), ConsumerData("idle")],
+    )
+)
+LOCK = encode_body(LockBatchRequestBody("readers", "client"))
+
+TOPIC_AND_GROUP = {"topic": "orders", "consumerGroup": "readers"}
+ROWS = [
+    (RequestCode.SEND_MESSAGE, {"topic": "orders"}, None, {"orders": PUB}),
+    (RequestCode.SEND_MESSAGE, {"topic": "%RETRY%readers"}, None, {}),
+    (RequestCode.SEND_MESSAGE, {"topic": "%RETRY%readers", "group": "mine"}, None, {"%RETRY%mine": SUB}),
+    (RequestCode.SEND_MESSAGE_V2, {"a": "writers", "b": "orders"}, None, {"orders": PUB}),
+    (RequestCode.SEND_MESSAGE_V2, {"a": "mine", "b": "%RETRY%readers"}, None, {"%RETRY%mine": SUB}),
+    (RequestCode.SEND_BATCH_MESSAGE, {"a": "writers", "b": "orders"}, None, {}),
+    (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders"}, None, {}),
+    (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "orders"}, None, {}),
+    (RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.PULL_MESSAGE, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
+    (RequestCode.UPDATE_CONSUMER_OFFSET, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
+    (RequestCode.QUERY_CONSUMER_OFFSET, TOPIC_AND_GROUP, None, {}),
+    (RequestCode.QUERY_MESSAGE, {"topic": "orders", "key": "k"}, None, {"orders": SUB}),
+    (RequestCode.UNREGISTER_CLIENT, {"consumerGroup": "readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.UNREGISTER_CLIENT, {"producerGroup": "writers"}, None, {}),
+    (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.HEART_BEAT, {}, HEARTBEAT, {"%RETRY%readers": SUB, "orders": SUB, "%RETRY%idle": SUB}),
+    (RequestCode.LOCK_BATCH_MQ, {}, LOCK, {}),
+    (RequestCode.END_TRANSACTION, {"producerGroup": "writers"}, None, {}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "body", "wanted"), ROWS)
+def test_each_request_needs_what_it_needs_in_rocketmq(
+    code: RequestCode, fields: dict[str, str], body: bytes | None, wanted: dict[str, int]
+) -> None:
+    assert needed_permissions(RemotingCommand(code, fields, body), is_strict=False) == wanted
+
+
+STRICT_ROWS = [
+    (RequestCode.SEND_MESSAGE, {"topic": "%RETRY%readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.SEND_MESSAGE_V2, {"a": "mine", "b": "%RETRY%r"}, None, {"%RETRY%mine": SUB, "%RETRY%r": SUB}),
+    (RequestCode.SEND_BATCH_MESSAGE, {"a": "writers", "b": "orders"}, None, {"orders": PUB}),
+    (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders"}, None, {"orders": PUB}),
+    (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "orders"}, None, {"orders": PUB}),
+    (RequestCode.QUERY_CONSUMER_OFFSET, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
+    (RequestCode.LOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
+    (RequestCode.UNLOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
+    (RequestCode.END_TRANSACTION, {"producerGroup": "writers"}, None, {}),
+    (RequestCode.PULL_MESSAGE, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "body", "wanted"), STRICT_ROWS)
+def test_the_strict_form_closes_rocketmqs_holes(
+    code: RequestCode, fields: dict[str, str], body: bytes | None, wanted: dict[str, int]
+) -> None:
+    assert needed_permissions(RemotingCommand(code, fields, body), is_strict=True) == wanted
+
+
+@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ])
+@pytest.mark.parametrize("body", [None, b"", b"nonsense", b'{"clientID":', b"[]"])
+def test_a_body_that_cannot_be_read_is_refused(code: RequestCode, body: bytes | None) -> None:
+    """Whoever cannot tell what is asked for must not allow it."""
+    with pytest.raises(AclError):
+        needed_permissions(RemotingCommand(code, {}, body), is_strict=True)
+
+
+@pytest.mark.parametrize("code", [row[0] for row in ROWS])
+def test_without_fields_nothing_is_named(code: RequestCode) -> None:
+    body = {RequestCode.HEART_BEAT: b'{"clientID":"c"}', RequestCode.LOCK_BATCH_MQ: LOCK}.get(code)
+    assert needed_permissions(RemotingCommand(code, None, body), is_strict=False) == {}
+
+
+def test_whatever_changes_the_broker_needs_an_administrator() -> None:
+    assert {17, 25, 200, 207, 215} < ADMIN_CODES, "RocketMQ's"
+    assert {50, 51, 53, 54, 306, 316, 329} < ADMIN_CODES
+    assert {33, 222, 308, 309, 314, 323} == STRICT_ADMIN_CODES - ADMIN_CODES

@@ -1,0 +1,337 @@
+"""Who may do what: Java's verdicts first, then what happens when files change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+
+from rocketpy.broker.acl import plain_permission
+from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.clock import ManualClock
+from rocketpy.errors import RequestError, StartError, StoreError
+from rocketpy.protocol.bodies.acl import PlainAccessConfig
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.signature import SessionCredentials, SigningKey
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.acl.accounts import (
+    ACCOUNTS,
+    ADMIN,
+    DEFAULT,
+    DIRECTORY,
+    USER,
+    make_manager,
+    peer_at,
+    read_file,
+    signed,
+    write_file,
+)
+
+VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["acl_decisions"]
+JAVA = VECTORS[0]["plain_acl_yml"]
+DECISIONS = VECTORS[1:]
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+def verdict(manager: PlainPermissionManager, request: RemotingCommand, address: str = "10.0.0.1") -> str:
+    try:
+        manager.authorize(peer_at(address), request)
+    except RequestError as refusal:
+        if refusal.response_code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return refusal.remark.removeprefix("org.apache.rocketmq.acl.common.AclException: ")
+    return "allowed"
+
+
+def test_every_verdict_of_java() -> None:
+    """Changing accounts is the one request for which we ask for more than Java does."""
+    manager = make_manager(JAVA)
+    differences = []
+    for each in DECISIONS:
+        body = None if each["body_hex"] is None else bytes.fromhex(each["body_hex"])
+        request = RemotingCommand(each["code"], each["ext_fields"], body)
+        wanted = each["result"] if isinstance(each["result"], str) else each["result"]["message"]
+        found = verdict(manager, request, each["remote"].rpartition(":")[0])
+        if found != wanted:
+            differences.append((each["code"], each["ext_fields"]["AccessKey"], wanted, found))
+    assert differences == [
+        (50, who, "allowed", f"Need admin permission for request code=50, but accessKey={who} is not")
+        for who in ("RocketMQ", "pubUser")
+    ]
+    assert len(DECISIONS) == 312
+
+
+@pytest.mark.parametrize(
+    ("request_", "address", "wanted"),
+    [
+        (RemotingCommand(SEND), "10.0.0.1", "No accessKey is configured"),
+        (RemotingCommand(SEND), "10.10.103.9", "allowed"),
+        (RemotingCommand(SEND, {"AccessKey": "RocketMQ"}), "192.168.9.1", "allowed"),
+        (RemotingCommand(SEND, {"AccessKey": "RocketMQ"}), "10.0.0.1", "Check signature failed for accessKey=RocketMQ"),
+        (signed(SEND, {"b": "orders"}), "10.0.0.1", "allowed"),
+        (signed(SEND, {"b": "orders"}, b"body"), "10.0.0.1", "allowed"),
+        (signed(SEND, {"b": "invoices"}), "10.0.0.1", "No default permission for topic:invoices"),
+        (signed(SEND, {"b": "RMQ_SYS_TRACE_TOPIC"}), "10.0.0.1", "allowed"),
+        (signed(SEND, {"b": "anything"}, by=ADMIN), "10.0.0.1", "allowed"),
+        (signed(36, {"group": "others"}), "10.0.0.1", "No default permission for group:others"),
+        (signed(9999, {}), "10.0.0.1", "allowed"),
+        (signed(SEND, by=SessionCredentials("stranger", "12345678")), "10.0.0.1", "No acl config for stranger"),
+        (signed(12, {"topic": "invoices", "_UNIQUE_KEY_QUERY": "true"}), "10.0.0.1", "allowed"),
+        (signed(34, {}, b"garbage"), "10.0.0.1", "HeartbeatData: "),
+        (RemotingCommand(34, {}, b"garbage"), "10.0.0.1", "No accessKey is configured"),
+    ],
+)
+def test_the_order_and_the_words_of_rocketmq(request_: RemotingCommand, address: str, wanted: str) -> None:
+    assert verdict(make_manager(), request_, address).startswith(wanted)
+
+
+@pytest.mark.parametrize("code", [25, 50, 51, 53, 54, 306, 316, 329, 17, 200, 207, 215])
+def test_what_changes_the_broker_takes_an_administrator(code: int) -> None:
+    manager = make_manager()
+    assert (
+        verdict(manager, signed(code))
+        == f"Need admin permission for request code={code}, but accessKey=RocketMQ is not"
+    )
+    assert verdict(manager, signed(code, by=ADMIN)) == "allowed"
+
+
+@pytest.mark.parametrize("code", [33, 222, 314])
+def test_the_strict_form_takes_an_administrator_for_more(code: int) -> None:
+    assert verdict(make_manager(), signed(code)) == "allowed"
+    assert verdict(make_manager(is_strict=True), signed(code)).startswith("Need admin permission")
+
+
+def test_an_unknown_account_takes_as_many_steps_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody learns from the clock which names exist."""
+    steps: list[bytes] = []
+    plain = SigningKey.sign
+
+    def counted(self: SigningKey, content: bytes) -> bytes:
+        steps.append(content)
+        return plain(self, content)
+
+    manager = make_manager()
+    monkeypatch.setattr(SigningKey, "sign", counted)
+    for access_key in ("RocketMQ", "stranger", "stranger"):
+        verdict(manager, RemotingCommand(SEND, {"AccessKey": access_key, "Signature": "A" * 28, "b": "orders"}))
+    assert len(steps) == 3
+
+
+def test_a_strangers_body_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_reached(request: RemotingCommand, *, is_strict: bool) -> dict[str, int]:
+        raise AssertionError("a body was decoded before the signature was checked")
+
+    monkeypatch.setattr(plain_permission, "needed_permissions", not_reached)
+    assert verdict(make_manager(), signed(34, by=SessionCredentials("stranger", "12345678"))).startswith(
+        "No acl config"
+    )
+    assert verdict(make_manager(), RemotingCommand(34, {"AccessKey": "RocketMQ"})).startswith("Check signature failed")
+
+
+def test_refusals_are_logged_once_and_not_without_bound(caplog: pytest.LogCaptureFixture) -> None:
+    manager = make_manager()
+    with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
+        for _ in range(3):
+            verdict(manager, RemotingCommand(SEND))
+        assert caplog.messages == ["request code 310 from 10.0.0.1 refused: 'No accessKey is configured'"]
+        for number in range(3000):
+            verdict(manager, RemotingCommand(SEND, {"AccessKey": f"guess{number}"}))
+        verdict(manager, RemotingCommand(SEND, {"AccessKey": "x" * 5000}))
+    assert len(caplog.messages) == 1000
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_without_accounts_refuses_everything_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
+        manager = make_manager(None)
+    assert caplog.messages == [f"aclEnable=true, and there is no account in {DEFAULT}: every request is refused"]
+    assert verdict(manager, signed(SEND, {"b": "orders"})) == "No acl config for RocketMQ"
+    assert (manager.version, manager.versions()) == (DataVersion(), {})
+
+
+def test_a_file_that_makes_no_sense_ends_the_start_and_names_the_line() -> None:
+    with pytest.raises(StartError, match=rf"cannot be read: {DEFAULT}: line 2: expected a list for accounts"):
+        make_manager("# x\naccounts: nobody\n")
+
+
+def test_the_first_file_that_defines_an_account_counts(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    write_file(
+        disk, f"{DIRECTORY}/acl/b.yml", "accounts:\n- {accessKey: RocketMQ, secretKey: from-b-77, admin: true}\n"
+    )
+    write_file(disk, f"{DIRECTORY}/acl/a/x.yaml", "accounts:\n- {accessKey: RocketMQ, secretKey: from-a-77}\n")
+    with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
+        manager = make_manager(disk=disk)
+    assert verdict(manager, signed(9999, by=SessionCredentials("RocketMQ", "from-a-77"))) == "allowed"
+    assert verdict(manager, signed(9999)).startswith("Check signature failed")
+    assert [each for each in caplog.messages if "repeated" in each] == [
+        f"the accessKey RocketMQ in {DIRECTORY}/acl/b.yml is repeated, the first one counts",
+        f"the accessKey RocketMQ in {DEFAULT} is repeated, the first one counts",
+    ]
+    accounts = manager.config().plain_access_configs or ()
+    assert [(each.access_key, each.secret_key) for each in accounts] == [
+        ("RocketMQ", "from-a-77"),
+        ("theAdmin", "87654321"),
+    ]
+
+
+async def test_a_changed_file_counts_after_the_next_look() -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    assert not await manager.reload()
+    manager.open_session("10.0.0.1:1", "RocketMQ")
+    write_file(disk, DEFAULT, ACCOUNTS.replace("12345678", "changed-1"))
+    assert await manager.reload()
+    assert not manager.sessions, "what was known of a peer is forgotten"
+    assert verdict(manager, signed(9999)).startswith("Check signature failed")
+    assert verdict(manager, signed(9999, by=SessionCredentials("RocketMQ", "changed-1"))) == "allowed"
+
+
+async def test_an_account_and_a_white_list_that_are_removed_are_gone() -> None:
+    """RocketMQ answers "No PlainAccessResource" for ever, and its white lists pile up."""
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    for addresses in ("[1.1.1.1]", "[2.2.2.2, 2.2.2.3]", "[]"):
+        write_file(disk, DEFAULT, f"globalWhiteRemoteAddresses: {addresses}\n")
+        assert await manager.reload()
+        assert verdict(manager, signed(9999)) == "No acl config for RocketMQ"
+    assert verdict(manager, RemotingCommand(9999), "1.1.1.1") == "No accessKey is configured"
+    disk.unlink(DEFAULT)
+    assert await manager.reload()
+    assert manager.versions() == {}
+
+
+async def test_a_file_that_breaks_leaves_what_was_known_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    write_file(disk, DEFAULT, ACCOUNTS + "  - accessKey: short\n    secretKey: short\n")
+    write_file(disk, f"{DIRECTORY}/acl/new.yml", "accounts:\n- {accessKey: newcomer, secretKey: newcomer}\n")
+    with caplog.at_level(logging.ERROR, "rocketpy.broker.acl"):
+        assert await manager.reload()
+        assert not await manager.reload()
+    assert caplog.messages == [
+        f"{DEFAULT}: The accessKey=short and secretKey=****** cannot be null and length should longer than 6; "
+        "what was known before stays"
+    ]
+    assert verdict(manager, signed(9999)) == "allowed"
+    assert verdict(manager, signed(9999, by=SessionCredentials("newcomer", "newcomer"))) == "allowed"
+
+
+# ---- changes by request ---------------------------------------------------------------------------------------------
+
+
+async def test_an_account_is_added_and_changed_at_once_and_counted() -> None:
+    disk, clock = SimDisk(), ManualClock()
+    manager = make_manager(disk=disk, clock=clock)
+    await manager.update_account(PlainAccessConfig("newcomer", "secret-1", topic_perms=["orders=PUB"]))
+    newcomer = SessionCredentials("newcomer", "secret-1")
+    assert verdict(manager, signed(SEND, {"b": "orders"}, by=newcomer)) == "allowed"
+    await manager.update_account(PlainAccessConfig("newcomer", "secret-2"))
+    assert verdict(manager, signed(SEND, {"b": "orders"}, by=newcomer)).startswith("Check signature failed")
+    newcomer = SessionCredentials("newcomer", "secret-2")
+    assert verdict(manager, signed(SEND, {"b": "orders"}, by=newcomer)) == "allowed"
+    assert manager.version == DataVersion(clock.timestamp_ms(), 2)
+    assert make_manager(None, disk=disk).config() == manager.config(), "the same after a restart"
+    assert not await manager.reload()
+
+
+async def test_an_account_is_changed_in_its_own_file() -> None:
+    disk = SimDisk()
+    other = f"{DIRECTORY}/acl/other.yml"
+    write_file(disk, other, "# theirs\naccounts:\n- accessKey: another\n  secretKey: another\n")
+    manager = make_manager(disk=disk)
+    await manager.update_account(PlainAccessConfig("another", "changed", admin=True))
+    assert read_file(disk, other).startswith("# theirs\naccounts:\n- accessKey: another\n  secretKey: changed\n")
+    assert read_file(disk, DEFAULT) == ACCOUNTS
+    assert {path: version.counter for path, version in manager.versions().items()} == {other: 1, DEFAULT: 0}
+    assert await manager.delete_account("another")
+    assert verdict(manager, signed(9999, by=SessionCredentials("another", "changed"))) == "No acl config for another"
+    assert not await manager.delete_account("another")
+
+
+async def test_the_first_account_makes_the_file() -> None:
+    disk = SimDisk()
+    write_file(disk, f"{DIRECTORY}/acl/other.yml", "accounts: []\n")
+    manager = make_manager(None, disk=disk)
+    await manager.update_account(PlainAccessConfig("newcomer", "secret-1"))
+    assert list(manager.versions()) == [f"{DIRECTORY}/acl/other.yml", DEFAULT]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (PlainAccessConfig("short", "secret-1"), "The accessKey=short"),
+        (PlainAccessConfig("RocketMQ"), "secretKey=null cannot be null"),
+        (
+            PlainAccessConfig("RocketMQ", "secret-1", topic_perms=["GoldTopic"]),
+            "Parse Resource format error for GoldTopic",
+        ),
+        (PlainAccessConfig("RocketMQ", "secret-1", group_perms=["g=ALL"]), "Parse resource permission error for g=ALL"),
+        (PlainAccessConfig("RocketMQ", "secret-1", "nowhere"), "Netaddress examine Exception netaddress is nowhere"),
+        (PlainAccessConfig("RocketMQ", "x" * 2_000_000), "expected at most 1048576 bytes"),
+    ],
+)
+async def test_a_change_that_makes_no_sense_changes_nothing(change: PlainAccessConfig, expected: str) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    with pytest.raises(AclError, match=expected):
+        await manager.update_account(change)
+    assert read_file(disk, DEFAULT) == ACCOUNTS
+    assert verdict(manager, signed(9999)) == "allowed"
+
+
+async def test_a_disk_that_refuses_changes_nothing() -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    disk.capacity_bytes = 0
+    with pytest.raises(StoreError):
+        await manager.update_account(PlainAccessConfig("newcomer", "secret-1"))
+    assert verdict(manager, signed(9999, by=SessionCredentials("newcomer", "secret-1"))).startswith("No acl config")
+
+
+async def test_white_lists_are_changed_in_known_files_only() -> None:
+    disk = SimDisk()
+    other = f"{DIRECTORY}/acl/other.yml"
+    write_file(disk, other, "accounts:\n")
+    write_file(disk, "/etc/passwd", "root")
+    manager = make_manager(disk=disk)
+    assert await manager.update_white_addresses(["1.1.1.1"], None)
+    assert await manager.update_white_addresses(["2.2.2.2"], other)
+    assert not await manager.update_white_addresses(["3.3.3.3"], "/etc/passwd")
+    assert not await manager.update_white_addresses(["3.3.3.3"], f"{DIRECTORY}/acl/../../etc/passwd")
+    with pytest.raises(AclError):
+        await manager.update_white_addresses(["nowhere"], None)
+    assert manager.config().global_white_addrs == ["2.2.2.2", "1.1.1.1"]
+    assert verdict(manager, RemotingCommand(9999), "2.2.2.2") == "allowed"
+    assert verdict(manager, RemotingCommand(9999), "10.10.103.1") == "No accessKey is configured"
+    assert read_file(disk, "/etc/passwd") == "root"
+
+
+async def test_changes_at_the_same_time_are_all_made() -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(manager.update_account, PlainAccessConfig(f"account{number}", "secret-1"))
+        nursery.start_soon(manager.reload)
+    accounts = manager.config().plain_access_configs or ()
+    assert {f"account{number}" for number in range(5)} < {each.access_key for each in accounts}
+    assert manager.version.counter == 5
+
+
+def test_sessions_are_bounded() -> None:
+    manager = make_manager()
+    for port in range(12_000):
+        manager.open_session(f"10.0.0.1:{port}", "RocketMQ")
+    assert len(manager.sessions) <= 10_000
+    assert manager.open_session("10.0.0.1:1", "stranger") is None
+    assert manager.open_white_session("10.0.0.1:1") is None
+    assert USER.access_key in {each.access_key for each in manager.sessions.values()}
