@@ -1,11 +1,15 @@
 """Sends, pulls and queries that a Java broker was recorded to answer: in the same state ours answers the same.
 
 The state is arranged for each exchange from Java's answer, so each stands alone. Compared: code, names of the fields,
-offsets, messages, and remarks where ours only say more. Left out: SQL selectors, slaves, flow control and the VIP port;
-delays and transactions, which ours refuses by name. (These brokers had the property filter on.)
+offsets, messages, and remarks where ours only say more. Left out: SQL selectors, slaves, flow control and the VIP port.
+(These brokers had the property filter on.)
 """
 
 from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
 
 import pytest
 import trio
@@ -15,14 +19,14 @@ from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.properties import decode_properties, encode_properties
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import MessageBroker, open_message_broker, send
-from tests.broker.test_golden_frames import NULL_POINTER, Exchange, of
+from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
 
 STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
 OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
@@ -79,10 +83,6 @@ async def test_sends(exchange: Exchange, autojump_clock: trio.testing.MockClock)
         broker.serve(exchange.frame, connection)
         await trio.sleep(10)
         (ours,) = received(connection)
-        properties = decode_properties(exchange.fields.get("properties", exchange.fields.get("i", "")))
-        if "DELAY" in properties or properties.get("TRAN_MSG") == "true":
-            assert ours.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            return
         assert_same_answer(ours, exchange)
         if exchange.java.code in STORED:
             java_fields, fields = exchange.java.ext_fields or {}, ours.ext_fields or {}
@@ -90,6 +90,77 @@ async def test_sends(exchange: Exchange, autojump_clock: trio.testing.MockClock)
                 assert fields["queueId"] == java_fields["queueId"]
             assert fields["msgId"].count(",") == java_fields["msgId"].count(",")
             assert [fields[name] for name in ("MSG_REGION", "TRACE_ON")] == ["DefaultRegion", "true"]
+
+
+# ---- messages that come back ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exchange", exchanges(RequestCode.CONSUMER_SEND_MSG_BACK))
+async def test_send_backs(exchange: Exchange) -> None:
+    """Where Java found a record the question is put again for a place where we have one."""
+    creates_groups = exchange.java.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    async with open_message_broker(auto_create_subscription_group=creates_groups) as broker:
+        await broker.ask(send(b"again"))
+        request = exchange.request
+        if exchange.java.code == ResponseCode.SUCCESS:
+            request.ext_fields = (request.ext_fields or {}) | {"offset": "0"}
+        assert_same_answer(await broker.ask(request), exchange)
+
+
+@pytest.mark.parametrize("exchange", exchanges(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2))
+async def test_replies(exchange: Exchange, autojump_clock: trio.testing.MockClock) -> None:
+    fields = exchange.fields
+    client_id = decode_properties(fields.get("properties") or fields.get("i", "")).get("REPLY_TO_CLIENT")
+    java_push = pushes().get((exchange.run, fields.get("bornTimestamp") or fields.get("g", "")))
+    async with open_message_broker() as broker:
+        broker.add_topic(topic_of(exchange), queue_nums=1)
+        requester, replier = broker.connect(), broker.connect()
+        if java_push is not None:
+            assert client_id is not None
+            info = ClientChannelInfo(requester, client_id, LanguageCode.JAVA, 409, 0.0)
+            broker.tables.producers.register_producer("P", info)
+        async with trio.open_nursery() as nursery:
+            broker.serve(exchange.frame, replier)
+            nursery.start_soon(broker.run_tasks)
+            await trio.testing.wait_all_tasks_blocked()
+            for push in received(requester):
+                assert java_push is not None
+                assert_same_push(push, java_push)
+                broker.serve(encode_frame(make_response(push)), requester)
+        (ours,) = received(replier)
+        assert_same_answer(ours, exchange)
+        for name in ("queueId", "MSG_REGION", "TRACE_ON"):
+            assert (ours.ext_fields or {})[name] == (exchange.java.ext_fields or {})[name]
+        assert (java_push is None) == (exchange.java.code != ResponseCode.SUCCESS)
+
+
+def assert_same_push(ours: RemotingCommand, java: RemotingCommand) -> None:
+    """All but times and addresses; properties as values, Java's are in the order of a hash map."""
+    assert (ours.code, ours.body) == (java.code, java.body)
+    ours_fields, java_fields = dict(ours.ext_fields or {}), dict(java.ext_fields or {})
+    assert ours_fields.keys() == java_fields.keys()
+    our_properties, java_properties = (
+        decode_properties(fields.pop("properties")) for fields in (ours_fields, java_fields)
+    )
+    assert our_properties.keys() == java_properties.keys()
+    assert our_properties | {"PUSH_REPLY_TIME": ""} == java_properties | {"PUSH_REPLY_TIME": ""}
+    for name in ("storeTimestamp", "bornHost", "storeHost"):
+        assert ours_fields.pop(name)
+        java_fields.pop(name)
+    assert ours_fields == java_fields
+
+
+@cache
+def pushes() -> dict[tuple[str, str], RemotingCommand]:
+    """What Java pushed to requesters, by run and born time."""
+    with gzip.open(FRAMES, "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    found = {}
+    for row in rows:
+        if (row["kind"], row["code"]) == ("request", RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT):
+            command = decode_frame(bytes.fromhex(row["frame_hex"]))
+            found[row["run"], (command.ext_fields or {})["bornTimestamp"]] = command
+    return found
 
 
 # ---- pulls ----------------------------------------------------------------------------------------------------------
@@ -195,7 +266,9 @@ async def test_queries_by_place(exchange: Exchange) -> None:
 
 
 def test_there_is_something_to_compare() -> None:
-    counts = {code: len(exchanges(code)) for code in (10, 11, 12, 33, 310, 320)}
+    counts = {code: len(exchanges(code)) for code in (10, 11, 12, 33, 36, 310, 320)}
+    assert len(exchanges(324, 325)) == 7
+    assert len(pushes()) == 3
     assert counts[11] > 100
     assert counts[310] > 90
     assert min(counts.values()) >= 5, counts
