@@ -48,6 +48,7 @@ class _SignedSend(
     k: str = ""
     l: str = ""  # noqa: E741
     m: str = ""
+    n: str = ""
 
 
 class _SignedPull(
@@ -56,6 +57,8 @@ class _SignedPull(
         "access_key": "AccessKey",
         "security_token": "SecurityToken",
         "signature": "Signature",
+        "request_type": "ReqT",
+        "broker_name": "bname",
         "commit_offset": "commitOffset",
         "consumer_group": "consumerGroup",
         "expression_type": "expressionType",
@@ -75,7 +78,9 @@ class _SignedPull(
     signature: str
     consumer_group: str
     topic: str
+    request_type: str = ""
     security_token: str = ""
+    broker_name: str = ""
     commit_offset: str = ""
     expression_type: str = ""
     max_msg_nums: str = ""
@@ -132,7 +137,7 @@ def _send_check(manager: PlainPermissionManager, *, checks_topic: bool) -> FastP
             return False
         content = (
             f"{fields.access_key}{fields.security_token}{fields.a}{fields.b}{fields.c}{fields.d}{fields.e}{fields.f}"
-            f"{fields.g}{fields.h}{fields.i}{fields.j}{fields.k}{fields.l}{fields.m}"
+            f"{fields.g}{fields.h}{fields.i}{fields.j}{fields.k}{fields.l}{fields.m}{fields.n}"
         ).encode()
         return session.signing_key.matches(content + (body or b""), fields.signature)
 
@@ -160,8 +165,8 @@ def _pull_check(manager: PlainPermissionManager) -> FastPath:
         if wanted not in session.allowed and not _learn_pull(session, wanted):
             return False
         content = (
-            f"{fields.access_key}{fields.security_token}{fields.commit_offset}{fields.consumer_group}"
-            f"{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
+            f"{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
+            f"{fields.commit_offset}{fields.consumer_group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
             f"{fields.subscription}{fields.suspend_timeout_millis}{fields.sys_flag}{fields.topic}"
         ).encode()
         return session.signing_key.matches(content + (body or b""), fields.signature)
