@@ -9,7 +9,7 @@ HA port is the listening port plus one. What is not there yet (slaves, DLedger) 
 
 from __future__ import annotations
 
-import os.path
+import os
 import socket
 from collections.abc import Sequence
 from typing import TypeVar
@@ -19,6 +19,7 @@ import attrs
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
 from rocketpy.broker.local_address import local_address, local_host_name
 from rocketpy.errors import RemotingConnectError, SettingsError
+from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.remoting.client import split_address
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.tls import client_context, with_config_file
@@ -176,10 +177,30 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
     return attrs.evolve(
         settings,
         broker=completed,
-        store=attrs.evolve(settings.store, ha_listen_port=settings.server.listen_port + 1),
+        client=_client_as_shown(settings),
+        store=attrs.evolve(
+            settings.store,
+            ha_listen_port=settings.server.listen_port + 1,
+            bit_map_length_consume_queue_ext=_bit_map_length(broker),
+        ),
         embeds_nameserver=embeds_nameserver,
         warnings=tuple(warnings),
     )
+
+
+def _client_as_shown(settings: BrokerSettings) -> NettyClientConfig:
+    """Fill in what Java's client side knows from the machine: ``mqadmin exportMetrics`` takes its threads for CPUs."""
+    client = settings.client
+    return attrs.evolve(
+        client,
+        use_tls=bool(settings.tls_client.enable) if client.use_tls is None else client.use_tls,
+        client_callback_executor_threads=client.client_callback_executor_threads or os.cpu_count() or 1,
+    )
+
+
+def _bit_map_length(broker: BrokerConfig) -> int:
+    """Return how many bits a filter's bit map has, which RocketMQ notes in the store's settings at the start."""
+    return BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter).bit_count
 
 
 def _with_tls(settings: BrokerSettings) -> BrokerSettings:

@@ -93,6 +93,8 @@ class NettyClientConfig:
     client_socket_rcv_buf_size: int = setting(0, unit="bytes")
     client_worker_threads: int = setting(4, ignored=_ONE_THREAD)
     client_callback_executor_threads: int = setting(0, ignored=_ONE_THREAD)
+    client_pooled_byte_buf_allocator_enable: bool = setting(False, ignored="Python allocates")
+    channel_not_active_interval: int = setting(60_000, ignored="RocketMQ does not use it either")
 
     def limits(self) -> ConnectionLimits:
         """Return what these settings allow one connection."""
