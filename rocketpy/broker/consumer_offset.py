@@ -4,37 +4,62 @@ One table, ``"topic@group"`` -> queue id -> the next queue offset. Rule: the bro
 may go back or beyond the end; the last commit counts. Written every ``flushConsumerOffsetInterval`` and at the end:
 what was committed after the last write is consumed again after a crash.
 
-Compatibility: ``ConsumerOffsetManager`` (4.9.8) and its file, with integer keys that are not JSON.
+With ``enableLmq`` a group whose name begins with ``%LMQ%`` has one offset a topic, whatever the queue, and everything
+is in ``lmqConsumerOffset.json``::
+
+    "lmqOffsetTable":{"%LMQ%one@%LMQ%group":4},  "offsetTable":{"TopicA@G":{0:4}}
+
+Compatibility: ``ConsumerOffsetManager`` and ``LmqConsumerOffsetManager`` (4.9.8) and their files, with integer keys
+that are not JSON. RocketMQ begins with no offsets at all when enableLmq is switched on; here with the other file's.
 """
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping
 
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
+LMQ_FILE_NAME = "lmqConsumerOffset.json"
 _SEPARATOR = "@"
 
 
 class ConsumerOffsetManager:
-    """The offsets of one broker."""
+    """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``."""
 
-    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, enable_lmq: bool = False) -> None:
         self.offset_table: dict[str, dict[int, int]] = {}
         """Read freely; change it only through the methods."""
-        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+        self._enable_lmq = enable_lmq
+        self._plain = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+        self.stored = self._plain
+        if enable_lmq:
+            self.stored = StoredTable(
+                path=os.path.join(os.path.dirname(path), LMQ_FILE_NAME),
+                disk=disk,
+                run_blocking=run_blocking,
+                snapshot=self._snapshot_with_light,
+            )
 
     def load(self) -> None:
-        """Read the file into the empty table; StartError when neither it nor its backup makes sense."""
+        """Read the file into the empty table; StartError when neither it nor its backup makes sense.
+
+        Where light queues are new, the offsets of the others are in the file of a broker without them.
+        """
         loaded = self.stored.load(_decode)
+        if loaded is None and self.stored is not self._plain:
+            loaded = self._plain.load(_decode)
         if loaded is not None:
             self.offset_table = loaded
 
     def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            queue_id = 0
         key = topic + _SEPARATOR + group
         offsets = self.offset_table.get(key)
         if offsets is None:
@@ -46,6 +71,8 @@ class ConsumerOffsetManager:
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the next queue offset to consume, -1 when the group has none."""
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            queue_id = 0
         offsets = self.offset_table.get(topic + _SEPARATOR + group)
         return -1 if offsets is None else offsets.get(queue_id, -1)
 
@@ -79,6 +106,16 @@ class ConsumerOffsetManager:
     def _snapshot(self) -> object:
         return {"offsetTable": {key: dict(offsets) for key, offsets in self.offset_table.items()}}
 
+    def _snapshot_with_light(self) -> object:
+        plain: dict[str, dict[int, int]] = {}
+        light: dict[str, int] = {}
+        for key, offsets in self.offset_table.items():
+            if _split(key)[1].startswith(LMQ_PREFIX):
+                light[key] = offsets.get(0, 0)
+            else:
+                plain[key] = dict(offsets)
+        return {"lmqOffsetTable": light, "offsetTable": plain}
+
 
 def _split(key: str) -> tuple[str, str]:
     """Split at the first separator: a topic cannot contain it, a group can."""
@@ -96,6 +133,13 @@ def _decode(content: object) -> dict[str, dict[int, int]]:
         if not isinstance(key, str) or not isinstance(offsets, dict):
             raise RemoteProtocolError(f"offsetTable: expected offsets by queue for {key!r}, found {offsets!r}")
         offset_table[key] = {_integer(queue): _integer(offset) for queue, offset in offsets.items()}
+    light = content.get("lmqOffsetTable", {}) if isinstance(content, dict) else None
+    if not isinstance(light, dict):
+        raise RemoteProtocolError(f"lmqOffsetTable: expected an object, found {light!r}")
+    for key, offset in light.items():
+        if not isinstance(key, str):
+            raise RemoteProtocolError(f"lmqOffsetTable: expected offsets by topic and group, found {key!r}")
+        offset_table[key] = {0: _integer(offset)}
     return offset_table
 
 

@@ -100,6 +100,7 @@ class Tables:
                 disk=disk,
                 run_blocking=run_blocking,
                 clock=clock,
+                enable_lmq=settings.store.enable_lmq,
             ),
             groups=SubscriptionGroupManager(
                 config=settings.broker,
@@ -107,9 +108,13 @@ class Tables:
                 disk=disk,
                 run_blocking=run_blocking,
                 clock=clock,
+                enable_lmq=settings.store.enable_lmq,
             ),
             offsets=ConsumerOffsetManager(
-                path=os.path.join(directory, "consumerOffset.json"), disk=disk, run_blocking=run_blocking
+                path=os.path.join(directory, "consumerOffset.json"),
+                disk=disk,
+                run_blocking=run_blocking,
+                enable_lmq=settings.store.enable_lmq,
             ),
             consumers=ConsumerManager(current_time=trio.current_time),
             producers=ProducerManager(current_time=trio.current_time),

@@ -82,7 +82,12 @@ class SendSide:
     def register(self, dispatcher: Dispatcher) -> None:
         """Take every code of the send side; the hot road only where no hook wants to hear of each send."""
         config = self._config
-        check = SendCheck(config=config, topic_config_manager=self._topics, clock=self._clock)
+        check = SendCheck(
+            config=config,
+            topic_config_manager=self._topics,
+            subscription_group_manager=self._groups,
+            clock=self._clock,
+        )
         answers = SendAnswers(
             region_id=config.region_id,
             trace_on=config.trace_on,

@@ -3,7 +3,7 @@
 One table, group -> :class:`SubscriptionGroupConfig`. A group appears with its first heartbeat or pull while
 ``autoCreateSubscriptionGroup`` is on; every change moves the data version.
 
-Compatibility: ``SubscriptionGroupManager`` (4.9.8); broker.md 13.
+Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rocketpy.clock import Clock
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
@@ -36,8 +37,18 @@ _log = logging.getLogger("rocketpy.broker")
 class SubscriptionGroupManager:
     """The groups of one broker."""
 
-    def __init__(self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        path: str,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        clock: Clock,
+        enable_lmq: bool = False,
+    ) -> None:
         self._config = config
+        self._enable_lmq = enable_lmq
         self._clock = clock
         self.subscription_group_table = {
             group: SubscriptionGroupConfig(group_name=group) for group in PREDEFINED_GROUPS
@@ -58,10 +69,15 @@ class SubscriptionGroupManager:
         self.data_version = loaded.data_version
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the configuration of a group, created now if that is allowed; None otherwise."""
+        """Return the configuration of a group, created now if that is allowed; None otherwise.
+
+        A group of light queues needs none to have one, and it is always the same.
+        """
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            return SubscriptionGroupConfig(group_name=group)
         group_config = self.subscription_group_table.get(group)
         if group_config is None and (
-            self._config.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)
+            (self._config.auto_create_subscription_group and not self.is_full) or group.startswith(SYSTEM_GROUP_PREFIX)
         ):
             group_config = SubscriptionGroupConfig(group_name=group)
             self.subscription_group_table[group] = group_config
@@ -69,8 +85,15 @@ class SubscriptionGroupManager:
             self._changed()
         return group_config
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many groups that no new one appears by itself."""
+        return len(self.subscription_group_table) >= self._config.auto_create_subscription_group_max
+
     def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
-        """Replace a group or make a new one, as administration says."""
+        """Replace a group or make a new one, as administration says; that of light queues is what it is."""
+        if self._enable_lmq and group_config.group_name.startswith(LMQ_PREFIX):
+            return
         old = self.subscription_group_table.get(group_config.group_name)
         self.subscription_group_table[group_config.group_name] = group_config
         _log.info("group %s: %s, was %s", group_config.group_name, group_config, old)

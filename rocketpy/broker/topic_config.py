@@ -7,7 +7,7 @@ version, by which nameservers and slaves see that they are behind; a change is i
 An automatically created topic may be lost when the process is killed before the file is written, while its messages
 are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
 
-Compatibility: ``TopicConfigManager`` (4.9.8); broker.md 12.
+Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 
@@ -43,9 +44,19 @@ _log = logging.getLogger("rocketpy.broker")
 class TopicConfigManager:
     """The topics of one broker."""
 
-    def __init__(self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        path: str,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        clock: Clock,
+        enable_lmq: bool = False,
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._enable_lmq = enable_lmq
         self.topic_config_table: dict[str, TopicConfig] = {}
         """Read freely, also on the hot path: it is one object for good. Change it only through the methods."""
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
@@ -67,8 +78,15 @@ class TopicConfigManager:
         self.data_version = loaded.data_version
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return the configuration of a topic, None when there is no such topic."""
+        """Return the configuration of a topic, None when there is no such topic; a light queue needs none to have one."""
+        if self._enable_lmq and topic.startswith(LMQ_PREFIX):
+            return _topic(topic, 1)
         return self.topic_config_table.get(topic)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many topics that sends make no new ones."""
+        return len(self.topic_config_table) >= self._config.auto_create_topic_max
 
     def is_system_topic(self, topic: str) -> bool:
         """Whether a topic belongs to the broker itself and administration may not touch it."""
@@ -129,7 +147,9 @@ class TopicConfigManager:
         )
 
     def update_topic_config(self, topic_config: TopicConfig) -> None:
-        """Replace a topic or make a new one, as administration says."""
+        """Replace a topic or make a new one, as administration says; that of a light queue is what it is."""
+        if self._enable_lmq and topic_config.topic_name.startswith(LMQ_PREFIX):
+            return
         old = self.topic_config_table.get(topic_config.topic_name)
         self.topic_config_table[topic_config.topic_name] = topic_config
         _log.info("topic %s: %s, was %s", topic_config.topic_name, topic_config, old)
@@ -238,7 +258,7 @@ def _own_perm(*, is_enabled: bool) -> int:
 
 def _is_queue_without_topic(topic: str) -> bool:
     """Whether a queue has no topic in RocketMQ either: half messages, light queues, names nobody could create."""
-    if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, "%LMQ%")):
+    if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, LMQ_PREFIX)):
         return True
     try:
         check_topic_name(topic)

@@ -8,7 +8,7 @@ from rocketpy.clock import Clock
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.log_dispatcher import BitMapOf
 from rocketpy.store.message_appender import MessageAppender
-from rocketpy.store.multi_dispatch import MultiDispatch
+from rocketpy.store.multi_dispatch import LmqLimit, MultiDispatch
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.store.unit_extensions import UnitExtensions
@@ -31,6 +31,12 @@ def make_appender(
         pool = TransientStorePool(
             size_bytes=config.transient_store_pool_bytes, is_fail_fast=config.fast_fail_if_no_buffer_in_store_pool
         )
+    multi_dispatch = None
+    if config.enable_multi_dispatch:
+        limit = None
+        if config.enable_lmq:
+            limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
+        multi_dispatch = MultiDispatch(queues=files.queues, limit=limit)
     return MessageAppender(
         commit_log=files.commit_log,
         queues=files.queues,
@@ -40,7 +46,7 @@ def make_appender(
         index=files.index,
         message_arriving=message_arriving,
         refuse_all=_SLAVE if config.broker_role is BrokerRole.SLAVE else None,
-        multi_dispatch=MultiDispatch(queues=files.queues) if config.enable_multi_dispatch else None,
+        multi_dispatch=multi_dispatch,
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
         pool=pool,
     )

@@ -71,11 +71,14 @@ class Addressed:
 class MultiDispatch:
     """Addresses the messages of one store."""
 
-    def __init__(self, *, queues: Queues) -> None:
+    def __init__(self, *, queues: Queues, limit: LmqLimit | None = None) -> None:
         self._queues = queues
+        self._limit = limit
 
     def address(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
         """Return a message's addresses, or why it is refused; without named queues the properties stay as they are."""
+        if self._limit is not None and topic.startswith(LMQ_PREFIX) and not self._may_have([(topic, queue_id)]):
+            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         if _DISPATCH not in properties:
             return Addressed(properties)
         values = decode_properties(properties.decode("utf-8", "replace"))
@@ -85,6 +88,8 @@ class MultiDispatch:
         if len(names) > NAMES_MAX or not all(map(layout.names_a_directory, names)):
             return PutMessageStatus.MESSAGE_ILLEGAL
         keys = [(name, 0 if name.startswith(LMQ_PREFIX) else queue_id) for name in names]
+        if self._limit is not None and not self._may_have(keys):
+            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         values[PROPERTY_INNER_MULTI_QUEUE_OFFSET] = _SEPARATOR.join([str(self._next_offset(key)) for key in keys])
         values.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
         text = encode_properties(values).encode("utf-8", "replace")
@@ -92,21 +97,31 @@ class MultiDispatch:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         return Addressed(text, [key for key in dict.fromkeys(keys) if key != (topic, queue_id)])
 
+    def _may_have(self, keys: Sequence[QueueKey]) -> bool:
+        """Whether those light queues among ``keys`` that there are not yet may be made."""
+        missing = {key for key in keys if key[0].startswith(LMQ_PREFIX) and self._queues.get(*key) is None}
+        return not missing or self._limit is None or self._limit.has_room_for(len(missing))
+
     def _next_offset(self, key: QueueKey) -> int:
         queue = self._queues.get(*key)
         return 0 if queue is None else queue.next_offset
 
 
 class LmqLimit:
-    """Stops reads of light queues when there are too many.
+    """Bounds the number of light queues: no more are made, and while there are more all the same none is read.
 
     Compatibility: ``DefaultMessageStore.getMessage`` with ``maxLmqConsumeQueueNum`` (4.9.8), which answers nothing and
-    leaves the pull with a SYSTEM_ERROR; here it is PULL_NOT_FOUND. It refuses no put, in RocketMQ neither.
+    leaves the pull with a SYSTEM_ERROR; here it is PULL_NOT_FOUND. ``putMessage`` looks at the number too, and then
+    passes over what it has found: RocketMQ makes any number of them.
     """
 
     def __init__(self, *, topics: Mapping[str, Sized], count_max: int) -> None:
         self._topics = topics
         self._count_max = count_max
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether so many more light queues may be made."""
+        return len(self._topics) + count <= self._count_max or _count_light(self._topics) + count <= self._count_max
 
     def is_exceeded_for(self, topic: str) -> bool:
         """Whether a topic is a light queue that may not be read now."""

@@ -53,7 +53,7 @@ class Tables:
     stats: BrokerStatsManager
 
 
-def make_tables(directory: Path, **settings: object) -> Tables:
+def make_tables(directory: Path, *, enable_lmq: bool = False, **settings: object) -> Tables:
     names = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1"}
     config = BrokerConfig(**{**names, **settings})  # type: ignore[arg-type]
     clock, time, disk = ManualClock(), Time(), OsDisk()
@@ -62,7 +62,12 @@ def make_tables(directory: Path, **settings: object) -> Tables:
         clock=clock,
         time=time,
         topics=TopicConfigManager(
-            config=config, path=str(directory / "topics.json"), disk=disk, run_blocking=run_inline, clock=clock
+            config=config,
+            path=str(directory / "topics.json"),
+            disk=disk,
+            run_blocking=run_inline,
+            clock=clock,
+            enable_lmq=enable_lmq,
         ),
         groups=SubscriptionGroupManager(
             config=config,
@@ -70,8 +75,11 @@ def make_tables(directory: Path, **settings: object) -> Tables:
             disk=disk,
             run_blocking=run_inline,
             clock=clock,
+            enable_lmq=enable_lmq,
         ),
-        offsets=ConsumerOffsetManager(path=str(directory / "consumerOffset.json"), disk=disk, run_blocking=run_inline),
+        offsets=ConsumerOffsetManager(
+            path=str(directory / "consumerOffset.json"), disk=disk, run_blocking=run_inline, enable_lmq=enable_lmq
+        ),
         consumers=ConsumerManager(current_time=time),
         producers=ProducerManager(current_time=time),
         locks=RebalanceLockManager(current_time=time),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,57 @@ async def test_a_snapshot_does_not_change_with_the_table(tables: Tables) -> None
     snapshot = tables.offsets._snapshot()
     tables.offsets.commit_offset("peer", "g", "t", 0, 2)
     assert snapshot == {"offsetTable": {"t@g": {0: 1}}}
+
+
+# ---- light queues ---------------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_light_queues_has_one_offset_a_topic(tables_with: Callable[..., Tables]) -> None:
+    offsets = tables_with(enable_lmq=True).offsets
+    offsets.commit_offset("peer", "%LMQ%g", "%LMQ%t", 5, 7)
+    offsets.commit_offset("peer", "g", "%LMQ%t", 5, 8)
+    assert [offsets.query_offset("%LMQ%g", "%LMQ%t", queue_id) for queue_id in (0, 5, 9)] == [7, 7, 7]
+    assert dict(offsets.offsets_of("%LMQ%g", "%LMQ%t")) == {0: 7}
+    assert [offsets.query_offset("g", "%LMQ%t", queue_id) for queue_id in (0, 5)] == [-1, 8]
+    assert offsets.query_offset("%LMQ%h", "%LMQ%t", 0) == -1
+
+
+def test_without_enable_lmq_it_is_a_group_like_others(tables: Tables) -> None:
+    tables.offsets.commit_offset("peer", "%LMQ%g", "t", 5, 7)
+    assert tables.offsets.query_offset("%LMQ%g", "t", 0) == -1
+
+
+async def test_javas_file_of_light_queues_is_read_and_written_again_byte_for_byte(tmp_path: Path) -> None:
+    golden = (GOLDEN_CONFIG / "lmqConsumerOffset.json").read_bytes()
+    path = tmp_path / "lmqConsumerOffset.json"
+    path.write_bytes(golden)
+    (tmp_path / "consumerOffset.json").write_text("what is in here counts for nothing")
+    offsets = make_tables(tmp_path, enable_lmq=True).offsets
+    offsets.load()
+    assert offsets.query_offset("%LMQ%group", "%LMQ%one", 0) == 4
+    assert offsets.query_offset("GoldGroup", "GoldA", 0) == 4
+    offsets.stored.changed()
+    await offsets.stored.persist()
+    assert path.read_bytes() == golden
+
+
+def test_where_light_queues_are_new_offsets_are_not_lost(tmp_path: Path) -> None:
+    """RocketMQ begins anew: every group of the broker would read again from the beginning, or from the end."""
+    (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:7}}}')
+    offsets = make_tables(tmp_path, enable_lmq=True).offsets
+    offsets.load()
+    assert offsets.query_offset("g", "t", 0) == 7
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"offsetTable":{},"lmqOffsetTable":[]}',
+        '{"offsetTable":{},"lmqOffsetTable":{"t@g":{}}}',
+        '{"offsetTable":{},"lmqOffsetTable":{1:2}}',
+    ],
+)
+def test_a_file_of_light_queues_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lmqConsumerOffset.json").write_text(text)
+    with pytest.raises(StartError, match="lmqConsumerOffset"):
+        make_tables(tmp_path, enable_lmq=True).offsets.load()

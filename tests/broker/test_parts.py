@@ -17,6 +17,10 @@ SERVED = (
     RequestCode.SEND_MESSAGE,
     RequestCode.SEND_MESSAGE_V2,
     RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.END_TRANSACTION,
     RequestCode.PULL_MESSAGE,
     RequestCode.QUERY_MESSAGE,
     RequestCode.VIEW_MESSAGE_BY_ID,
@@ -59,7 +63,7 @@ async def test_every_code_is_answered_by_somebody(settings: BrokerSettings) -> N
             answer = await client.request(at.address, RemotingCommand(code))
             assert answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED, code
             assert not (answer.remark or "").startswith(("TypeError", "AttributeError", "KeyError")), answer
-        answer = await client.request(at.address, RemotingCommand(RequestCode.END_TRANSACTION))
+        answer = await client.request(at.address, RemotingCommand(RequestCode.QUERY_BROKER_OFFSET))
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 

@@ -71,3 +71,32 @@ def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -
     (tmp_path / "subscriptionGroup.json").write_text(text)
     with pytest.raises(StartError, match=r"subscriptionGroup\.json"):
         make_tables(tmp_path).groups.load()
+
+
+def test_a_group_of_light_queues_needs_no_configuration(tables_with: Callable[..., Tables]) -> None:
+    groups = tables_with(enable_lmq=True, auto_create_subscription_group=False).groups
+    count = groups.stored.change_count
+    assert groups.find_subscription_group_config("%LMQ%g") == SubscriptionGroupConfig("%LMQ%g")
+    groups.update_subscription_group_config(SubscriptionGroupConfig("%LMQ%g", consume_enable=False))
+    assert groups.find_subscription_group_config("%LMQ%g") == SubscriptionGroupConfig("%LMQ%g")
+    assert groups.find_subscription_group_config("g") is None
+    assert groups.stored.change_count == count
+
+
+def test_without_enable_lmq_it_is_a_group_like_others(tables: Tables) -> None:
+    tables.groups.update_subscription_group_config(SubscriptionGroupConfig("%LMQ%g", consume_enable=False))
+    config = tables.groups.find_subscription_group_config("%LMQ%g")
+    assert config is not None
+    assert not config.consume_enable
+
+
+def test_there_may_be_too_many_groups_for_more_to_appear(tables_with: Callable[..., Tables]) -> None:
+    own = len(tables_with().groups.subscription_group_table)
+    groups = tables_with(auto_create_subscription_group_max=own + 1).groups
+    assert groups.find_subscription_group_config("g") is not None
+    assert groups.is_full
+    assert groups.find_subscription_group_config("h") is None
+    assert groups.find_subscription_group_config("g") is not None
+    assert groups.find_subscription_group_config("CID_RMQ_SYS_x") is not None  # the broker's own
+    groups.update_subscription_group_config(SubscriptionGroupConfig("h"))  # an operator is not bound by it
+    assert groups.find_subscription_group_config("h") is not None

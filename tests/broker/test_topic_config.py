@@ -229,3 +229,30 @@ def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -
     (tmp_path / "topics.json").write_text(text)
     with pytest.raises(StartError, match=r"topics\.json"):
         make_tables(tmp_path).topics.load()
+
+
+def test_a_light_queue_needs_no_configuration(tables_with: Callable[..., Tables]) -> None:
+    topics = tables_with(enable_lmq=True).topics
+    config = topics.select_topic_config("%LMQ%alice")
+    assert config == TopicConfig("%LMQ%alice", 1, 1, perm=6)
+    count = topics.stored.change_count
+    topics.update_topic_config(TopicConfig("%LMQ%alice", 9, 9))
+    assert topics.select_topic_config("%LMQ%alice") == config
+    assert "%LMQ%alice" not in topics.topic_config_table
+    assert topics.stored.change_count == count
+
+
+def test_without_enable_lmq_it_is_a_topic_like_others(tables: Tables) -> None:
+    assert tables.topics.select_topic_config("%LMQ%alice") is None
+    tables.topics.update_topic_config(TopicConfig("%LMQ%alice", 2, 2))
+    assert tables.topics.select_topic_config("%LMQ%alice") == TopicConfig("%LMQ%alice", 2, 2)
+
+
+def test_there_may_be_too_many_topics_for_more_to_appear(tables_with: Callable[..., Tables]) -> None:
+    own = len(tables_with().topics.topic_config_table)
+    topics = tables_with(auto_create_topic_max=own + 1).topics
+    assert not topics.is_full
+    topics.update_topic_config(TopicConfig("One", 1, 1))
+    assert topics.is_full
+    topics.update_topic_config(TopicConfig("Another", 1, 1))  # an operator is not bound by it
+    assert topics.select_topic_config("Another") is not None

@@ -197,10 +197,11 @@ async def test_too_many_light_queues_cannot_be_read(place: Place) -> None:
     settings: dict[str, object] = {
         "enable_multi_dispatch": True, "enable_lmq": True, "max_lmq_consume_queue_num": 2,
     }  # fmt: skip
-    async with opened(place, **settings) as store:
+    async with opened(place, **settings | {"max_lmq_consume_queue_num": 3}) as store:
         put_named(store, b"one", "%LMQ%a", "%LMQ%b")
-        assert bodies_in(store, "%LMQ%a") == [b"one"]
         put_named(store, b"two", "%LMQ%c")
+        assert bodies_in(store, "%LMQ%a") == [b"one"]
+    async with opened(place, **settings) as store:
         for result in (store.get_message_nowait("%LMQ%a", 0, 0, 32), await store.get_message("%LMQ%a", 0, 0, 32)):
             assert result is not None
             assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 0)

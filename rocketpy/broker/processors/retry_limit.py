@@ -20,7 +20,11 @@ def known_group(manager: SubscriptionGroupManager, group: str) -> SubscriptionGr
     group_config = manager.find_subscription_group_config(group)
     if group_config is None:
         shown = group if len(group) <= _SHOWN_MAX else group[:_SHOWN_MAX] + "..."
-        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {shown} {FAQ}")
+        remark = f"subscription group not exist, {shown} {FAQ}"
+        if manager.is_full:
+            remark += f" No group appears by itself: there are {len(manager.subscription_group_table)} already, see "
+            remark += "autoCreateSubscriptionGroupMax."
+        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     return group_config
 
 

@@ -21,6 +21,10 @@ from rocketpy.protocol.headers.send import SendMessageResponseHeader
 from rocketpy.store.results import PutMessageStatus
 
 NUL = b"\0"
+_TOO_MANY_LIGHT_QUEUES = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num exceed "
+    "maxLmqConsumeQueueNum config num, default limit 2w."
+)
 _LENGTHS = struct.Struct(">II")
 _OFFSET = struct.Struct(">q")
 
@@ -131,6 +135,8 @@ class SendAnswers:
             return ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
         if status is PutMessageStatus.OS_PAGECACHE_BUSY:
             return ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+        if status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED:
+            return ResponseCode.SYSTEM_ERROR, _TOO_MANY_LIGHT_QUEUES
         return ResponseCode.SYSTEM_ERROR, status.name
 
 

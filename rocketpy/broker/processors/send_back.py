@@ -26,7 +26,6 @@ from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
-from rocketpy.broker.topic_validator import check_topic_name
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -47,7 +46,7 @@ from rocketpy.protocol.properties import (
 )
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
-from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 from rocketpy.store.message_store import MessageStore
@@ -125,7 +124,9 @@ class SendBackProcessor:
         retry_topic = RETRY_PREFIX + header.group
         if not header.group:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the group of a message that comes back is blank")
-        check_topic_name(retry_topic)
+        fault = topic_name_fault(retry_topic)
+        if fault is not None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{fault}, the retry topic of the group")
         group_config = known_group(self._subscription_group_manager, header.group)
         if not self._config.broker_permission & PERM_WRITE:
             raise RequestError(

@@ -6,9 +6,12 @@ of an illegal queue id names the limit, the one of a topic name its length or it
 
 from __future__ import annotations
 
+import time
 from random import Random
 
 from rocketpy.broker.config import PERM_READ_WRITE, PERM_WRITE, BrokerConfig
+from rocketpy.broker.processors.retry_limit import known_group
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
 from rocketpy.clock import Clock
@@ -27,8 +30,16 @@ class SendCheck:
     forbidden_topics = NOT_ALLOWED_SEND_TOPICS
     """Topics that clients may not send to."""
 
-    def __init__(self, *, config: BrokerConfig, topic_config_manager: TopicConfigManager, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        clock: Clock,
+    ) -> None:
         self._config = config
+        self._subscription_group_manager = subscription_group_manager
         self._topic_config_manager = topic_config_manager
         self._clock = clock
 
@@ -66,17 +77,24 @@ class SendCheck:
 
     def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         topic = header.topic
+        topics = self._topic_config_manager
+        if topics.is_full:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please!{FAQ} No topic is made for a send: there are "
+                f"{len(topics.topic_config_table)} already, see autoCreateTopicMax.",
+            )
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0
+        if is_retry:
+            known_group(self._subscription_group_manager, topic.removeprefix(RETRY_PREFIX))  # or nothing is created
         if header.unit_mode:
             sys_flag = TOPIC_UNIT_SUB_FLAG if is_retry else TOPIC_UNIT_FLAG
-        config = self._topic_config_manager.create_topic_in_send_message_method(
+        config = topics.create_topic_in_send_message_method(
             topic, header.default_topic, connection.peer, header.default_topic_queue_nums, sys_flag
         )
         if config is None and is_retry:
-            config = self._topic_config_manager.create_topic_in_send_message_back_method(
-                topic, 1, PERM_READ_WRITE, sys_flag
-            )
+            config = topics.create_topic_in_send_message_back_method(topic, 1, PERM_READ_WRITE, sys_flag)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
         return config
@@ -84,9 +102,7 @@ class SendCheck:
     def _check_broker(self, topic: str) -> None:
         begins = self._config.start_accept_send_request_time_stamp
         if self._clock.timestamp_ms() < begins:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {begins} ms since the epoch"
-            )
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_local_time(begins)}")
         config = self._topic_config_manager.select_topic_config(topic)
         if not self._config.broker_permission & PERM_WRITE and config is not None and config.order:
             raise RequestError(
@@ -101,3 +117,12 @@ def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
     if config.write_queue_nums <= 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{config.topic_name}] has no write queue to choose from")
     return randomness.randrange(config.write_queue_nums)
+
+
+def _local_time(timestamp_ms: int) -> str:
+    """Return a time as RocketMQ shows it, ``2023-11-14 22:13:20,000``; what is beyond the year 9999 is its end."""
+    seconds, milliseconds = divmod(min(timestamp_ms, _TIMESTAMP_MAX_MS), 1000)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{milliseconds:03d}"
+
+
+_TIMESTAMP_MAX_MS = 253_370_764_799_999

@@ -175,8 +175,8 @@ async def open_message_broker(
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
     With hooks of sends there is no hot road.
     """
-    tables = make_tables(Path("/nowhere"), **settings)
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
+    tables = make_tables(Path("/nowhere"), enable_lmq=store_config.enable_lmq, **settings)
     hold = PullRequestHoldService()
     async with open_message_store(
         store_config,

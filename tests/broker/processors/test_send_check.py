@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import attrs
@@ -27,7 +28,12 @@ def connection() -> Connection:
 
 
 def check_of(tables: Tables) -> SendCheck:
-    return SendCheck(config=tables.config, topic_config_manager=tables.topics, clock=tables.clock)
+    return SendCheck(
+        config=tables.config,
+        topic_config_manager=tables.topics,
+        subscription_group_manager=tables.groups,
+        clock=tables.clock,
+    )
 
 
 def refusal(check: SendCheck, connection: Connection, **fields: object) -> tuple[int, str]:
@@ -54,7 +60,7 @@ def test_a_broker_that_is_not_to_be_used_yet_says_from_when(tables_with: TablesW
     assert not check.is_open
     code, remark = refusal(check, connection)
     assert code == ResponseCode.SYSTEM_ERROR
-    assert remark.startswith("broker unable to service, until 1700000000001")
+    assert re.fullmatch(r"broker unable to service, until 2023-11-1[345] \d\d:\d\d:20,001", remark)
     tables.clock.advance_ms(1)
     check.checked_topic_config(connection, send_header())
 
@@ -135,6 +141,26 @@ def test_the_permission_of_the_topic_is_not_looked_at(tables: Tables, connection
     """Compatibility: as in RocketMQ; clients do not choose the queues of a topic that is not writable."""
     tables.topics.update_topic_config(TopicConfig(TOPIC, 4, 4, perm=4))
     check_of(tables).checked_topic_config(connection, send_header())
+
+
+def test_a_time_in_a_far_future_is_shown_as_its_end(tables_with: TablesWith, connection: Connection) -> None:
+    check = check_of(tables_with(start_accept_send_request_time_stamp=10**18))
+    assert refusal(check, connection)[1].startswith("broker unable to service, until 9998-12-31")
+
+
+def test_sends_make_only_so_many_topics(tables_with: TablesWith, connection: Connection) -> None:
+    """A client that makes up names must not fill memory, nameservers and disk with them."""
+    tables = tables_with(auto_create_topic_max=len(tables_with().topics.topic_config_table) + 2)
+    check = check_of(tables)
+    check.checked_topic_config(connection, send_header(topic="One"))
+    check.checked_topic_config(connection, send_header(topic="Two"))
+    for topic in ("Three", "%RETRY%Three"):
+        code, remark = refusal(check, connection, topic=topic)
+        assert code == ResponseCode.TOPIC_NOT_EXIST
+        assert remark.startswith(f"topic[{topic}] not exist, apply first please!\nSee http")
+        assert remark.endswith("already, see autoCreateTopicMax.")
+        assert tables.topics.select_topic_config(topic) is None
+    check.checked_topic_config(connection, send_header(topic="Two"))
 
 
 # ---- the order of the rows ------------------------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Light queues (``%LMQ%``): one message stands in all that it names, each is a topic of one queue that nobody made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio.testing
+
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.stored_message import decode_messages
+from tests.broker.broker_on_bytes import received
+from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
+
+LMQ = {"enable_lmq": True, "enable_multi_dispatch": True}
+TO_BOTH = "INNER_MULTI_DISPATCH\x01%LMQ%alice,%LMQ%bob\x02UNIQ_KEY\x010A"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[MessageBroker]:
+    async with open_message_broker(store=LMQ, auto_create_subscription_group=False) as broker:
+        yield broker
+
+
+async def test_a_message_is_pulled_from_every_light_queue(broker: MessageBroker) -> None:
+    assert (await broker.ask(send(b"to both", queue_id=3, properties=TO_BOTH))).code == ResponseCode.SUCCESS
+    for topic in ("%LMQ%alice", "%LMQ%bob"):
+        answer = await broker.ask(pull(topic=topic, consumer_group="%LMQ%readers"))
+        assert answer.code == ResponseCode.SUCCESS
+        (message,) = decode_messages(answer.body or b"")
+        assert (message.body, message.topic, message.queue_id) == (b"to both", TOPIC, 3)
+        assert message.properties["INNER_MULTI_QUEUE_OFFSET"] == "0,0"
+    assert not [name for name in broker.tables.topics.topic_config_table if name.startswith("%LMQ%")]
+
+
+async def test_a_held_pull_wakes_when_its_light_queue_gets_something(
+    broker: MessageBroker, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    await nursery.start(broker.hold.run)
+    alice, carol = broker.connect(), broker.connect()
+    for connection, topic in ((alice, "%LMQ%alice"), (carol, "%LMQ%carol")):
+        request = pull(topic=topic, consumer_group="%LMQ%readers", sys_flag=6)
+        assert await broker.ask_frames(encode_frame(request), connection) == []
+    await broker.ask(send(properties=TO_BOTH))
+    (woken,) = received(alice)
+    assert woken.code == ResponseCode.SUCCESS
+    assert received(carol) == []
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_light_queue_has_queue_0_only(broker: MessageBroker) -> None:
+    answer = await broker.ask(pull(topic="%LMQ%alice", consumer_group="%LMQ%readers", queue_id=1))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert (answer.remark or "").startswith("queueId[1] is illegal, topic:[%LMQ%alice] topicConfig.readQueueNums:[1]")
+
+
+async def test_an_offset_is_one_whatever_the_queue(broker: MessageBroker) -> None:
+    request = pull(topic="%LMQ%alice", consumer_group="%LMQ%readers", sys_flag=5, commit_offset=4)
+    await broker.ask(request)
+    assert broker.tables.offsets.query_offset("%LMQ%readers", "%LMQ%alice", 7) == 4
+
+
+async def test_a_light_queue_may_be_sent_to_like_a_topic(broker: MessageBroker) -> None:
+    assert (await broker.ask(send(b"direct", topic="%LMQ%alice"))).code == ResponseCode.SUCCESS
+    (message,) = await broker.messages("%LMQ%alice")
+    assert message.body == b"direct"
+    assert (await broker.ask(send(topic="%LMQ%alice", queue_id=1))).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_only_so_many_light_queues_are_made() -> None:
+    """RocketMQ takes any number of them; each costs directories, a file and memory."""
+    async with open_message_broker(store=LMQ | {"max_lmq_consume_queue_num": 2}) as broker:
+        for name in ("a", "b"):
+            properties = f"INNER_MULTI_DISPATCH\x01%LMQ%{name}"
+            assert (await broker.ask(send(properties=properties))).code == ResponseCode.SUCCESS
+        stored = broker.stored_bytes
+        answer = await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%c"))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith(
+            "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
+            "exceed maxLmqConsumeQueueNum config num"
+        )
+        assert broker.stored_bytes == stored
+        assert (await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"))).code == ResponseCode.SUCCESS
