@@ -62,8 +62,12 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
+from rocketpy.settings import setting_rows
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
+
+LIVE_STORE_KEYS = [row.key for row in setting_rows(MessageStoreConfig) if row.live]
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -169,7 +173,7 @@ class BrokerParts:
         self.persistence = TablePersistService(
             at_once=[tables.topics.stored, tables.groups.stored],
             periodic=[tables.offsets.stored],
-            period_seconds=config.flush_consumer_offset_interval / 1000,
+            period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
         self.registration = RegistrationService(
             config=config,
@@ -209,6 +213,7 @@ class BrokerParts:
             randomness=randomness,
         )
         live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
+        live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,

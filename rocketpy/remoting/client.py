@@ -9,6 +9,7 @@ Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -138,11 +139,22 @@ class RemotingClient:
             plain = await trio.open_tcp_stream(host, port)
         except OSError as failure:
             raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
+        self._set_buffers(plain)
         peer = _peer_address(plain, (host, port))
         stream = plain if self._tls_context is None else await _shaken_hands(plain, self._tls_context, address)
         connection: Connection = await self._nursery.start(self._serve, stream, peer)
         self._connections[address] = connection
         return connection
+
+    def _set_buffers(self, stream: trio.SocketStream) -> None:
+        """Set the sizes of the socket's buffers that are configured; 0 leaves one to the system."""
+        sizes = {
+            socket.SO_SNDBUF: self._config.client_socket_snd_buf_size,
+            socket.SO_RCVBUF: self._config.client_socket_rcv_buf_size,
+        }
+        for option, size in sizes.items():
+            if size > 0:
+                stream.setsockopt(socket.SOL_SOCKET, option, size)
 
     async def _serve(
         self, stream: trio.abc.Stream, peer: tuple[str, int], *, task_status: trio.TaskStatus[Connection]

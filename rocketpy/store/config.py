@@ -17,6 +17,7 @@ from rocketpy.store import layout
 
 _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
+_NO_WAIT = "a delivery never waits for the disk"
 _NO_DLEDGER = "DLedger is not supported"
 _UNLINKED = "a file is unlinked at once, whoever reads it, and its space goes back with the last reader"
 
@@ -92,7 +93,7 @@ class MessageStoreConfig:
     max_transfer_count_on_message_in_memory: int = setting(32, unit="messages", validator=Between(1), live=True)
     max_transfer_bytes_on_message_in_disk: int = setting(65_536, unit="bytes", validator=Between(1), live=True)
     max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1), live=True)
-    access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100), live=True)
+    access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
     default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
     offset_check_in_slave: bool = setting(False)
     disk_fall_recorded: bool = setting(True, ignored="GROUP_GET_FALL_SIZE is not recorded")
@@ -101,7 +102,9 @@ class MessageStoreConfig:
     max_hash_slot_num: int = setting(5_000_000, unit="slots", validator=Between(1, (1 << 31) - 1))
     max_index_num: int = setting(20_000_000, unit="entries", validator=Between(2, (1 << 31) - 1))
     max_msgs_num_batch: int = setting(64, unit="messages", validator=Between(1))
-    message_index_safe: bool = setting(False)
+    message_index_safe: bool = setting(
+        False, ignored="after a crash the index is always built again, from its last durable file on"
+    )
 
     file_reserved_time: int = setting(72, unit="hours", validator=Between(0), live=True)
     delete_when: str = setting(
@@ -127,7 +130,10 @@ class MessageStoreConfig:
         validator=_check_delay_levels,
     )
 
-    # Accepted without effect: replication, delay and what Java's memory needs.
+    flush_delay_offset_interval: int = setting(10_000, unit="ms", validator=Between(1))
+    enable_schedule_message_stats: bool = setting(True)
+
+    # Accepted without effect: replication and what Java's memory needs.
     store_path_d_ledger_commit_log: str | None = setting(
         None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER, fixed=True
     )
@@ -145,7 +151,6 @@ class MessageStoreConfig:
     ha_master_address: str | None = setting(None, ignored=_NOT_YET, fixed=True)
     ha_slave_fallbehind_max: int = setting(256 << 20, ignored=_NOT_YET)
     slave_timeout: int = setting(3_000, ignored=_NOT_YET)
-    flush_delay_offset_interval: int = setting(10_000, ignored=_NOT_YET)
     duplication_enable: bool = setting(False, ignored="RocketMQ's own recovery without dispatch is never wanted")
     enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog", ignored=_NO_DLEDGER)
     d_leger_group: str | None = setting(None, key="dLegerGroup", ignored=_NO_DLEDGER)
@@ -153,11 +158,10 @@ class MessageStoreConfig:
     d_leger_self_id: str | None = setting(None, key="dLegerSelfId", ignored=_NO_DLEDGER)
     preferred_leader_id: str | None = setting(None, ignored=_NO_DLEDGER)
     enable_batch_push: bool = setting(False, ignored=_NO_DLEDGER)
-    enable_schedule_message_stats: bool = setting(True, ignored=_NOT_YET)
-    enable_schedule_async_deliver: bool = setting(False, ignored=_NOT_YET)
-    schedule_async_deliver_max_pending_limit: int = setting(2_000, ignored=_NOT_YET)
+    enable_schedule_async_deliver: bool = setting(False, ignored=_NO_WAIT)
+    schedule_async_deliver_max_pending_limit: int = setting(2_000, ignored=_NO_WAIT)
     schedule_async_deliver_max_resend_num2_blocked: int = setting(
-        3, key="scheduleAsyncDeliverMaxResendNum2Blocked", ignored=_NOT_YET
+        3, key="scheduleAsyncDeliverMaxResendNum2Blocked", ignored=_NO_WAIT
     )
 
     @property

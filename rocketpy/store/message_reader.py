@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
 
+import attrs
+
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
@@ -49,6 +52,11 @@ class MessageReader:
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
+    def settings_changed(self, config: MessageStoreConfig) -> None:
+        """Go on with what the settings say now about how much one answer may hold."""
+        memory_bytes = self._limits.memory_bytes
+        self._limits = attrs.evolve(ReadLimits.of(config, memory_bytes=0), memory_bytes=memory_bytes)
+
     def get_plain_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int
     ) -> GetMessageResult | None:
@@ -65,6 +73,8 @@ class MessageReader:
         limits, commit_log = self._limits, self._commit_log
         if max_msg_nums > limits.count_in_memory:
             max_msg_nums = limits.count_in_memory
+        elif max_msg_nums < 1:
+            return None
         mapped_file, position, size = queue.locate(queue_offset, max_msg_nums)
         units = mapped_file.file().read_nowait(position, size)
         if not units:
@@ -116,7 +126,11 @@ class MessageReader:
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None
     ) -> Steps[GetMessageResult]:
-        """Return messages from an offset on, whole records back to back; the first one whatever its size."""
+        """Return messages from an offset on, whole records back to back; the first one whatever its size.
+
+        A number below one is one, as in RocketMQ, which looks at it only once it has a message.
+        """
+        max_msg_nums = max(1, max_msg_nums)
         queue = self._queues.find(topic, queue_id)
         min_offset, max_offset = queue.min_offset, queue.max_offset
         if not min_offset <= queue_offset < max_offset:

@@ -60,9 +60,9 @@ def least_full(usages: Iterable[DiskUsage]) -> DiskUsage:
     return min(usages, key=lambda usage: usage.ratio)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class RetentionPolicy:
-    """What the settings say about deletion."""
+    """What the settings say about deletion. Whoever needs it holds the same one, which :meth:`become` changes."""
 
     delete_hours: frozenset[int]  # of the day, local time
     reserved_ms: int
@@ -91,6 +91,12 @@ class RetentionPolicy:
             warning_ratio=warning_percent / 100,
             is_forcible=is_forcible,
         )
+
+    def become(self, other: RetentionPolicy) -> None:
+        """Go on as another policy: the settings have changed."""
+        self.delete_hours, self.reserved_ms = other.delete_hours, other.reserved_ms
+        self.used_ratio_max, self.clean_forcibly_ratio = other.used_ratio_max, other.clean_forcibly_ratio
+        self.warning_ratio, self.is_forcible = other.warning_ratio, other.is_forcible
 
     def is_due(self, now_ms: int, usages: Sequence[DiskUsage]) -> bool:
         """Whether a run is to delete files: it is the hour, or a disk is too full (or is not there)."""

@@ -192,6 +192,10 @@ class StoreFiles:
         )
         persist_orderly_end(self._disk, self._orderly_end_path, noted)
 
+    def settings_changed(self) -> None:
+        """Go on with what the settings say now about deletion."""
+        self.retention_policy.become(_retention_policy(self._config))
+
     def close(self) -> None:
         """Give every descriptor back; makes nothing durable."""
         if self.index is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import trio
 
@@ -82,6 +84,22 @@ async def test_pending_requests_fail_when_the_connection_ends_and_the_next_one_r
                 await trio.sleep(0.002)
             running.program.deferred[0][0].close()
         assert (await client.request(running.address, make_request(ECHO))).code == 0
+
+
+async def test_the_sizes_of_socket_buffers_are_settings(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_options: list[tuple[int, ...]] = []
+    plain = trio.SocketStream.setsockopt
+
+    def setsockopt(stream: trio.SocketStream, level: int, option: int, value: int) -> None:
+        set_options.append((level, option, value))
+        plain(stream, level, option, value)
+
+    monkeypatch.setattr(trio.SocketStream, "setsockopt", setsockopt)
+    config = NettyClientConfig(client_socket_snd_buf_size=40_000, client_socket_rcv_buf_size=50_000)
+    async with open_remoting_client(config=config) as client:
+        await client.request(running.address, make_request(ECHO))
+    buffers = [each for each in set_options if each[0] == socket.SOL_SOCKET]
+    assert buffers == [(socket.SOL_SOCKET, socket.SO_SNDBUF, 40_000), (socket.SOL_SOCKET, socket.SO_RCVBUF, 50_000)]
 
 
 async def test_nobody_listens() -> None:

@@ -7,7 +7,7 @@ failure of the disk does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import trio
@@ -29,10 +29,10 @@ class TablePersistStatistics:
 
 
 class TablePersistService:
-    """One loop per table: ``at_once`` ones wait for a change, ``periodic`` ones for their time."""
+    """One loop per table: ``at_once`` ones wait for a change, ``periodic`` ones for their time, which may change."""
 
     def __init__(
-        self, *, at_once: Sequence[StoredTable], periodic: Sequence[StoredTable], period_seconds: float
+        self, *, at_once: Sequence[StoredTable], periodic: Sequence[StoredTable], period_seconds: Callable[[], float]
     ) -> None:
         self._at_once = tuple(at_once)
         self._periodic = tuple(periodic)
@@ -68,7 +68,7 @@ class TablePersistService:
 
     async def _persist_now_and_then(self, table: StoredTable) -> None:
         while True:
-            await trio.sleep(self._period_seconds)
+            await trio.sleep(self._period_seconds())
             await self._persist(table)
 
     async def _persist(self, table: StoredTable) -> bool:

@@ -48,7 +48,7 @@ async def test_a_table_is_written_soon_after_it_changed(
     make_table: Callable[[str], StoredTable], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     table = make_table("a")
-    service = TablePersistService(at_once=[table], periodic=[], period_seconds=5)
+    service = TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5)
     await nursery.start(service.run)
     for count in (1, 2):
         table.changed()
@@ -63,7 +63,7 @@ async def test_changes_before_the_service_runs_are_written_too(
 ) -> None:
     table = make_table("a")
     table.changed()
-    await nursery.start(TablePersistService(at_once=[table], periodic=[], period_seconds=5).run)
+    await nursery.start(TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5).run)
     await trio.testing.wait_all_tasks_blocked()
     assert not table.has_changes
 
@@ -72,7 +72,7 @@ async def test_a_periodic_table_waits_for_its_time(
     make_table: Callable[[str], StoredTable], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     table = make_table("a")
-    service = TablePersistService(at_once=[], periodic=[table], period_seconds=5)
+    service = TablePersistService(at_once=[], periodic=[table], period_seconds=lambda: 5)
     await nursery.start(service.run)
     table.changed()
     await trio.sleep(4.9)
@@ -83,6 +83,20 @@ async def test_a_periodic_table_waits_for_its_time(
     assert service.statistics().persisted_count == 1
 
 
+async def test_the_period_may_change(
+    make_table: Callable[[str], StoredTable], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """``flushConsumerOffsetInterval`` counts from the next round on."""
+    table, periods = make_table("a"), [5.0]
+    service = TablePersistService(at_once=[], periodic=[table], period_seconds=lambda: periods[-1])
+    await nursery.start(service.run)
+    periods.append(2.0)
+    await trio.sleep(5.1)
+    table.changed()
+    await trio.sleep(2.1)
+    assert not table.has_changes
+
+
 async def test_after_a_full_disk_it_tries_again(
     make_table: Callable[[str], StoredTable],
     disks: Disks,
@@ -90,7 +104,7 @@ async def test_after_a_full_disk_it_tries_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     table = make_table("a")
-    service = TablePersistService(at_once=[table], periodic=[], period_seconds=5)
+    service = TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5)
     await nursery.start(service.run)
     disks.failure = DiskFullError(path="a", wanted_bytes=1, free_bytes=0)
     table.changed()
@@ -107,13 +121,13 @@ async def test_a_broken_disk_ends_the_service(make_table: Callable[[str], Stored
     disks.failure = StoreError("the disk is gone", path="a")
     table.changed()
     with pytest.raises(ExceptionGroup) as failure:
-        await TablePersistService(at_once=[table], periodic=[], period_seconds=5).run()
+        await TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5).run()
     assert failure.group_contains(StoreError)
 
 
 async def test_at_the_end_everything_is_written(make_table: Callable[[str], StoredTable], disks: Disks) -> None:
     tables = [make_table(name) for name in "abc"]
-    service = TablePersistService(at_once=tables[:1], periodic=tables[1:], period_seconds=5)
+    service = TablePersistService(at_once=tables[:1], periodic=tables[1:], period_seconds=lambda: 5)
     tables[0].changed()
     tables[2].changed()
     assert await service.persist_all()
