@@ -92,6 +92,7 @@ async def run_broker(
                 clock=clock,
                 run_blocking=run_blocking,
                 store_host=store_host,
+                tags_code=tables.levels.tags_code,
                 message_arriving=hold_service.message_arriving,
                 flush_replies=flush_replies,
                 report=_log_recovery,
@@ -159,6 +160,7 @@ async def _serve(
             await _drain(broker, servers)
             connections.cancel_scope.cancel()
         services.cancel_scope.cancel()
+    await broker.schedule.finish()
     await broker.persistence.persist_all()
     _log.info("connections closed, tables written, closing the store")
 

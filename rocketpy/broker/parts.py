@@ -21,6 +21,7 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.message_put import MessagePut
@@ -47,6 +48,7 @@ from rocketpy.broker.services.client_housekeeping import ClientHousekeepingServi
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
+from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -63,7 +65,7 @@ from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import setting_rows
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
 
@@ -91,6 +93,8 @@ class Tables:
     producers: ProducerManager
     locks: RebalanceLockManager
     stats: BrokerStatsManager
+    levels: DelayLevels
+    delay_offsets: DelayOffsetManager
     accounts: PlainPermissionManager | None  # None without access control
 
     @classmethod
@@ -133,8 +137,13 @@ class Tables:
             accounts=load_accounts(
                 settings.broker, settings.config_path, disk=disk, run_blocking=run_blocking, clock=clock
             ),
+            levels=DelayLevels.parse(settings.store.message_delay_level),
+            delay_offsets=DelayOffsetManager(
+                path=os.path.join(directory, "delayOffset.json"), disk=disk, run_blocking=run_blocking
+            ),
         )
         tables.topics.load()
+        tables.delay_offsets.load()
         tables.offsets.load()
         tables.groups.load()
         return tables
@@ -184,8 +193,16 @@ class BrokerParts:
             client=client,
         )
         self.lateness = LatenessService()
-        self.levels = DelayLevels.parse(settings.store.message_delay_level)
-        self.message_put = MessagePut(store=store, levels=self.levels)
+        self.schedule = ScheduleMessageService(
+            store=store,
+            levels=tables.levels,
+            offsets=tables.delay_offsets,
+            clock=clock,
+            flush_interval_ms=settings.store.flush_delay_offset_interval,
+            serve_woken=hold_service.serve_woken,
+            stats=tables.stats if settings.store.enable_schedule_message_stats else None,
+        )
+        self.message_put = MessagePut(store=store, levels=tables.levels, delivery=self.schedule)
         self.transactions = TransactionParts(
             config=config,
             store_config=settings.store,
@@ -223,6 +240,7 @@ class BrokerParts:
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
             self.send_side.fast_failure,
+            *((self.schedule,) if settings.store.broker_role is not BrokerRole.SLAVE else ()),
         )
         """What runs beside the servers, in the order in which it is started."""
         self._settings = settings

@@ -36,9 +36,9 @@ from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.multi_dispatch import LmqLimit
-from rocketpy.store.queue_reader import QueueReader
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
+from rocketpy.store.record_reader import RecordReader
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import (
     GetMessageResult,
@@ -112,8 +112,8 @@ class MessageStore:
         self.put_batch = appender.put_batch
         self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why
-        self.queue_reader = QueueReader(
-            commit_log=files.commit_log, queues=files.queues, run_blocking=run_blocking, end_burst=self.end_burst
+        self.record_reader = RecordReader(
+            commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
         )
         self.figures = StoreFigures(
             statistics=self.statistics,

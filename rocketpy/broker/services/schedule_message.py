@@ -35,15 +35,15 @@ import attrs
 import trio
 
 from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.delay_offset import DelayOffsetManager, DelayProgress
+from rocketpy.broker.delay_offset import DelayOffsetManager
+from rocketpy.broker.services.delay_progress import DelayProgressService
 from rocketpy.broker.services.delayed_message import read_delayed_message
 from rocketpy.broker.services.due_time import ClockSetBack, DueTimes
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
-from rocketpy.errors import DiskFullError
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
+from rocketpy.store.consume_queue_ext import is_ext_address
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue_reader import QueueUnit
 from rocketpy.store.results import PutMessageStatus
 
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
@@ -56,13 +56,20 @@ MESSAGES_PER_TURN = 32
 BYTES_PER_TURN = 256 << 10
 _RETRY_SECONDS_MIN = 0.1
 _RETRY_SECONDS_MAX = 5.0
-_NOTE_AFTER_BYTES = 64 << 20
-"""When the log has grown by so much the progress is noted although nothing was delivered: a bound on what to read."""
-
 _HASH_MIN, _HASH_MAX = -(1 << 31), 1 << 31
 """What is between is the hash of tags, no time: as a time it would be of January 1970."""
 
 _log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.frozen(slots=True)
+class _Unit:
+    """A message that waits."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    due_ms: int | None  # as its unit says, None where it says nothing of time
 
 
 @attrs.define(eq=False)
@@ -107,7 +114,7 @@ class ScheduleMessageService:
         self._levels = levels
         self._offsets = offsets
         self._clock = clock
-        self._flush_interval_s = flush_interval_ms / 1000
+        self._progress = DelayProgressService(store=store, offsets=offsets, flush_interval_ms=flush_interval_ms)
         self._serve_woken = serve_woken
         self._stats = stats
         self._table: list[_Level] = []
@@ -152,18 +159,16 @@ class ScheduleMessageService:
         task_status.started()
         await self._begin()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._note_now_and_then)
+            nursery.start_soon(self._progress.run)
             while True:
                 if not await self._deliver_due():
                     await self._wait()
 
     async def finish(self) -> None:
         """Note how far everything is, durably; the last step before the store closes, when :meth:`run` has ended."""
-        progress = self._progress()
-        await self._store.flush()
-        if progress.offsets or self._offsets.noted.physical_offset is not None:
-            self._offsets.note(progress)
-        await self._persist()
+        if self._clock_set_back is None:
+            return  # it never ran: a slave's progress is its master's
+        await self._progress.finish()
 
     # ---- a start --------------------------------------------------------------------------------------------------
 
@@ -216,7 +221,7 @@ class ScheduleMessageService:
         if not any(self._has_more(level) for level in self._table):
             return delivered
         while True:
-            window = await self._store.queue_reader.prepared_offsets(begin)
+            window = await self._store.record_reader.prepared_offsets(begin)
             if window is None:
                 return delivered
             delivered.update(~prepared for _, prepared in window.prepared_offsets if prepared < 0)
@@ -258,7 +263,7 @@ class ScheduleMessageService:
         if level.queue_offset < self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id):
             self._correct(level)
         units = await self._units(level, level.queue_offset, MESSAGES_PER_TURN)
-        due: list[QueueUnit] = []
+        due: list[_Unit] = []
         size_bytes = 0
         for unit in units:
             due_ms = await self._due_ms(level, unit)
@@ -269,14 +274,18 @@ class ScheduleMessageService:
             size_bytes += unit.size
         else:
             level.due_ms = None
-        if not due or not await self._is_anchored(level):
+        if not due:
             return False
-        records = await self._store.queue_reader.records(due)
+        if not await self._progress.is_anchored():
+            level.retry_s = _RETRY_SECONDS_MAX
+            level.retry_at = trio.current_time() + level.retry_s
+            return False
+        records = await self._store.record_reader.records([(unit.physical_offset, unit.size) for unit in due])
         self._deliver(level, due, records)
         await trio.lowlevel.checkpoint()
         return True
 
-    def _deliver(self, level: _Level, units: Sequence[QueueUnit], records: Sequence[bytes | None]) -> None:
+    def _deliver(self, level: _Level, units: Sequence[_Unit], records: Sequence[bytes | None]) -> None:
         """Put messages into their own queues; nothing can come between a copy and the note that it was made."""
         for unit, record in zip(units, records, strict=True):
             if not self._deliver_one(level, unit, record):
@@ -288,7 +297,7 @@ class ScheduleMessageService:
         if self._store.sync_flush:
             self._flush_soon()
 
-    def _deliver_one(self, level: _Level, unit: QueueUnit, record: bytes | None) -> bool:
+    def _deliver_one(self, level: _Level, unit: _Unit, record: bytes | None) -> bool:
         """Deliver a message, or give it up if there is nothing to deliver; False when it must be tried again."""
         message = read_delayed_message(record)
         if isinstance(message, str):
@@ -324,7 +333,7 @@ class ScheduleMessageService:
             self._stats.inc_topic_put(message.topic, 1, size_bytes)
         return True
 
-    def _put_off(self, level: _Level, unit: QueueUnit, status: PutMessageStatus) -> None:
+    def _put_off(self, level: _Level, unit: _Unit, status: PutMessageStatus) -> None:
         """Try a message again a little later, and as often as it takes: nothing is passed over."""
         self._refused_count += 1
         level.retry_s = min(max(2 * level.retry_s, _RETRY_SECONDS_MIN), _RETRY_SECONDS_MAX)
@@ -340,8 +349,14 @@ class ScheduleMessageService:
         self._offsets.offset_table[level.level] = queue_offset
         level.times.passed(queue_offset)
 
-    async def _units(self, level: _Level, queue_offset: int, count: int) -> list[QueueUnit]:
-        return await self._store.queue_reader.units(SCHEDULE_TOPIC, level.queue_id, queue_offset, count)
+    async def _units(self, level: _Level, queue_offset: int, count: int) -> list[_Unit]:
+        listing = await self._store.list_units(SCHEDULE_TOPIC, level.queue_id, queue_offset, count)
+        found = []
+        for at, unit in enumerate(() if listing is None else listing.units, queue_offset):
+            tags_code = unit.ext.tags_code if unit.ext is not None else unit.tags_code
+            says_no_time = is_ext_address(tags_code) or _HASH_MIN <= tags_code < _HASH_MAX
+            found.append(_Unit(at, unit.physical_offset, unit.size, None if says_no_time else tags_code))
+        return found
 
     def _flush_soon(self) -> None:
         """Let what was delivered not stay in memory under SYNC_FLUSH, where only who waits makes anything durable."""
@@ -356,10 +371,10 @@ class ScheduleMessageService:
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
-    async def _due_ms(self, level: _Level, unit: QueueUnit) -> int:
+    async def _due_ms(self, level: _Level, unit: _Unit) -> int:
         """Return when a message is due, by the wall clock as it is now."""
-        due_ms = unit.tags_code
-        if due_ms is None or _HASH_MIN <= due_ms < _HASH_MAX:
+        due_ms = unit.due_ms
+        if due_ms is None:
             stored_ms = await self._store.store_timestamp_of(SCHEDULE_TOPIC, level.queue_id, unit.queue_offset)
             due_ms = self._levels.deliver_timestamp_ms(level.level, stored_ms)
         return level.times.due_ms(unit.queue_offset, due_ms, self._clock.timestamp_ms())
@@ -390,47 +405,3 @@ class ScheduleMessageService:
             await self._more.wait()
         if self._more.is_set():
             self._more = trio.Event()
-
-    # ---- progress -------------------------------------------------------------------------------------------------
-
-    async def _is_anchored(self, level: _Level) -> bool:
-        """See to it that the file names a place before the first delivery: only then a start looks for what came after.
-
-        False while it cannot be written.
-        """
-        if self._offsets.noted.physical_offset is not None:
-            return True
-        progress = DelayProgress(dict(self._offsets.noted.offsets), self._store.durable_offset)
-        before = self._offsets.noted
-        self._offsets.note(progress)
-        if await self._persist():
-            return True
-        self._offsets.note(before)
-        level.retry_s = _RETRY_SECONDS_MAX
-        level.retry_at = trio.current_time() + level.retry_s
-        return False
-
-    async def _note_now_and_then(self) -> None:
-        while True:
-            await trio.sleep(self._flush_interval_s)
-            progress, noted = self._progress(), self._offsets.noted
-            assert progress.physical_offset is not None
-            if noted.physical_offset is None:
-                continue  # nothing was delivered yet
-            is_far_behind = progress.physical_offset - noted.physical_offset >= _NOTE_AFTER_BYTES
-            if progress.offsets != noted.offsets or is_far_behind:
-                await self._store.flush()
-                self._offsets.note(progress)
-                await self._persist()
-
-    def _progress(self) -> DelayProgress:
-        return DelayProgress(dict(self._offsets.offset_table), self._store.wrote_offset)
-
-    async def _persist(self) -> bool:
-        """Write the file if it is old; False when there is no room for it."""
-        try:
-            await self._offsets.stored.persist()
-        except DiskFullError as failure:
-            _log.error("%s", failure)
-            return False
-        return True
