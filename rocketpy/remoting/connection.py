@@ -19,7 +19,12 @@ from typing import Protocol
 
 import trio
 
-from rocketpy.errors import RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketpy.errors import (
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+    RocketpyError,
+)
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
@@ -224,8 +229,15 @@ class Connection:
         for serialize_type, header, body in frames:
             if serialize_type == 0:
                 fast_path = fast_paths.get(header[:12])
-                if fast_path is not None and fast_path(self, header, body):
-                    continue
+                if fast_path is not None:
+                    try:
+                        if fast_path(self, header, body):
+                            continue
+                    except (RocketpyError, AssertionError):
+                        raise
+                    except Exception as failure:  # the dispatcher's guard of each request, for who goes past it
+                        self._dispatcher.answer_failure(self, header, body, failure)
+                        continue
             self._dispatcher.dispatch(self, serialize_type, header, body)
             if self._closed:
                 return False

@@ -109,6 +109,25 @@ def test_a_fast_path_may_take_or_decline_a_request() -> None:
     assert [c.code for c in sent(connection)] == [3]  # only the declined one came to the dispatcher
 
 
+def test_a_fast_path_that_fails_is_answered_and_the_connection_lives() -> None:
+    connection, _ = make_connection()
+
+    def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        raise AssertionError("ours") if b"ours" in header else ZeroDivisionError("a bug")
+
+    connection._dispatcher.register_fast_path(11, fast_path)
+    for flag in (0, 2):  # a oneway is answered by nobody
+        connection.receive(encode_frame(RemotingCommand(code=11, opaque=7, flag=flag, ext_fields={"a": "b"})))
+    connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=8, body=b"next")))
+    connection.serve(10)
+    failed, echoed = sent(connection)
+    assert (failed.code, failed.opaque, failed.remark) == (1, 7, "ZeroDivisionError: a bug")
+    assert (echoed.opaque, echoed.body) == (8, b"next")
+    connection.receive(encode_frame(RemotingCommand(code=11, ext_fields={"a": "ours"})))
+    with pytest.raises(AssertionError):
+        connection.serve(10)
+
+
 def test_what_the_socket_did_not_take_goes_out_first() -> None:
     connection, _ = make_connection()
     connection.reply_frame(b"abcdef")

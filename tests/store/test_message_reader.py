@@ -85,7 +85,8 @@ def test_the_first_message_is_returned_whatever_its_size(place: Place) -> None:
     parts = Parts(place, limits=limits)
     parts.put_all([b"x" * 1000, b"y" * 50, b"z" * 50])
     assert bodies(parts.get(0)) == [b"x" * 1000]
-    assert bodies(parts.get(0, max_msg_nums=0)) == [b"x" * 1000]
+    for asked in (0, -1, -(1 << 31)):
+        assert bodies(parts.get(0, max_msg_nums=asked)) == [b"x" * 1000]
     assert bodies(parts.get(1)) == [b"y" * 50]
 
 
@@ -171,7 +172,7 @@ def test_a_plain_pull_says_the_same_in_straight_line_code(place: Place, is_inter
     parts.appender.end_burst()
     answered = 0
     for offset in range(-1, 122):
-        for asked in (0, 1, 5, 32, 64):
+        for asked in (-7, 0, 1, 5, 32, 64, 1 << 31):
             plain = parts.reader.get_plain_nowait("TopicTest", 0, offset, asked)
             if plain is not None:
                 assert plain == parts.get(offset, max_msg_nums=asked)

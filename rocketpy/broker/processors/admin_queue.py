@@ -49,6 +49,8 @@ class AdminQueueProcessor:
         """Answer units of a queue from one on, up to the end of its file, and what a group wants of the topic."""
         header = read_header(request, QueryConsumeQueueRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
+        if not header.topic.strip():
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "topic is blank, expected a topic of this broker")
         check_range(header, "index", header.index, 0)
         check_range(header, "count", header.count, 0)
         topic, queue_id = header.topic, header.queue_id

@@ -1,0 +1,274 @@
+"""A whole broker, or nameserver, in this process, asked over bytes: every code that it serves, and all that it keeps.
+
+It is started as ever (``run_broker``), with a real store in a directory of the test; what it is made of is caught on
+the way, so that this file need not know how. Requests go through connections of our own, without sockets, one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+import attrs
+import trio
+
+import rocketpy.broker.app as broker_app
+import rocketpy.broker.parts as broker_parts
+import rocketpy.nameserver.app as nameserver_app
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.parts import BrokerParts, Tables
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stored_table import StoredTable
+from rocketpy.clock import SystemClock
+from rocketpy.nameserver.config import NamesrvConfig
+from rocketpy.protocol import fastjson
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import FrameReader, decode_command
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.server import RemotingServer
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk import OsDisk
+
+ANSWER_SECONDS = 20.0
+COUNTERS = {"stats"}  # tables that count requests, refused ones too
+
+
+class Errors(logging.Handler):
+    """What is logged as an error: a processor that failed in a way that nobody foresaw."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def take(self) -> list[str]:
+        """Return what came since the last look, the exceptions with where they were raised."""
+        texts = []
+        for record in self.records:
+            failure = record.exc_info[1] if record.exc_info else None
+            trace = failure.__traceback__ if failure is not None else None
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            where = "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            texts.append(f"{record.getMessage()}: {failure!r}{where}")
+        self.records.clear()
+        return texts
+
+
+class _Transport:
+    """A driver without a socket: tasks are kept until they are run."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
+        self.ended = False
+
+    def mark_dirty(self, connection: Connection) -> None:
+        pass
+
+    def flush(self, connection: Connection) -> None:
+        pass
+
+    def end(self, connection: Connection) -> None:
+        self.ended = True
+        connection.mark_closed()
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        self.tasks.append((function, arguments))
+        return True
+
+
+@attrs.define(eq=False)
+class Whole:
+    """A program that serves."""
+
+    dispatcher: Dispatcher
+    errors: Errors
+    kept: Callable[[], str]
+    """Returns all that the program keeps, as text: equal texts mean that nothing has changed."""
+    _ports: Iterator[int] = attrs.field(factory=lambda: iter(range(1024, 65_000)))
+
+    @property
+    def codes(self) -> list[int]:
+        """Every request code that has a processor."""
+        return sorted({*self.dispatcher._processors, *self.dispatcher._task_processors})
+
+    def connect(self) -> Connection:
+        """Return a new connection, from a port of its own."""
+        return Connection(
+            address=("127.0.0.1", next(self._ports)),
+            dispatcher=self.dispatcher,
+            transport=_Transport(),
+            limits=NettyServerConfig().limits(),
+            now=trio.current_time(),
+        )
+
+    async def ask_frame(self, frame: bytes, connection: Connection) -> list[RemotingCommand]:
+        """Send one frame; return everything that came back, slow commands included."""
+        transport = connection._transport
+        assert isinstance(transport, _Transport)
+        connection.receive(frame)
+        connection.serve(8)
+        with trio.fail_after(ANSWER_SECONDS):
+            while transport.tasks:
+                function, arguments = transport.tasks.pop()
+                await function(*arguments)
+        for step in (self.dispatcher.end_burst, self.dispatcher.after_replies):
+            if step is not None:
+                step()
+        return received(connection)
+
+
+def received(connection: Connection) -> list[RemotingCommand]:
+    """Return what was sent over a connection since the last look."""
+    reader = FrameReader()
+    reader.receive(connection.take_outgoing())
+    return [decode_command(*frame) for frame in iter(reader.next_frame, None)]
+
+
+def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
+    """Return settings of a small broker; ``changes`` are of its BrokerConfig."""
+    config = BrokerConfig(broker_name="broker-0", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
+    return BrokerSettings(
+        broker=attrs.evolve(config, **changes),  # type: ignore[arg-type]
+        server=NettyServerConfig(listen_port=0),
+        client=NettyClientConfig(),
+        store=MessageStoreConfig(
+            store_path_root_dir=str(directory / "store"),
+            mapped_file_size_commit_log=1 << 24,
+            max_hash_slot_num=1000,
+            max_index_num=4000,
+        ),
+        host="127.0.0.1",
+        embeds_nameserver=False,
+    )
+
+
+@asynccontextmanager
+async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
+    """Run a broker for the block."""
+    made: list[BrokerParts] = []
+    tables: list[StoredTable] = []
+
+    class Parts(BrokerParts):
+        def __init__(self, **given: object) -> None:
+            super().__init__(**given)  # type: ignore[arg-type]
+            made.append(self)
+
+    make_table = StoredTable.__init__
+
+    def table(self: StoredTable, **given: object) -> None:
+        make_table(self, **given)  # type: ignore[arg-type]
+        tables.append(self)
+
+    stop = trio.Event()
+
+    async def run(*, task_status: trio.TaskStatus[object]) -> None:
+        await broker_app.run_broker(
+            settings,
+            disk=OsDisk(),
+            clock=SystemClock(),
+            run_blocking=trio.to_thread.run_sync,
+            randomness=Random(0),
+            stop=stop,
+            task_status=task_status,  # type: ignore[arg-type]
+        )
+
+    with (
+        _caught_servers(broker_parts) as servers,
+        _logged_errors() as errors,
+        mock.patch.object(broker_app, "BrokerParts", Parts),
+        mock.patch.object(StoredTable, "__init__", table),
+    ):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run)
+            (parts,) = made
+
+            def kept() -> str:
+                texts = [f"{each.path}: {fastjson.dumps(each._snapshot())}" for each in tables]
+                texts += [
+                    f"{field.name}: {_text_of(getattr(parts._tables, field.name))}"
+                    for field in attrs.fields(Tables)
+                    if field.name not in COUNTERS
+                ]
+                texts += [f"log end: {parts._store.wrote_offset}", f"settings: {parts.live_settings.text()}"]
+                return "\n".join(texts)
+
+            yield Whole(servers[0], errors, kept)
+            stop.set()
+
+
+@asynccontextmanager
+async def open_whole_nameserver(directory: Path) -> AsyncIterator[Whole]:
+    """Run a nameserver for the block."""
+    configuration = NamesrvConfig(
+        kv_config_path=str(directory / "kvConfig.json"), config_store_path=str(directory / "namesrv.properties")
+    )
+    made: list[object] = []
+    make_processor = nameserver_app.DefaultRequestProcessor
+
+    def processor(**given: object) -> object:
+        made.extend((given["route_info"], given["kv_config"], given["configuration"]))
+        return make_processor(**given)  # type: ignore[arg-type]
+
+    async def run(*, task_status: trio.TaskStatus[int]) -> None:
+        await nameserver_app.run_nameserver(
+            configuration,
+            NettyServerConfig(listen_port=0),
+            host="127.0.0.1",
+            disk=OsDisk(),
+            task_status=task_status,
+        )
+
+    with (
+        _caught_servers(nameserver_app) as servers,
+        _logged_errors() as errors,
+        mock.patch.object(nameserver_app, "DefaultRequestProcessor", processor),
+    ):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run)
+            yield Whole(servers[0], errors, lambda: "\n".join(map(_text_of, made)))
+            nursery.cancel_scope.cancel()
+
+
+def _text_of(table: object) -> str:
+    """The tables inside an object, as text."""
+    inside = vars(table) if hasattr(table, "__dict__") else {}
+    return repr({name: value for name, value in sorted(inside.items()) if isinstance(value, dict | list | set)})
+
+
+@contextmanager
+def _caught_servers(module: object) -> Iterator[list[Dispatcher]]:
+    """Catch the dispatcher of each server that a module makes."""
+    dispatchers: list[Dispatcher] = []
+
+    class Server(RemotingServer):
+        def __init__(self, **given: object) -> None:
+            super().__init__(**given)  # type: ignore[arg-type]
+            dispatcher = given["dispatcher"]
+            assert isinstance(dispatcher, Dispatcher)
+            dispatchers.append(dispatcher)
+
+    with mock.patch.object(module, "RemotingServer", Server):
+        yield dispatchers
+
+
+@contextmanager
+def _logged_errors() -> Iterator[Errors]:
+    errors = Errors()
+    logger = logging.getLogger("rocketpy")
+    logger.addHandler(errors)
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # bad requests are worth a line each, and these are very many
+    try:
+        yield errors
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(errors)
