@@ -29,6 +29,7 @@ from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
 from rocketpy.broker.processors.admin_client import AdminClientProcessor
 from rocketpy.broker.processors.admin_config import AdminConfigProcessor
+from rocketpy.broker.processors.admin_delay import AdminDelayProcessor
 from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
@@ -365,6 +366,7 @@ class BrokerParts:
             config=settings.broker, live_settings=self.live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
+        AdminDelayProcessor(delay_offset_manager=tables.delay_offsets).register(dispatcher)
         AdminGroupOffsetProcessor(
             topic_config_manager=tables.topics,
             consumer_manager=tables.consumers,
