@@ -20,7 +20,7 @@ from pathlib import Path
 from bench import load, machine
 from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
 from bench.prepared import PreparedStores
-from bench.rows import PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
+from bench.rows import ACL_ROWS, PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
 from bench.store_rows import LOOK_UP_ROWS, QUEUES_ROWS, RECOVERY_ROWS
 from bench.table import Figures, format_table, send_mean
 
@@ -41,6 +41,7 @@ class Group:
 
 GROUPS = (
     Group("steady", STEADY_ROWS, warms_up=True),
+    Group("acl", ACL_ROWS, {"aclEnable": "true"}, warms_up=True),
     Group("sync", SYNC_ROWS, {"flushDiskType": "SYNC_FLUSH"}, warms_up=True),
     Group("process", PROCESS_ROWS),
     Group("look-up", LOOK_UP_ROWS),

@@ -49,6 +49,11 @@ class Broker:
     port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether every request must be signed."""
+        return self.settings.get("aclEnable") == "true"
+
     def start(self, timeout_s: float = START_S) -> float:
         """Start and return the seconds from spawning the process to its first SEND_OK."""
         assert self.process is None
@@ -146,6 +151,11 @@ class Broker:
             "messageIndexEnable": "true",
             **self.settings,
         }
+        if self.has_accounts:  # beside broker.conf for ours, in conf of its home for Java
+            for directory in (self.directory, self.directory / "home" / "conf"):
+                directory.mkdir(parents=True, exist_ok=True)
+                account = f"accessKey: {probe.ACCESS_KEY}, secretKey: {probe.SECRET_KEY}, admin: true"
+                (directory / "plain_acl.yml").write_text(f"accounts:\n- {{{account}}}\n")
         path = self.directory / "broker.conf"
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         return path

@@ -5,7 +5,7 @@
  *   load latency sends at a fixed rate; a long poll on a second connection receives
  *
  * Options, all with a value:  --port N  --topic NAME  --queues N  --connections N  --depth N  --total N  --body BYTES
- *                             --batch N  --idle N  --max N  --rate N
+ *                             --batch N  --idle N  --max N  --rate N  --account NAME  --secret KEY
  *
  * Rules
  *   - The code of every reply is checked. Refused messages are counted as errors and never as throughput.
@@ -43,7 +43,7 @@ static struct {
   int port, queues, connections, depth, body, batch, idle, max;
   long total;
   double rate;
-  const char *topic;
+  const char *topic, *account, *secret;
 } options = {.queues = 8, .connections = 1, .depth = 1, .body = 128, .max = 32, .total = 100000, .rate = 500, .topic = "load"};
 
 static void die(int status, const char *format, ...) {
@@ -104,6 +104,66 @@ static void report(double load_s, double drain_s, long messages) {
          latency_us(1), indexed, error_count, first_error);
 }
 
+/* ---- signatures: Base64 of HMAC-SHA1 -------------------------------------------------------------------------- */
+
+enum { BLOCK = 64, DIGEST = 20, SIGNATURE_SIZE = 28 };
+typedef struct { uint32_t h[5]; uint64_t size; unsigned char block[BLOCK]; } Sha1;
+static Sha1 inner_key, outer_key;
+
+static uint32_t rotated(uint32_t v, int by) { return v << by | v >> (32 - by); }
+
+static void sha1_block(Sha1 *s, const unsigned char *p) {
+  uint32_t w[80], a = s->h[0], b = s->h[1], c = s->h[2], d = s->h[3], e = s->h[4];
+  for (int i = 0; i < 80; i++) w[i] = i < 16 ? get_u32(p + 4 * i) : rotated(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+  for (int i = 0; i < 80; i++) {
+    uint32_t f = i < 20 ? ((b & c) | (~b & d)) + 0x5A827999 : i < 40 ? (b ^ c ^ d) + 0x6ED9EBA1
+               : i < 60 ? ((b & c) | (b & d) | (c & d)) + 0x8F1BBCDC : (b ^ c ^ d) + 0xCA62C1D6;
+    uint32_t next = rotated(a, 5) + f + e + w[i];
+    e = d, d = c, c = rotated(b, 30), b = a, a = next;
+  }
+  s->h[0] += a, s->h[1] += b, s->h[2] += c, s->h[3] += d, s->h[4] += e;
+}
+
+static void sha1_add(Sha1 *s, const unsigned char *p, size_t size) {
+  for (size_t n; size; p += n, size -= n, s->size += n) {
+    size_t used = s->size % BLOCK;
+    n = BLOCK - used < size ? BLOCK - used : size;
+    memcpy(s->block + used, p, n);
+    if (used + n == BLOCK) sha1_block(s, s->block);
+  }
+}
+
+static void sha1_end(Sha1 *s, unsigned char digest[DIGEST]) {
+  static const unsigned char PAD[BLOCK] = {0x80};
+  unsigned char bits[8];
+  put_u32(bits, s->size >> 29), put_u32(bits + 4, s->size << 3);
+  sha1_add(s, PAD, 1 + (BLOCK * 2 - 9 - s->size % BLOCK) % BLOCK);
+  sha1_add(s, bits, 8);
+  for (int i = 0; i < 5; i++) put_u32(digest + 4 * i, s->h[i]);
+}
+
+static Sha1 padded_key(unsigned char pad) {
+  Sha1 s = {.h = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0}};
+  unsigned char key[BLOCK] = {0};
+  memcpy(key, options.secret, strnlen(options.secret, BLOCK));
+  for (int i = 0; i < BLOCK; i++) key[i] ^= pad;
+  sha1_add(&s, key, BLOCK);
+  return s;
+}
+
+static void sign(char signature[SIGNATURE_SIZE + 1], const unsigned char *values, int size, const unsigned char *body, int body_size) {
+  static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  unsigned char digest[DIGEST + 1] = {0};
+  Sha1 inner = inner_key, outer = outer_key;
+  sha1_add(&inner, values, size), sha1_add(&inner, body, body_size), sha1_end(&inner, digest);
+  sha1_add(&outer, digest, DIGEST), sha1_end(&outer, digest);
+  for (int i = 0; i < DIGEST; i += 3) {
+    uint32_t v = digest[i] << 16 | digest[i + 1] << 8 | (i + 2 < DIGEST ? digest[i + 2] : 0);
+    for (int j = 0; j < 4; j++) *signature++ = BASE64[v >> (18 - 6 * j) & 63];
+  }
+  signature[-1] = '=', *signature = 0;
+}
+
 /* ---- frames ---------------------------------------------------------------------------------------------------
  *
  *   +--------------+---------------------------+--------+------+
@@ -113,10 +173,37 @@ static void report(double load_s, double drain_s, long messages) {
 
 typedef struct { const char *header; int header_size; const unsigned char *body; int body_size; long code; uint32_t opaque; } Reply;
 
+enum { SIGNATURE_ROOM = 256 }; /* what signing adds to a header at most */
+static const char EXT_FIELDS[] = "\"extFields\":{";
+
+/* Sign what a header's ext fields and the body say. The fields must stand in the order of their names, and `account`
+ * before all of them (it does: capital letters come first). Returns the size of the signed header written to `p`. */
+static int write_signed(unsigned char *p, const char *header, int header_size, const unsigned char *body, int body_size) {
+  const char *fields = (const char *)memmem(header, header_size, EXT_FIELDS, strlen(EXT_FIELDS)) + strlen(EXT_FIELDS), *at = fields;
+  unsigned char values[HEADER_MAX];
+  int size = snprintf((char *)values, sizeof values, "%s", options.account);
+  while (*at == '"') {
+    for (at = strchr(at + 1, '"') + 3; *at != '"';) /* over the name, quote, colon and quote */
+      if (*at == '\\') values[size++] = strtol((char[]){at[4], at[5], 0}, NULL, 16), at += 6; /* as in \\u0001 */
+      else values[size++] = *at++;
+    if (*++at == ',') at++;
+  }
+  char signature[SIGNATURE_SIZE + 1];
+  sign(signature, values, size, body, body_size);
+  memcpy(p, header, fields - header);
+  int added = sprintf((char *)p + (fields - header), "\"AccessKey\":\"%s\",\"Signature\":\"%s\"%s", options.account, signature, *fields == '}' ? "" : ",");
+  memcpy(p + (fields - header) + added, fields, header + header_size - fields);
+  return header_size + added;
+}
+
 static int write_frame(unsigned char *p, const char *header, int header_size, const unsigned char *body, int body_size) {
+  if (options.account) {
+    header_size = write_signed(p + 8, header, header_size, body, body_size);
+    header = (const char *)p + 8;
+  } else
+    memcpy(p + 8, header, header_size);
   put_u32(p, 4 + header_size + body_size);
   put_u32(p + 4, header_size);
-  memcpy(p + 8, header, header_size);
   if (body_size) memcpy(p + 8 + header_size, body, body_size);
   return 8 + header_size + body_size;
 }
@@ -158,7 +245,7 @@ static void read_exactly(int fd, unsigned char *p, size_t size) {
 }
 
 static Reply ask(int fd, int code, const char *ext_fields) {
-  static unsigned char out[HEADER_MAX + 8], in[1 << 20];
+  static unsigned char out[HEADER_MAX + 8 + SIGNATURE_ROOM], in[1 << 20];
   char header[HEADER_MAX];
   int size = snprintf(header, sizeof header, "{\"code\":%d,\"extFields\":{%s},\"flag\":0,\"language\":\"JAVA\",\"opaque\":1,"
                       "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}", code, ext_fields);
@@ -357,7 +444,7 @@ static Request *send_one(Connection *c) {
   patch_opaque(t->opaque, opaque);
   if (t->key) patch_key((unsigned char *)t->key);
   for (int i = 0; i < options.batch; i++) patch_key(batch_keys[i]);
-  c->out.end += write_frame(room(&c->out, 8 + t->size + body_size), t->text, t->size, body, body_size);
+  c->out.end += write_frame(room(&c->out, 8 + t->size + SIGNATURE_ROOM + body_size), t->text, t->size, body, body_size);
   issued++;
   return request;
 }
@@ -430,7 +517,7 @@ static void pull(Connection *c, int queue, int suspend_ms) {
                       "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
                       PULL_MESSAGE, options.max, queue, c->next_offset[queue], suspend_ms,
                       SUBSCRIPTION | (suspend_ms ? SUSPEND : 0), options.topic, opaque);
-  c->out.end += write_frame(room(&c->out, 8 + size), header, size, NULL, 0);
+  c->out.end += write_frame(room(&c->out, 8 + size + SIGNATURE_ROOM), header, size, NULL, 0);
 }
 
 static long count_messages(const unsigned char *p, int size) {
@@ -563,7 +650,8 @@ static void run_latency(int control) {
 static void parse_options(int argc, char **argv) {
   static const struct option NAMES[] = {
     {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"queues", 1, 0, 'q'}, {"connections", 1, 0, 'c'}, {"depth", 1, 0, 'd'}, {"total", 1, 0, 'n'},
-    {"body", 1, 0, 'b'}, {"batch", 1, 0, 'B'}, {"idle", 1, 0, 'i'}, {"max", 1, 0, 'm'}, {"rate", 1, 0, 'r'}, {0, 0, 0, 0}};
+    {"body", 1, 0, 'b'}, {"batch", 1, 0, 'B'}, {"idle", 1, 0, 'i'}, {"max", 1, 0, 'm'}, {"rate", 1, 0, 'r'},
+    {"account", 1, 0, 'a'}, {"secret", 1, 0, 's'}, {0, 0, 0, 0}};
   for (int name; (name = getopt_long(argc, argv, "", NAMES, NULL)) != -1;) {
     switch (name) {
       case 'p': options.port = atoi(optarg); break;
@@ -577,12 +665,16 @@ static void parse_options(int argc, char **argv) {
       case 'i': options.idle = atoi(optarg); break;
       case 'm': options.max = atoi(optarg); break;
       case 'r': options.rate = atof(optarg); break;
+      case 'a': options.account = optarg; break;
+      case 's': options.secret = optarg; break;
       default: exit(2);
     }
   }
   if (options.port <= 0 || options.queues <= 0 || options.connections <= 0 || options.depth <= 0 || options.total <= 0 ||
       options.body <= 0 || options.batch < 0 || options.idle < 0 || options.max <= 0 || options.rate <= 0)
     die(2, "every option is a positive number, and --port is needed");
+  if (!options.account != !options.secret || (options.account && strlen(options.account) > 100)) die(2, "--account and --secret go together, up to 100 characters");
+  if (options.account) inner_key = padded_key(0x36), outer_key = padded_key(0x5C);
   if ((long)options.connections * options.depth >= REQUESTS_WINDOW) die(2, "at most %d requests in flight", REQUESTS_WINDOW - 1);
 }
 

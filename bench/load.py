@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.brokers import BenchError, Broker
+from bench.probe import ACCESS_KEY, SECRET_KEY
 
 SOURCE = Path(__file__).with_name("load.c")
 RUN_S = 600.0
@@ -45,6 +46,8 @@ def build(directory: Path) -> Path:
 
 def run(program: Path, broker: Broker, mode: str, **options: str | int | float) -> LoadResult:
     """Run the generator against a broker; ``BenchError`` when it gives up."""
+    if broker.has_accounts:
+        options |= {"account": ACCESS_KEY, "secret": SECRET_KEY}
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [str(program), mode, "--port", str(broker.port), *arguments]
     try:

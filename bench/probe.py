@@ -5,6 +5,8 @@ Deliberately independent of ``rocketpy.protocol``: the benchmark must not share 
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import re
 import socket
@@ -18,6 +20,10 @@ SEARCH_OFFSET_BY_TIMESTAMP = 29
 GET_MAX_OFFSET = 30
 SEND_MESSAGE_V2 = 310
 SUCCESS = 0
+
+ACCESS_KEY = "bench-account"
+SECRET_KEY = "bench-secret"
+"""The account of brokers that are measured with ACL."""
 
 _LENGTHS = struct.Struct(">II")
 _UNIQUE_KEY = re.compile(rb"UNIQ_KEY\x01([^\x02]+)")
@@ -37,10 +43,10 @@ class Connection:
         self._socket.close()
 
     def ask(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-        """Send one request; return the response's code, fields and body."""
+        """Send one request, signed; return the response's code, fields and body."""
         request = {
             "code": code,
-            "extFields": ext_fields,
+            "extFields": _signed(ext_fields, body),
             "flag": 0,
             "language": "JAVA",
             "opaque": 1,
@@ -132,6 +138,14 @@ def runtime_info(port: int) -> dict[str, str]:
         raise OSError(f"runtime info answered with code {code}")
     table: dict[str, str] = json.loads(body)["table"]
     return table
+
+
+def _signed(ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
+    """Add account and signature; a broker without accounts does not look at them."""
+    fields = {"AccessKey": ACCESS_KEY, **ext_fields}
+    content = "".join(fields[key] for key in sorted(fields)).encode() + body
+    signature = base64.b64encode(hmac.digest(SECRET_KEY.encode(), content, "sha1")).decode()
+    return {**fields, "Signature": signature}
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

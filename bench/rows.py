@@ -158,8 +158,8 @@ def _send(name: str, connections: int, depth: int, total: int) -> Row:
     return Row(name, "messages/s", lambda session: session.send(connections, depth, total, row=name), is_send=True)
 
 
-def _batch(session: Session) -> float:
-    return session.send(1, 16, 30_000, batch=BATCH_SIZE, row="batch of 32")
+def _batch(session: Session, row: str = "batch of 32") -> float:
+    return session.send(1, 16, 30_000, batch=BATCH_SIZE, row=row)
 
 
 def _idle_share(session: Session) -> float:
@@ -207,6 +207,13 @@ STEADY_ROWS = [
     Row("latency p50 at 500/s", "us", lambda session: session.measure_latency().p50_us, is_less_better=True),
     Row("latency p99 at 500/s", "us", lambda session: session.last_latency().p99_us, is_less_better=True),
     Row("2,000 idle connections", "rate with / alone", _idle_share),
+]
+ACL_ROWS = [
+    Row("send 1x64 with ACL", "messages/s", lambda session: session.send(1, 64, 300_000, row="send 1x64 with ACL")),
+    Row("send 4x64 with ACL", "messages/s", lambda session: session.send(4, 64, 400_000, row="send 4x64 with ACL")),
+    Row("send 1x1 with ACL", "messages/s", lambda session: session.send(1, 1, 20_000, row="send 1x1 with ACL")),
+    Row("batch of 32 with ACL", "messages/s", lambda session: _batch(session, "batch of 32 with ACL")),
+    Row("pull of 32 with ACL", "messages/s", lambda session: session.pull()),
 ]
 SYNC_ROWS = [
     Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1")),

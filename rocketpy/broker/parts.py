@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.access_control import load_accounts
-from rocketpy.broker.acl.hot_checks import hot_checks
+from rocketpy.broker.acl.hot_guards import hot_guards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
@@ -292,7 +292,7 @@ class BrokerParts:
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
             authorize=None if accounts is None else accounts.authorize,
-            fast_checks=None if accounts is None else hot_checks(accounts),
+            fast_guards=None if accounts is None else hot_guards(accounts),
             end_burst=self.send_side.end_burst,
             after_replies=self.hold_service.serve_woken,
         )

@@ -69,7 +69,11 @@ class SigningKey:
 
     def matches(self, content: bytes, signature: str) -> bool:
         """Whether ``signature`` is that of ``content``; takes the same time right or wrong."""
-        return compare_digest(self.sign(content), signature.encode("utf-8", "replace"))
+        inner = self._copy_inner()  # sign(), without the call: a send of a broker with accounts comes here
+        inner.update(content)
+        outer = self._copy_outer()
+        outer.update(inner.digest())
+        return compare_digest(b2a_base64(outer.digest(), newline=False), signature.encode("utf-8", "replace"))
 
 
 def signed_content(ext_fields: Mapping[str, str], body: bytes | None, *, leave_out: str = SIGNATURE) -> bytes:

@@ -12,7 +12,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Dispatcher
+from rocketpy.remoting.dispatch import DEFERRED, Dispatcher, FastPath
 from tests.remoting.test_connection import make_connection, sent
 
 
@@ -107,22 +107,25 @@ def test_a_request_that_is_not_allowed_reaches_nothing() -> None:
     ]
 
 
-def test_a_fast_path_is_taken_only_behind_its_check() -> None:
-    """What the check does not allow goes to ``authorize``; a code without a check has no fast path at all."""
+def test_a_fast_path_is_taken_only_behind_its_guard() -> None:
+    """What the guard does not allow goes to ``authorize``; a code without a guard has no fast path at all."""
     served: list[bytes] = []
 
     def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
         served.append(header)
         return True
 
-    dispatcher = Dispatcher(authorize=refuse_secrets, fast_checks={310: lambda c, header, b: b"friend" in header})
+    def guard(guarded: FastPath) -> FastPath:
+        return lambda connection, header, body: b"friend" in header and guarded(connection, header, body)
+
+    dispatcher = Dispatcher(authorize=refuse_secrets, fast_guards={310: guard})
     dispatcher.register_fast_path(310, fast_path)
     dispatcher.register_fast_path(11, fast_path)
     assert list(dispatcher.fast_paths) == [b'{"code":310,'] == list(dispatcher.without([11]).fast_paths)
     connection, _ = make_connection()
-    checked = dispatcher.fast_paths[b'{"code":310,']
-    assert checked(connection, b"friend", None)
-    assert not checked(connection, b"stranger", None)
+    guarded = dispatcher.fast_paths[b'{"code":310,']
+    assert guarded(connection, b"friend", None)
+    assert not guarded(connection, b"stranger", None)
     assert served == [b"friend"]
 
 

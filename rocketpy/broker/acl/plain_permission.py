@@ -36,7 +36,7 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.signature import ACCESS_KEY, SigningKey, signature_matches
+from rocketpy.protocol.signature import ACCESS_KEY, signature_matches
 from rocketpy.remoting.connection import Connection
 from rocketpy.runner import RunBlocking
 
@@ -60,11 +60,11 @@ class Session:
     account: PlainAccessResource
     needs_nothing: bool  # its address is in a global white list
     needs_no_signature: bool  # its address is in the account's white list
-    signing_key: SigningKey = attrs.field(init=False)
+    matches: Callable[[bytes, str], bool] = attrs.field(init=False)  # of the account's signing key
     allowed: set[object] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.signing_key = self.account.signing_key
+        self.matches = self.account.signing_key.matches
 
 
 class PlainPermissionManager:

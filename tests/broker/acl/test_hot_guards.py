@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy.broker.acl.hot_checks import hot_checks
+from rocketpy.broker.acl.hot_guards import hot_guards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.remoting.dispatch import FastPath
 from tests.broker.acl.accounts import ACCOUNTS, ADMIN, make_manager, peer_at, signed
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -32,6 +33,11 @@ PULL_FIELDS = {
 }  # fmt: skip
 
 
+def checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
+    """Return the guards before a hot road that takes everything: what they say is whether they let it through."""
+    return {code: guard(lambda connection, header, body: True) for code, guard in hot_guards(manager).items()}
+
+
 def long_way(manager: PlainPermissionManager, address: str, header: bytes, body: bytes | None) -> bool:
     try:
         manager.authorize(peer_at(address), decode_json_header(header, body))
@@ -43,7 +49,7 @@ def long_way(manager: PlainPermissionManager, address: str, header: bytes, body:
 def ask(manager: PlainPermissionManager, request: RemotingCommand, address: str = "10.0.0.1") -> tuple[bool, bool]:
     """Return what the short and the long way say, each asked twice: what is remembered must change nothing."""
     header = encode_json_header(request)
-    check = hot_checks(manager)[request.code]
+    check = checks(manager)[request.code]
     short = {check(peer_at(address), header, request.body) for _ in range(2)}
     assert len(short) == 1
     return short.pop(), long_way(manager, address, header, request.body)
@@ -126,14 +132,14 @@ def test_white_addresses_need_no_account_and_keep_the_hot_roads(code: int, field
 
 def test_numbers_for_texts_and_garbage_are_left_to_the_long_way() -> None:
     manager = make_manager()
-    for code, check in hot_checks(manager).items():
+    for code, check in checks(manager).items():
         for header in (b"", b"{}", b"[]", b"\xff", b'{"code":%d,"extFields":{"b":7}}' % code, b'{"extFields":null}'):
             assert not check(peer_at("10.0.0.1"), header, None)
 
 
 def test_two_accounts_on_one_connection_are_told_apart() -> None:
     manager = make_manager()
-    check = hot_checks(manager)[SEND]
+    check = checks(manager)[SEND]
     connection = peer_at("10.0.0.1")
     for _ in range(2):
         assert check(connection, encode_json_header(signed(SEND, SEND_FIELDS | {"b": "x"}, by=ADMIN)), None)
@@ -145,16 +151,16 @@ def test_of_repeated_keys_both_ways_see_the_same() -> None:
     manager = make_manager()
     request = signed(SEND, SEND_FIELDS)
     header = encode_json_header(request)
-    assert hot_checks(manager)[SEND](peer_at("10.0.0.1"), header, None)
+    assert checks(manager)[SEND](peer_at("10.0.0.1"), header, None)
     for twice in (b'"b":"orders","b":"invoices"', b'"b":"invoices","b":"orders"'):
         doubled = header.replace(b'"b":"orders"', twice)
-        short = hot_checks(manager)[SEND](peer_at("10.0.0.1"), doubled, None)
+        short = checks(manager)[SEND](peer_at("10.0.0.1"), doubled, None)
         assert short == long_way(manager, "10.0.0.1", doubled, None) == twice.endswith(b'"orders"')
 
 
 async def test_a_reload_is_felt_by_the_next_request() -> None:
     manager = make_manager()
-    check = hot_checks(manager)[SEND]
+    check = checks(manager)[SEND]
     connection, header = peer_at("10.0.0.1"), encode_json_header(signed(SEND, SEND_FIELDS))
     assert check(connection, header, None)
     assert await manager.delete_account("RocketMQ")
@@ -163,7 +169,7 @@ async def test_a_reload_is_felt_by_the_next_request() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     manager = make_manager(ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB"))
-    check = hot_checks(manager)[SEND]
+    check = checks(manager)[SEND]
     for number in range(1500):
         header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": f"topic{number}"}))
         assert check(peer_at("10.0.0.1"), header, None)
@@ -178,18 +184,18 @@ def test_the_requests_that_java_recorded_take_the_short_way() -> None:
         for who, secret in (("goldenAdmin", "golden12345678"), ("goldenUser", "user12345678"))
     )
     manager = make_manager(text)
-    checks = hot_checks(manager)
+    short_ways = checks(manager)
     taken = 0
     with gzip.open(GOLDEN / "frames.jsonl.gz", "rt") as lines:
         for frame in map(json.loads, lines):
-            if frame["run"] != "acl-json" or frame["kind"] == "response" or frame["code"] not in checks:
+            if frame["run"] != "acl-json" or frame["kind"] == "response" or frame["code"] not in short_ways:
                 continue
             if frame["scenario"] in ("acl-no-key", "acl-wrong-secret", "acl-unknown-key"):
                 continue
             raw = bytes.fromhex(frame["frame_hex"])
             header_size = int.from_bytes(raw[5:8], "big")
             header, body = raw[8 : 8 + header_size], raw[8 + header_size :] or None
-            short = checks[frame["code"]](peer_at("10.0.0.1"), header, body)
+            short = short_ways[frame["code"]](peer_at("10.0.0.1"), header, body)
             assert long_way(manager, "10.0.0.1", header, body), frame["scenario"]
             taken += short
             assert short or b"%RETRY%" in header, frame["scenario"]

@@ -1,14 +1,17 @@
 """Whether a send or a pull is allowed, asked in the few steps that the hot roads can afford.
 
-A check reads the JSON header as a client signs it, all fields as text, in the order of their keys: then what is signed
-is one text after the other, without sorting. What a peer may do is remembered in its session, so a request costs its
-decoding and its HMAC. True means allowed for certain; whatever is not (an unknown field, a number that is not a text,
-a retry topic, a topic asked for first) is left to :meth:`PlainPermissionManager.authorize`, which decides and explains.
+A guard stands before a hot road. It reads the JSON header as a client signs it, all fields as text, in the order of
+their keys: then what is signed is one text after the other, without sorting. What a peer may do is remembered in its
+session, so a request costs its decoding and its HMAC. A guard lets through what is allowed for certain; whatever is not
+(an unknown field, a number that is not a text, a retry topic, a topic asked for first) is left to
+:meth:`PlainPermissionManager.authorize`, which decides and explains.
 
-Rule: a check and the hot road behind it read the same bytes with the same decoder, so they see the same topic.
+Rule: a guard and the hot road behind it read the same bytes with the same decoder, so they see the same topic.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import msgspec
 
@@ -19,7 +22,7 @@ from rocketpy.broker.acl.plain_permission import TRACE_TOPIC, PlainPermissionMan
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import FastPath
+from rocketpy.remoting.dispatch import FastGuard, FastPath
 
 _ALLOWED_MAX = 1000
 
@@ -104,25 +107,25 @@ _decode_send = msgspec.json.Decoder(_SendHeader).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader).decode
 
 
-def hot_checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
-    """Return the checks for :class:`~rocketpy.remoting.dispatch.Dispatcher`, by code.
+def hot_guards(manager: PlainPermissionManager) -> dict[int, FastGuard]:
+    """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`, by code.
 
     RocketMQ asks of a batch for its signature only; with ``aclStrict`` it is like every other send.
     """
     return {
-        RequestCode.SEND_MESSAGE_V2: _send_check(manager, checks_topic=True),
-        RequestCode.SEND_BATCH_MESSAGE: _send_check(manager, checks_topic=manager.is_strict),
-        RequestCode.PULL_MESSAGE: _pull_check(manager),
+        RequestCode.SEND_MESSAGE_V2: partial(_guarded_send, manager, checks_topic=True),
+        RequestCode.SEND_BATCH_MESSAGE: partial(_guarded_send, manager, checks_topic=manager.is_strict),
+        RequestCode.PULL_MESSAGE: partial(_guarded_pull, manager),
     }
 
 
-def _send_check(manager: PlainPermissionManager, *, checks_topic: bool) -> FastPath:
+def _guarded_send(manager: PlainPermissionManager, fast_path: FastPath, *, checks_topic: bool) -> FastPath:
     sessions = manager.sessions
 
-    def check(connection: Connection, header: bytes, body: bytes | None) -> bool:
+    def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
         session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
         if session is not None and session.needs_nothing:
-            return True
+            return fast_path(connection, header, body)
         try:
             fields = _decode_send(header).ext_fields
         except HOT_HEADER_ERRORS:
@@ -132,25 +135,27 @@ def _send_check(manager: PlainPermissionManager, *, checks_topic: bool) -> FastP
             if session is None:
                 return False
         if session.needs_no_signature:
-            return True
+            return fast_path(connection, header, body)
         if checks_topic and fields.b not in session.allowed and not _learn_send(session, fields.b):
             return False
         content = (
             f"{fields.access_key}{fields.security_token}{fields.a}{fields.b}{fields.c}{fields.d}{fields.e}{fields.f}"
             f"{fields.g}{fields.h}{fields.i}{fields.j}{fields.k}{fields.l}{fields.m}{fields.n}"
         ).encode()
-        return session.signing_key.matches(content + (body or b""), fields.signature)
+        return session.matches(content if body is None else content + body, fields.signature) and fast_path(
+            connection, header, body
+        )
 
-    return check
+    return guarded
 
 
-def _pull_check(manager: PlainPermissionManager) -> FastPath:
+def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastPath:
     sessions = manager.sessions
 
-    def check(connection: Connection, header: bytes, body: bytes | None) -> bool:
+    def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
         session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
         if session is not None and session.needs_nothing:
-            return True
+            return fast_path(connection, header, body)
         try:
             fields = _decode_pull(header).ext_fields
         except HOT_HEADER_ERRORS:
@@ -160,7 +165,7 @@ def _pull_check(manager: PlainPermissionManager) -> FastPath:
             if session is None:
                 return False
         if session.needs_no_signature:
-            return True
+            return fast_path(connection, header, body)
         wanted = (fields.topic, fields.consumer_group)
         if wanted not in session.allowed and not _learn_pull(session, wanted):
             return False
@@ -169,9 +174,11 @@ def _pull_check(manager: PlainPermissionManager) -> FastPath:
             f"{fields.commit_offset}{fields.consumer_group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
             f"{fields.subscription}{fields.suspend_timeout_millis}{fields.sys_flag}{fields.topic}"
         ).encode()
-        return session.signing_key.matches(content + (body or b""), fields.signature)
+        return session.matches(content if body is None else content + body, fields.signature) and fast_path(
+            connection, header, body
+        )
 
-    return check
+    return guarded
 
 
 def _learn_send(session: Session, topic: str) -> bool:
