@@ -25,11 +25,13 @@ from rocketpy.broker.processors.send_check import SendCheck, chosen_queue
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
+    BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
     BROKERS_OWN,
     MULTI_QUEUE_OFFSET,
     READ_BY_DISPATCH,
     batch_records,
+    fits_as_batch,
     is_transactional,
     refuse_brokers_own,
     refuse_special_batch,
@@ -180,6 +182,8 @@ class SendMessageProcessor:
         refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
+        if not fits_as_batch(len(items), request.body or b"", suffix):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(len(items), suffix))
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
         says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
         records = batch_records(items, suffix, suffix_says_nothing=says_nothing)
@@ -259,9 +263,15 @@ def _items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
     if not items:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-    if len(items) > BATCH_COUNT_MAX:
-        remark = f"the batch body holds {len(items)} messages, the limit is {BATCH_COUNT_MAX}"
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
     if MULTI_QUEUE_OFFSET in body and any(MULTI_QUEUE_OFFSET in own for _, _, own in items):
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
     return items
+
+
+def _too_large(count: int, suffix: bytes) -> str:
+    if count > BATCH_COUNT_MAX:
+        return f"the batch body holds {count} messages, the limit is {BATCH_COUNT_MAX}"
+    return (
+        f"the batch is too large: {count} messages with {len(suffix)} bytes of properties of the whole batch each, "
+        f"the limit is {BATCH_BYTES_MAX} bytes"
+    )

@@ -20,13 +20,13 @@ from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
-    BATCH_COUNT_MAX,
     MULTI_QUEUE_OFFSET,
     NOT_PLAIN,
     READ_BY_DISPATCH,
     WAIT_TRUE,
     WAIT_TRUE_BACK,
     batch_records,
+    fits_as_batch,
     match_usual,
     plain_properties,
     remembered_tags_code,
@@ -169,7 +169,7 @@ class HotSend:
         plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
         if plain is None:
             return False
-        if not 0 <= queue_id < plain[0].write_queue_nums or not fields.batch or not 0 < len(items) <= BATCH_COUNT_MAX:
+        if not 0 <= queue_id < plain[0].write_queue_nums or not fields.batch:
             return False
         if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False
@@ -177,7 +177,10 @@ class HotSend:
         if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
             return False
         shared["CLUSTER"] = self._cluster
-        records = batch_records(items, encode_properties(shared).encode(), suffix_says_nothing=True)
+        suffix = encode_properties(shared).encode()
+        if not fits_as_batch(len(items), body or b"", suffix):
+            return False
+        records = batch_records(items, suffix, suffix_says_nothing=True)
         status, physical_offsets, queue_offset = self._store.put_batch(
             topic,
             queue_id,

@@ -39,6 +39,9 @@ _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 BATCH_COUNT_MAX = 250_000
 """The answer to more messages in a batch, with an id for each, would not fit into a frame."""
 
+BATCH_BYTES_MAX = 64 << 20
+"""What a batch may become when each of its messages has the properties of the whole batch: it is made in memory."""
+
 READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
 """Properties that queues and index are made of."""
 
@@ -89,13 +92,14 @@ def batch_records(
     ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
     """
     if not suffix_says_nothing:
-        return [_unusual_batch_record(flag, body, stored, suffix) for flag, body, stored in items]
+        shared = decode_properties(suffix.decode("utf-8", "replace"))
+        return [_unusual_batch_record(flag, body, stored, suffix, shared) for flag, body, stored in items]
     usual_suffix = b"\x02" + suffix
     records: list[BatchRecord] = []
     for flag, body, stored in items:
         match = _match_usual_bytes(stored)
         if match is None:
-            records.append(_unusual_batch_record(flag, body, stored, suffix))
+            records.append(_unusual_batch_record(flag, body, stored, suffix, _NOTHING))
             continue
         keys_text, unique_key, tags = match.groups()
         keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
@@ -104,13 +108,24 @@ def batch_records(
     return records
 
 
-def _unusual_batch_record(flag: int, body: bytes, stored: bytes, suffix: bytes) -> BatchRecord:
+_NOTHING: Mapping[str, str] = {}
+
+
+def _unusual_batch_record(
+    flag: int, body: bytes, stored: bytes, suffix: bytes, shared: Mapping[str, str]
+) -> BatchRecord:
+    own = decode_properties(stored.decode("utf-8", "replace")) if stored else _NOTHING
+    unique_key = shared.get("UNIQ_KEY") or own.get("UNIQ_KEY")
+    keys = index_keys(unique_key, shared.get("KEYS") or own.get("KEYS"))
+    code = tags_code(shared.get("TAGS") or own.get("TAGS"))
     if stored and not stored.endswith(b"\x02"):
         stored += b"\x02"
-    stored += suffix
-    properties = decode_properties(stored.decode("utf-8", "replace"))
-    keys = index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
-    return flag, body, stored, tags_code(properties.get("TAGS")), keys
+    return flag, body, stored + suffix, code, keys
+
+
+def fits_as_batch(count: int, body: bytes, suffix: bytes) -> bool:
+    """Whether a batch is one that may be taken apart: each message gets the properties of the whole batch."""
+    return 0 < count <= BATCH_COUNT_MAX and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
 
 
 def refuse_brokers_own(properties: Mapping[str, str]) -> None:

@@ -340,6 +340,14 @@ async def test_a_property_that_recovery_believes_is_not_taken_from_clients(broke
 # ---- retry and dead letter topics -----------------------------------------------------------------------------------
 
 
+async def test_a_dead_letter_waits_as_its_sender_asks(broker: MessageBroker) -> None:
+    """Compatibility: as in RocketMQ the delay counts, and the message reaches the dead letter topic later."""
+    answer = await broker.ask(send(topic="%RETRY%g", reconsume_times=16, properties="DELAY\x013"))
+    assert (answer.ext_fields or {})["queueId"] == "0"
+    (message,) = await broker.messages("SCHEDULE_TOPIC_XXXX", 2)
+    assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == ("%DLQ%g", "0")
+
+
 async def test_a_retry_goes_to_the_retry_topic_while_tries_are_left(broker: MessageBroker) -> None:
     answer = await broker.ask(send(topic="%RETRY%g", queue_id=0, reconsume_times=15))
     assert answer.code == ResponseCode.SUCCESS

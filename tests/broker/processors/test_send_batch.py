@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -258,6 +259,27 @@ async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> Non
 async def test_a_batch_of_more_messages_than_an_answer_can_name_is_refused(broker: MessageBroker) -> None:
     answer = await refused(broker, send_batch(item(b"", b"") * 250_001))
     assert (answer.code, answer.remark) == (13, "the batch body holds 250001 messages, the limit is 250000")
+
+
+async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -> None:
+    """Each message gets those of the whole batch: a frame of some MB would become gigabytes, before it is refused."""
+    shared = "a\x01" + "x" * 30_000
+    answer = await refused(broker, send_batch(item(b"", b"") * 10_000, shared))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == (
+        "the batch is too large: 10000 messages with 30025 bytes of properties of the whole batch each, the limit is "
+        "67108864 bytes"
+    )
+
+
+async def test_a_body_is_never_decompressed(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb stays as small as it was sent: what it holds is its consumer's affair."""
+    monkeypatch.setattr("zlib.decompress", None)
+    monkeypatch.setattr("zlib.decompressobj", None)
+    bomb = zlib.compress(b"\0" * (1 << 24))
+    assert (await broker.ask(send(bomb, sys_flag=1))).code == ResponseCode.SUCCESS
+    assert (await broker.ask(send_batch(item(bomb, b"") * 3, sys_flag=1))).code == ResponseCode.SUCCESS
+    assert [message.body for message in await broker.messages()] == [bomb] * 4
 
 
 @pytest.mark.parametrize("properties", ["TRAN_MSG\x01true", "DELAY\x011", "WAIT\x01true\x02DELAY\x01" + "9" * 5000])
