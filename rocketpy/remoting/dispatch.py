@@ -47,6 +47,7 @@ DEFERRED: Final = Deferred()
 Processor = Callable[["Connection", RemotingCommand], "RemotingCommand | Deferred | None"]
 AsyncProcessor = Callable[["Connection", RemotingCommand], Awaitable["RemotingCommand | None"]]
 FastPath = Callable[["Connection", bytes, "bytes | None"], bool]
+FastGuard = Callable[[FastPath], FastPath]
 Authorize = Callable[["Connection", RemotingCommand], None]
 """Raises RequestError for a request that its peer may not make."""
 
@@ -67,8 +68,8 @@ class Dispatcher:
     """The table of processors of one program. Filled at start, then only read.
 
     With ``authorize`` every request is asked about before anything is done with it, unknown codes included. A fast
-    path is then taken only behind the check that ``fast_checks`` has for its code: a check returns True when the
-    request is allowed for certain, and leaves everything else to ``authorize``.
+    path is then taken only behind the guard that ``fast_guards`` has for its code: what it makes of a fast path takes
+    requests that are allowed for certain, and leaves everything else to ``authorize``.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Dispatcher:
         end_burst: Callable[[], None] | None = None,
         after_replies: Callable[[], None] | None = None,
         authorize: Authorize | None = None,
-        fast_checks: Mapping[int, FastPath] | None = None,
+        fast_guards: Mapping[int, FastGuard] | None = None,
     ) -> None:
         self.fast_paths: dict[bytes, FastPath] = {}
         self.end_burst = end_burst
@@ -90,7 +91,7 @@ class Dispatcher:
         self._rpc_hooks: list[RpcHook] = []
         self._authorize = authorize
         self._is_guarded = authorize is not None
-        self._fast_checks = fast_checks or {}
+        self._fast_guards = fast_guards or {}
         self._unsupported_log = unsupported_log
         self._unsupported_seen: set[int] = set()
 
@@ -111,10 +112,10 @@ class Dispatcher:
         if self._rpc_hooks:
             return
         if self._authorize is not None:
-            check = self._fast_checks.get(int(code))
-            if check is None:
+            guard = self._fast_guards.get(int(code))
+            if guard is None:
                 return
-            fast_path = _checked(check, fast_path)
+            fast_path = guard(fast_path)
         self.fast_paths[_fast_path_prefix(code)] = fast_path
 
     def register_rpc_hook(self, hook: RpcHook) -> None:
@@ -130,7 +131,7 @@ class Dispatcher:
             end_burst=self.end_burst,
             after_replies=self.after_replies,
             authorize=self._authorize,
-            fast_checks=self._fast_checks,
+            fast_guards=self._fast_guards,
         )
         for hook in self._rpc_hooks:
             other.register_rpc_hook(hook)
@@ -224,15 +225,6 @@ class Dispatcher:
             connection.flush()
         if self.after_replies is not None:
             self.after_replies()
-
-
-def _checked(check: FastPath, fast_path: FastPath) -> FastPath:
-    """Return a fast path that serves what ``check`` allows, and declines everything else."""
-
-    def checked(connection: Connection, header: bytes, body: bytes | None) -> bool:
-        return check(connection, header, body) and fast_path(connection, header, body)
-
-    return checked
 
 
 def _fast_path_prefix(code: int) -> bytes:
