@@ -69,7 +69,7 @@ class FastFailureService:
         self._config = config
         self._busy_timeout_ms = busy_timeout_ms
         self._monotonic = monotonic
-        self._write_limit_ms = min(busy_timeout_ms, config.wait_time_mills_in_send_queue)
+        self._write_limit_seconds = min(busy_timeout_ms, config.wait_time_mills_in_send_queue) / 1000
         self._write_refusal: Refusal | None = None
         self._reopen_at = 0.0  # by Trio's clock
         self._disk_refusal: Refusal | None = None
@@ -86,9 +86,9 @@ class FastFailureService:
         """End the burst of the store, and look at how long that takes: what the dispatcher calls."""
         began = self._monotonic()
         self._end_burst()
-        took_ms = (self._monotonic() - began) * 1000
-        if took_ms >= self._write_limit_ms:
-            self._note_slow_write(took_ms)
+        took_seconds = self._monotonic() - began
+        if took_seconds >= self._write_limit_seconds:
+            self._note_slow_write(took_seconds * 1000)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the gate again when it is time, and watch the disk, until cancelled."""

@@ -15,7 +15,8 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 /**
  * Consume namesrv= group= topic= expression=* model=clustering|broadcasting listener=concurrent|orderly: prints a line per
  * message, and one with its queues of the topic each time that they change, until stdin ends. rebalance_ms=20000 is the
- * time after which it looks again whose queues are whose when nobody told it to.
+ * time after which it looks again whose queues are whose when nobody told it to. With fails=N each message fails N times,
+ * and comes again after a second; after tries=N of them it is a dead letter.
  */
 public class Consume {
     public static void main(String[] args) throws Exception {
@@ -29,6 +30,8 @@ public class Consume {
         consumer.setMessageModel(MessageModel.valueOf(lines.get("model", "clustering").toUpperCase()));
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
+        int fails = Integer.parseInt(lines.get("fails", "0"));
+        consumer.setMaxReconsumeTimes(Integer.parseInt(lines.get("tries", "-1")));
         consumer.subscribe(topic, lines.get("expression", "*"));
         if (lines.get("listener", "concurrent").equals("orderly")) {
             consumer.setMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -38,6 +41,10 @@ public class Consume {
         } else {
             consumer.setMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 print(messages);
+                if (messages.get(0).getReconsumeTimes() < fails) {
+                    context.setDelayLevelWhenNextConsume(1);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                }
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
