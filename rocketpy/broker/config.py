@@ -26,7 +26,7 @@ _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _NOT_REFUSED = "to answer it takes no longer than to refuse it"
 _UNUSED = "RocketMQ does not use it either"
-_NO_STATISTICS = "commercial statistics are not kept"
+_NO_STATISTICS = "only hooks count commercial statistics, as in RocketMQ"
 
 
 def _are_factories(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
@@ -163,8 +163,8 @@ class BrokerConfig:
     commercial_trans_count: int = setting(1, ignored=_NO_STATISTICS)
     commercial_big_count: int = setting(1, ignored=_NO_STATISTICS)
     commercial_base_count: int = setting(1, unit="messages", validator=Between(0))
-    enable_detail_stat: bool = setting(True, ignored="statistics per queue are not kept")
-    auto_delete_unused_stats: bool = setting(False, ignored="statistics per topic are not kept")
+    enable_detail_stat: bool = setting(True)
+    auto_delete_unused_stats: bool = setting(False, live=True)
     isolate_log_enable: bool = setting(False, ignored="every broker is a process with its own log")
 
     @property

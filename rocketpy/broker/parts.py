@@ -34,9 +34,11 @@ from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
 from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
+from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
+from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.processors.pull import PullMessageProcessor
@@ -45,6 +47,7 @@ from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.broker.send_side import LIVE_KEYS, SendSide
 from rocketpy.broker.services.acl_file_watch import AclFileWatchService
+from rocketpy.broker.services.broker_stats import BrokerStatsService
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
@@ -52,6 +55,7 @@ from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
@@ -232,11 +236,13 @@ class BrokerParts:
         )
         live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
         live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
+        self.broker_stats = BrokerStats(statistics=store.statistics)
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,
             self.persistence,
             self.lateness,
+            BrokerStatsService(stats=tables.stats, broker_stats=self.broker_stats, clock=clock),
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
@@ -342,25 +348,19 @@ class BrokerParts:
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             store=store,
+            stats=tables.stats,
             register_topics=self.registration.register_all,
         ).register(dispatcher)
-        AdminOffsetProcessor(
-            config=settings.broker,
-            topic_config_manager=tables.topics,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            store=store,
-        ).register(dispatcher)
+        AdminOffsetProcessor(consumer_offset_manager=tables.offsets, store=store).register(dispatcher)
+        self._register_statistics(dispatcher)
         AdminGroupProcessor(
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
             consumer_offset_manager=tables.offsets,
-        ).register(dispatcher)
-        AdminBrokerProcessor(
             config=settings.broker,
-            store=store,
-            lateness=self.lateness,
+            stats=tables.stats,
+            clock=self._clock,
         ).register(dispatcher)
         AdminConfigProcessor(
             config=settings.broker, live_settings=self.live_settings, permission_changed=self._permission_changed
@@ -384,6 +384,26 @@ class BrokerParts:
             consumer_manager=tables.consumers,
             store=store,
             filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
+        ).register(dispatcher)
+
+    def _register_statistics(self, dispatcher: Dispatcher) -> None:
+        settings, tables, store = self._settings, self._tables, self._store
+        AdminBrokerProcessor(
+            config=settings.broker,
+            store=store,
+            figures=(self.broker_stats.runtime_info, self.lateness.runtime_info, self.schedule.runtime_info),
+        ).register(dispatcher)
+        AdminStatsProcessor(stats=tables.stats).register(dispatcher)
+        ConsumeStatsProcessor(
+            config=settings.broker,
+            broker_addr=self.address,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            stats=tables.stats,
+            store=store,
+            clock=self._clock,
         ).register(dispatcher)
 
 

@@ -33,6 +33,10 @@ class ProducerManager:
         members = self._groups.get(group)
         return None if members is None else list(members.values())
 
+    def silent_ms(self, client: ClientChannelInfo) -> int:
+        """Return for how long nothing was heard of a member."""
+        return int((self._current_time() - client.last_update) * 1000)
+
     def find_channel(self, client_id: str) -> Connection | None:
         """Return the connection of a client: where a reply to its request goes."""
         return self._channel_by_client_id.get(client_id)

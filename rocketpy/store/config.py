@@ -96,7 +96,7 @@ class MessageStoreConfig:
     access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
     default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
     offset_check_in_slave: bool = setting(False)
-    disk_fall_recorded: bool = setting(True, ignored="GROUP_GET_FALL_SIZE is not recorded")
+    disk_fall_recorded: bool = setting(True)
 
     message_index_enable: bool = setting(True)
     max_hash_slot_num: int = setting(5_000_000, unit="slots", validator=Between(1, (1 << 31) - 1))

@@ -19,13 +19,16 @@ from rocketpy.broker.processors.admin_group import AdminGroupProcessor
 from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
 from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
 from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
+from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
+from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
+from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.selector.tag import TagFilter
@@ -35,7 +38,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.results import ListedUnit, QueueListing, StoreStatistics
+from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
 from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
 
 
@@ -47,6 +50,7 @@ class FakeStore:
     max_offsets: dict[tuple[str, int], int] = attrs.field(factory=dict)
     timestamps: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
+    time_spans: dict[tuple[str, int], QueueTimeSpan] = attrs.field(factory=dict)
     queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
     listings: dict[tuple[str, int], list[ListedUnit]] = attrs.field(factory=dict)
     records: dict[int, bytes] = attrs.field(factory=dict)
@@ -66,6 +70,9 @@ class FakeStore:
 
     async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
         return self.timestamps.get((topic, queue_id, queue_offset), -1)
+
+    async def queue_time_span(self, topic: str, queue_id: int, consumer_offset: int) -> QueueTimeSpan:
+        return self.time_spans.get((topic, queue_id), QueueTimeSpan(-1, -1, -1, None))
 
     async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         return self.by_time.get((topic, queue_id, timestamp_ms), 0)
@@ -130,6 +137,7 @@ class BrokerOnBytes:
     def __init__(self, directory: Path, **settings: object) -> None:
         self.tables: Tables = make_tables(directory, **settings)
         self.store = FakeStore()
+        self.broker_stats = BrokerStats(statistics=self.store.statistics)
         self.registered_count = 0
         self.unsupported: list[int] = []
         self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append)
@@ -172,25 +180,19 @@ class BrokerOnBytes:
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             store=store,
+            stats=tables.stats,
             register_topics=self._register_topics,
         ).register(self.dispatcher)
-        AdminOffsetProcessor(
-            config=config,
-            topic_config_manager=tables.topics,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            store=store,
-        ).register(self.dispatcher)
+        AdminOffsetProcessor(consumer_offset_manager=tables.offsets, store=store).register(self.dispatcher)
+        self._register_statistics(store)
         AdminGroupProcessor(
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
             consumer_offset_manager=tables.offsets,
-        ).register(self.dispatcher)
-        AdminBrokerProcessor(
             config=config,
-            store=store,
-            lateness=LatenessService(),
+            stats=tables.stats,
+            clock=tables.clock,
         ).register(self.dispatcher)
         AdminConfigProcessor(
             config=config, live_settings=self.live_settings, permission_changed=self._register_topics
@@ -213,6 +215,26 @@ class BrokerOnBytes:
             consumer_manager=tables.consumers,
             store=store,
             filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
+        ).register(self.dispatcher)
+
+    def _register_statistics(self, store: MessageStore) -> None:
+        tables, config = self.tables, self.tables.config
+        AdminBrokerProcessor(
+            config=config,
+            store=store,
+            figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
+        ).register(self.dispatcher)
+        AdminStatsProcessor(stats=tables.stats).register(self.dispatcher)
+        ConsumeStatsProcessor(
+            config=config,
+            broker_addr="127.0.0.1:10911",
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            stats=tables.stats,
+            store=store,
+            clock=tables.clock,
         ).register(self.dispatcher)
 
     def _check_settings(self, values: Sequence[object]) -> None:

@@ -1,13 +1,15 @@
 """The broker about itself: its figures.
 
-Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Keys of thread pools are
-there for the tools that print them; nothing queues here, so their sizes and waits are 0.
+Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Every key that a Java
+broker prints is there. Requests are served as they are read, so the queues of thread pools are empty and nobody waits
+in them: their sizes and waits are 0, and their capacities are what the settings say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import MQ_VERSION, RequestCode
@@ -17,37 +19,44 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 MQ_VERSION_DESC = "V4_9_8"
-_POOLS = ("sendThreadPoolQueue", "pullThreadPoolQueue", "queryThreadPoolQueue")
+
+RuntimeInfo = Callable[[], Mapping[str, str]]
 
 
 class AdminBrokerProcessor:
-    """Serves GET_BROKER_RUNTIME_INFO."""
+    """Serves GET_BROKER_RUNTIME_INFO. Each of ``figures`` adds rows of its own."""
 
-    def __init__(self, *, config: BrokerConfig, store: MessageStore, lateness: LatenessService) -> None:
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, figures: Sequence[RuntimeInfo]) -> None:
         self._config = config
         self._store = store
-        self._lateness = lateness
+        self._figures = tuple(figures)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Take the code."""
         dispatcher.register(RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info)
 
     def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer figures by name, all of them text."""
+        table = self._own() | self._store.runtime_info()
+        for figures in self._figures:
+            table |= figures()
+        return make_response(request, body=encode_body(KVTable(table=table)))
+
+    def _own(self) -> dict[str, str]:
+        config = self._config
+        capacities = {
+            "sendThreadPoolQueue": config.send_thread_pool_queue_capacity,
+            "pullThreadPoolQueue": config.pull_thread_pool_queue_capacity,
+            "queryThreadPoolQueue": config.query_thread_pool_queue_capacity,
+        }
         table = {
             "brokerVersionDesc": MQ_VERSION_DESC,
             "brokerVersion": str(MQ_VERSION),
             "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": "0",
-            "pageCacheLockTimeMills": "0",
-            "startAcceptSendRequestTimeStamp": str(self._config.start_accept_send_request_time_stamp),
+            "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
+            "pageCacheLockTimeMills": "0",  # a write is over when somebody can ask
+            "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
         }
-        statistics = self._store.statistics()
-        for kind, total in (("Put", statistics.put_count), ("Get", statistics.get_message_count)):
-            table[f"msg{kind}TotalYesterdayMorning"] = "0"
-            table[f"msg{kind}TotalTodayMorning"] = "0"
-            table[f"msg{kind}TotalTodayNow"] = str(total)
-        for pool in _POOLS:
-            table |= {f"{pool}Size": "0", f"{pool}Capacity": "0", f"{pool}HeadWaitTimeMills": "0"}
-        table |= self._store.runtime_info() | self._lateness.runtime_info()
-        return make_response(request, body=encode_body(KVTable(table=table)))
+        for pool, capacity in capacities.items():
+            table |= {f"{pool}Size": "0", f"{pool}Capacity": str(capacity), f"{pool}HeadWaitTimeMills": "0"}
+        return table

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_name, check_range, read_body
 from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX
+from rocketpy.clock import Clock
 from rocketpy.errors import DiskFullError, RequestError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import (
@@ -23,6 +26,8 @@ from rocketpy.protocol.bodies.group import (
 from rocketpy.protocol.bodies.group import (
     ConsumerConnection,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
     SubscriptionGroupConfig,
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -47,11 +52,17 @@ class AdminGroupProcessor:
         consumer_manager: ConsumerManager,
         producer_manager: ProducerManager,
         consumer_offset_manager: ConsumerOffsetManager,
+        config: BrokerConfig,
+        stats: BrokerStatsManager,
+        clock: Clock,
     ) -> None:
         self._subscription_group_manager = subscription_group_manager
         self._consumer_manager = consumer_manager
         self._producer_manager = producer_manager
         self._consumer_offset_manager = consumer_offset_manager
+        self._config = config
+        self._stats = stats
+        self._clock = clock
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -60,6 +71,7 @@ class AdminGroupProcessor:
         dispatcher.register(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
         dispatcher.register(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
         dispatcher.register(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
+        dispatcher.register(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Create a group or replace its configuration; in the file before it is answered."""
@@ -77,6 +89,8 @@ class AdminGroupProcessor:
         self._subscription_group_manager.delete_subscription_group_config(header.group_name)
         if header.remove_offset:
             self._consumer_offset_manager.remove_offset(header.group_name)
+        if self._config.auto_delete_unused_stats:
+            self._stats.on_group_deleted(header.group_name)
         await self._persist()
         return make_response(request)
 
@@ -106,6 +120,23 @@ class AdminGroupProcessor:
         if members is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
         return make_response(request, body=encode_body(ProducerConnection(connection_set=_connections(members))))
+
+    def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the members of every producer group, with when each was heard of last."""
+        table = {
+            group: [self._producer_info(client) for client in self._producer_manager.members(group) or ()]
+            for group in self._producer_manager.groups
+        }
+        return make_response(request, body=encode_body(ProducerTableInfo(data=table)))
+
+    def _producer_info(self, client: ClientChannelInfo) -> ProducerInfo:
+        return ProducerInfo(
+            client_id=client.client_id,
+            remote_ip=f"/{client.channel.peer}",
+            language=None if client.language is None else client.language.name,
+            version=client.version,
+            last_update_timestamp=self._clock.timestamp_ms() - self._producer_manager.silent_ms(client),
+        )
 
     async def _persist(self) -> None:
         try:

@@ -13,6 +13,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_range
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
 from rocketpy.errors import DiskFullError, RequestError
@@ -48,6 +49,7 @@ class AdminTopicProcessor:
         consumer_manager: ConsumerManager,
         consumer_offset_manager: ConsumerOffsetManager,
         store: MessageStore,
+        stats: BrokerStatsManager,
         register_topics: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
@@ -55,6 +57,7 @@ class AdminTopicProcessor:
         self._consumer_manager = consumer_manager
         self._consumer_offset_manager = consumer_offset_manager
         self._store = store
+        self._stats = stats
         self._register_topics = register_topics
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -96,6 +99,8 @@ class AdminTopicProcessor:
         self._topic_config_manager.delete_topic_config(header.topic)
         await self._persist()
         self._store.delete_topic_queues(header.topic)
+        if self._config.auto_delete_unused_stats:
+            self._stats.on_topic_deleted(header.topic)
         return make_response(request)
 
     def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

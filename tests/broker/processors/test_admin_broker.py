@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -24,6 +26,23 @@ async def test_totals_are_those_since_the_start(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
     table = decode_body(answer.body, KVTable).table
     assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("20", "5")
+
+
+async def test_totals_of_days_are_those_of_midnights(broker: BrokerOnBytes) -> None:
+    for total in (20, 50):
+        broker.store.put_count = total
+        broker.broker_stats.record()
+    answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    table = decode_body(answer.body, KVTable).table
+    assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("20", "50")
+
+
+async def test_capacities_are_what_the_settings_say(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    broker = broker_with(send_thread_pool_queue_capacity=7, end_transaction_pool_queue_capacity=9)
+    answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    table = decode_body(answer.body, KVTable).table
+    assert (table["sendThreadPoolQueueCapacity"], table["EndTransactionThreadPoolQueueCapacity"]) == ("7", "9")
+    assert table["pullThreadPoolQueueCapacity"] == "100000"
 
 
 async def test_a_code_that_is_not_served_is_answered_and_noted_once(broker: BrokerOnBytes) -> None:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
-from rocketpy.protocol.bodies.stats import ConsumeStats, OffsetWrapper
-from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.headers.admin import GetConsumeStatsRequestHeader
-from rocketpy.protocol.message import MessageQueue
 from tests.broker.broker_on_bytes import BrokerOnBytes
 
 
@@ -78,41 +72,3 @@ async def test_all_offsets_travel_with_bare_integer_keys(broker: BrokerOnBytes) 
     broker.tables.offsets.commit_offset("peer", "g", "t", 1, 6)
     answer = await broker.ask(make_request(RequestCode.GET_ALL_CONSUMER_OFFSET))
     assert answer.body == b'{"offsetTable":{"t@g":{0:5,1:6}}}'
-
-
-def stats(answer: RemotingCommand) -> dict[MessageQueue, OffsetWrapper]:
-    assert answer.code == ResponseCode.SUCCESS
-    return decode_body(answer.body, ConsumeStats).offset_table
-
-
-def consume_stats(topic: str | None = None) -> RemotingCommand:
-    return make_request(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group="g", topic=topic))
-
-
-async def test_how_far_a_group_is(broker: BrokerOnBytes) -> None:
-    for topic in ("t", "u"):
-        broker.tables.topics.update_topic_config(TopicConfig(topic, 1, 3))
-        broker.tables.offsets.commit_offset("peer", "g", topic, 0, 5)
-        broker.store.max_offsets[topic, 0] = 8
-    broker.tables.offsets.commit_offset("peer", "g", "deleted", 0, 5)
-    broker.store.timestamps["t", 0, 4] = 1234
-    t0, u0 = MessageQueue("t", "broker-a", 0), MessageQueue("u", "broker-a", 0)
-    both = {t0: OffsetWrapper(8, 5, 1234), u0: OffsetWrapper(8, 5, 0)}
-    assert stats(await broker.ask(consume_stats())) == both
-    assert stats(await broker.ask(consume_stats(" "))) == both
-    assert stats(await broker.ask(consume_stats("t"))) == {t0: OffsetWrapper(8, 5, 1234)}
-    assert stats(await broker.ask(consume_stats("nothing"))) == {}
-
-
-async def test_what_an_online_group_does_not_subscribe_to_is_left_out(broker: BrokerOnBytes) -> None:
-    for topic in ("t", "u"):
-        broker.tables.topics.update_topic_config(TopicConfig(topic, 1, 1))
-        broker.tables.offsets.commit_offset("peer", "g", topic, 0, 5)
-    body = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("u")])])
-    await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
-    assert [queue.topic for queue in stats(await broker.ask(consume_stats()))] == ["u"]
-
-
-async def test_a_group_without_anything_is_nowhere(broker: BrokerOnBytes) -> None:
-    answer = await broker.ask(consume_stats())
-    assert answer.body == b'{"consumeTps":0.0,"offsetTable":{}}'

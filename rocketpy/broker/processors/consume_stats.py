@@ -1,0 +1,161 @@
+"""How far groups have come: queue by queue, for one group or all, in messages and in time.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. GET_BROKER_CONSUME_STATS lists groups with their topics;
+the sums are over write queues there and over read queues in GET_CONSUME_STATS, as in RocketMQ. A group that has
+consumed all of a queue is late by 0, also where retention has taken what it consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.clock import Clock
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.stats import (
+    ConsumeStats,
+    ConsumeStatsList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    queue_time_span,
+)
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import GetConsumeStatsInBrokerHeader, GetConsumeStatsRequestHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.topic import QueryConsumeTimeSpanRequestHeader
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+
+class ConsumeStatsProcessor:
+    """Serves GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS and QUERY_CONSUME_TIME_SPAN. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        broker_addr: str,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        consumer_manager: ConsumerManager,
+        consumer_offset_manager: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        store: MessageStore,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._broker_addr = broker_addr
+        self._topic_config_manager = topic_config_manager
+        self._subscription_group_manager = subscription_group_manager
+        self._consumer_manager = consumer_manager
+        self._consumer_offset_manager = consumer_offset_manager
+        self._stats = stats
+        self._store = store
+        self._clock = clock
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes. Each may read from disk for a while."""
+        dispatcher.register_task(RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats)
+        dispatcher.register_task(RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats)
+        dispatcher.register_task(RequestCode.QUERY_CONSUME_TIME_SPAN, self.process_query_consume_time_span)
+
+    async def process_get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer how far a group is in one topic or in all in which it has offsets, and how many it gets per second."""
+        header = read_header(request, GetConsumeStatsRequestHeader)
+        group = header.consumer_group
+        topics = self._consumer_offset_manager.which_topic_by_consumer(group)
+        if header.topic and header.topic.strip():
+            topics = [header.topic]
+        offset_table: dict[MessageQueue, OffsetWrapper] = {}
+        consume_tps = 0.0
+        for config in self._consumed(group, topics):
+            offset_table |= await self._offsets(group, config.topic_name, config.read_queue_nums)
+            consume_tps += self._stats.tps_group_get_nums(group, config.topic_name)
+        body = ConsumeStats(offset_table=offset_table, consume_tps=consume_tps)
+        return make_response(request, body=encode_body(body))
+
+    async def process_get_broker_consume_stats(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the same for every group, topic by topic; of ordered topics only if the header says so."""
+        header = read_header(request, GetConsumeStatsInBrokerHeader)
+        groups: list[dict[str, list[ConsumeStats]]] = []
+        total_diff = 0
+        for group in list(self._subscription_group_manager.subscription_group_table):
+            stats_of_group: list[ConsumeStats] = []
+            topics = self._consumer_offset_manager.which_topic_by_consumer(group)
+            for config in self._consumed(group, topics):
+                if header.is_order and not config.order:
+                    continue
+                offsets = await self._offsets(group, config.topic_name, config.write_queue_nums)
+                total_diff += sum(each.broker_offset - each.consumer_offset for each in offsets.values())
+                tps = self._stats.tps_group_get_nums(group, config.topic_name)
+                stats_of_group.append(ConsumeStats(offset_table=offsets, consume_tps=tps))
+            groups.append({group: stats_of_group})
+        body = ConsumeStatsList(consume_stats_list=groups, broker_addr=self._broker_addr, total_diff=total_diff)
+        return make_response(request, body=encode_body(body))
+
+    async def process_query_consume_time_span(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer when the messages of a topic's queues were stored, and where among them a group is."""
+        header = read_header(request, QueryConsumeTimeSpanRequestHeader)
+        config = self._topic_config_manager.select_topic_config(header.topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [
+            await self._time_span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)
+        ]
+        return make_response(request, body=encode_body(QueryConsumeTimeSpanBody(spans)))
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _consumed(self, group: str, topics: list[str]) -> Iterator[TopicConfig]:
+        """Return those topics that exist and, when the group is online, are subscribed."""
+        online = self._consumer_manager.get_consumer_group_info(group)
+        subscribed = online.subscription_table if online is not None else None
+        for topic in topics:
+            config = self._topic_config_manager.select_topic_config(topic)
+            if config is not None and (not subscribed or topic in subscribed):
+                yield config
+
+    async def _offsets(self, group: str, topic: str, queue_nums: int) -> dict[MessageQueue, OffsetWrapper]:
+        return {
+            MessageQueue(topic, self._config.broker_name, queue_id): await self._progress(group, topic, queue_id)
+            for queue_id in range(queue_nums)
+        }
+
+    async def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        broker_offset = max(0, self._store.max_offset_in_queue(topic, queue_id))
+        consumer_offset = max(0, self._consumer_offset_manager.query_offset(group, topic, queue_id))
+        timestamp = 0
+        if consumer_offset > 0:
+            timestamp = max(0, await self._store.store_timestamp_of(topic, queue_id, consumer_offset - 1))
+        return OffsetWrapper(broker_offset=broker_offset, consumer_offset=consumer_offset, last_timestamp=timestamp)
+
+    async def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        consumer_offset = self._consumer_offset_manager.query_offset(group, topic, queue_id)
+        times = await self._store.queue_time_span(topic, queue_id, consumer_offset)
+        delay_ms = 0
+        if times.next_timestamp_ms is not None:
+            delay_ms = self._clock.timestamp_ms() - times.next_timestamp_ms
+        return queue_time_span(
+            QueueTimeSpan(
+                message_queue=MessageQueue(topic, self._config.broker_name, queue_id),
+                min_time_stamp=times.min_timestamp_ms,
+                max_time_stamp=times.max_timestamp_ms,
+                consume_time_stamp=times.consume_timestamp_ms,
+                delay_time=delay_ms,
+            )
+        )
