@@ -83,6 +83,13 @@ def test_an_optional_client_certificate_may_be_missing_but_not_a_strangers() -> 
 def test_an_encrypted_key_is_opened_by_its_password() -> None:
     server = server_context(server_config("encrypted", key_password=PASSWORD))
     assert common_name(shake_hands(server, client_context(client_config()))) == "tests encrypted"
+    mutual = server_context(
+        server_config(need_client_auth="require", auth_client=True, trust_cert_path=crt("authority"))
+    )
+    client = client_config(cert_path=crt("encrypted"), key_path=key("encrypted"), key_password=PASSWORD)
+    shake_hands(mutual, client_context(client))
+    with pytest.raises(SettingsError, match=r"expected a key and that tls\.client\.keyPassword opens it$"):
+        client_context(attrs.evolve(client, key_password="wrong"))
 
 
 def test_chain_and_key_may_be_in_one_file(tmp_path: Path) -> None:
