@@ -246,7 +246,7 @@ class BrokerParts:
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
-            self.send_side.fast_failure,
+            *self.send_side.services,
             *((self.schedule,) if settings.store.broker_role is not BrokerRole.SLAVE else ()),
         )
         """What runs beside the servers, in the order in which it is started."""

@@ -58,8 +58,12 @@ class SendSide:
         self.fast_failure = FastFailureService(
             store=store, gate=self.gate, config=config, busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills
         )
-        self.end_burst = self.fast_failure.end_burst if config.broker_fast_failure_enable else store.end_burst
+        self.end_burst = store.end_burst
         """Ends a burst of the store; what the dispatcher calls."""
+        self.services: tuple[FastFailureService, ...] = ()
+        """What has to run for as long as the broker does."""
+        if config.broker_fast_failure_enable:
+            self.end_burst, self.services = self.fast_failure.end_burst, (self.fast_failure,)
         self._send_hooks = SendHooks(
             hooks.send,
             broker_addr=broker_addr,

@@ -49,7 +49,14 @@ async def contents(broker: MessageBroker) -> object:
     """Everything that sends have changed in a store."""
     queues = sorted(broker.store.queues())
     records = [await broker.records(*queue) for queue in queues]
-    return queues, records, broker.puts, broker.stored_bytes, dict(broker.tables.topics.topic_config_table)
+    broker.tables.stats.empty_counters()
+    stats = [
+        (name, topic, item.value, item.times)
+        for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE")
+        for topic in sorted({topic for topic, _ in queues})
+        if (item := broker.tables.stats.get_stats_item(name, topic)) is not None
+    ]
+    return queues, records, stats, broker.puts, broker.stored_bytes, dict(broker.tables.topics.topic_config_table)
 
 
 async def assert_agreement(
@@ -198,6 +205,34 @@ async def test_sends_under_sync_flush(properties: str) -> None:
     frames = [encode_frame(send(properties=properties)), encode_frame(send(properties=properties, oneway=True))]
     taken = await assert_agreement(frames, store={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     assert taken == [properties != "a\x01b\x02WAIT\x01false"] * 2
+
+
+@pytest.mark.parametrize("names", ["%LMQ%a", "%LMQ%a,%LMQ%b,Audit", "%LMQ%a,%LMQ%c,%LMQ%d", "../x", ",", "TopicTest"])
+async def test_sends_to_light_queues(names: str) -> None:
+    """The hot road declines what names queues, and all the same a message without is addressed by the store."""
+    store = {"enable_lmq": True, "enable_multi_dispatch": True, "max_lmq_consume_queue_num": 2}
+    frames = [
+        encode_frame(send(properties=f"INNER_MULTI_DISPATCH\x01{names}\x02TAGS\x01t")),
+        encode_frame(send(topic="%LMQ%z")),
+        encode_frame(send()),
+        encode_frame(pull(topic="%LMQ%a", consumer_group="%LMQ%g")),
+    ]
+    taken = await assert_agreement(frames, store=store)
+    assert taken[:3] == [False, False, True]
+
+
+async def test_sends_while_the_gate_is_closed() -> None:
+    async with open_message_broker() as broker:
+        answers = []
+        for _ in range(2):
+            broker.side.gate.close(lambda connection: "[REJECTREQUEST]busy")
+            answers.append(await answers_of(broker, [encode_frame(send()), encode_frame(send(oneway=True))]))
+            broker.side.gate.open()
+            assert broker.send_path.taken in ([], [False, False])
+            broker.use_whole_road()
+        assert answers[0] == answers[1]
+        assert answers[0][1] == b""
+        assert broker.stored_bytes == 0
 
 
 async def test_sends_to_a_broker_that_is_not_open() -> None:
