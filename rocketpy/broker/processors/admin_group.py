@@ -6,7 +6,7 @@ or a null pointer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
@@ -123,7 +123,7 @@ class AdminGroupProcessor:
 
     def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the members of every producer group, with when each was heard of last."""
-        table = {
+        table: dict[str, Sequence[ProducerInfo]] = {
             group: [self._producer_info(client) for client in self._producer_manager.members(group) or ()]
             for group in self._producer_manager.groups
         }

@@ -7,7 +7,7 @@ consumed all of a queue is late by 0, also where retention has taken what it con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -90,7 +90,7 @@ class ConsumeStatsProcessor:
     ) -> RemotingCommand:
         """Answer the same for every group, topic by topic; of ordered topics only if the header says so."""
         header = read_header(request, GetConsumeStatsInBrokerHeader)
-        groups: list[dict[str, list[ConsumeStats]]] = []
+        groups: list[dict[str, Sequence[ConsumeStats]]] = []
         total_diff = 0
         for group in list(self._subscription_group_manager.subscription_group_table):
             stats_of_group: list[ConsumeStats] = []

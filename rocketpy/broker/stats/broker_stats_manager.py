@@ -17,7 +17,8 @@
 The hot roads do not come here: they add to the objects of :mod:`.counters`, which are emptied when notes are taken
 (:class:`~rocketpy.broker.services.broker_stats.BrokerStatsService`) and when somebody asks.
 
-Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17.
+Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17. BROKER_PUT_NUMS counts all
+that is counted for topics, messages that were sent back among them. A topic is forgotten also without detail.
 """
 
 from __future__ import annotations
