@@ -1,7 +1,8 @@
 """One figure of the statistics, for the last minute, hour and day.
 
-Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8); broker.md 17 and 18. A name that is none is refused
-with the same words as a key under which nothing was counted.
+A name that is none is refused with the same words as a key under which nothing was counted.
+
+Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8); broker.md 17 and 18.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How far groups have come: queue by queue, for one group or all, in messages and in time.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. GET_BROKER_CONSUME_STATS lists groups with their topics;
-the sums are over write queues there and over read queues in GET_CONSUME_STATS, as in RocketMQ. A group that has
-consumed all of a queue is late by 0, also where retention has taken what it consumed.
+GET_BROKER_CONSUME_STATS lists groups with their topics; it looks at write queues, GET_CONSUME_STATS at read queues, as
+in RocketMQ. A group that has consumed all of a queue is late by 0, also where retention has taken what it consumed.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
 """
 
 from __future__ import annotations
