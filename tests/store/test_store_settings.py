@@ -283,6 +283,36 @@ async def test_above_which_use_of_the_disk_expired_files_go_at_any_hour(
         assert bool(store.clean_statistics().deleted_count) == is_deleted
 
 
+@pytest.mark.parametrize(("ratio", "is_deleted"), [(85, False), (30, True)])
+async def test_above_which_use_of_the_disk_files_go_that_are_not_expired(
+    ratio: int, is_deleted: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """``diskSpaceCleanForciblyRatio``."""
+    disk, clock = SimDisk(capacity_bytes=1_500_000), ManualClock(NOON_MS)
+    settings: dict[str, object] = {"disk_max_used_space_ratio": 10, "disk_space_clean_forcibly_ratio": ratio}
+    async with retaining(Place(disk, "/store"), clock, **settings) as store:
+        await fill(store, clock, 600)
+        await trio.sleep(70)
+        assert bool(store.clean_statistics().deleted_count) == is_deleted
+
+
+async def test_how_often_a_file_is_synced_while_it_is_filled() -> None:
+    """``flushLeastPagesWhenWarmMapedFile``, in pages of 4096 bytes; a file has sixteen."""
+    syncs = {}
+    for pages in (4, 4096):
+        disk = SimDisk()
+        settings: dict[str, object] = {
+            "warm_maped_file_enable": True,
+            "flush_disk_type": FlushDiskType.SYNC_FLUSH,
+            "flush_least_pages_when_warm_maped_file": pages,
+        }
+        async with opened(Place(disk, "/store"), **settings) as store:
+            send(store, b"one")
+            await trio.testing.wait_all_tasks_blocked()
+            syncs[pages] = disk.calls["sync"]
+    assert syncs[4] >= syncs[4096] + 3
+
+
 # ---- recovery -------------------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,14 @@ async def test_messages_by_key_and_by_unique_key(broker: MessageBroker, serializ
     }
 
 
+async def test_a_query_for_an_id_has_a_limit_of_its_own() -> None:
+    async with open_message_broker(store={"default_query_max_num": 2}) as broker:
+        for _ in range(5):
+            await send_keyed(broker, "one", "k", "U")
+        assert len(bodies(await broker.ask(query("U", max_num=4)))) == 4
+        assert len(bodies(await broker.ask(query("U", max_num=4, unique="true")))) == 2
+
+
 async def test_as_many_whole_records_are_found_as_a_frame_can_carry() -> None:
     large = {"mapped_file_size_commit_log": 32 << 20, "max_message_size": 4 << 20}
     async with open_message_broker(store=large) as broker:

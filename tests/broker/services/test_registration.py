@@ -39,9 +39,11 @@ class Nameservers:
         self.refusing: set[str] = set()
         self.order_topics: dict[str, str] | None = None
         self.knows: DataVersion | None = None
+        self.timeouts: list[float] = []
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         await trio.lowlevel.checkpoint()
+        self.timeouts.append(timeout_s)
         request.opaque = len(self.asked)
         self.asked.append((address, request))
         if address in self.unreachable:
@@ -92,6 +94,21 @@ async def test_the_topics_can_be_compressed(tables_with: Callable[..., Tables]) 
     assert header.body_crc32 == zlib.crc32(request.body) & 0x7FFFFFFF
     body = RegisterBrokerBody.decode_compressed(request.body)
     assert body.topic_config_serialize_wrapper == tables.topics.wrapper()
+
+
+async def test_a_nameserver_has_so_long_to_answer(tables_with: Callable[..., Tables]) -> None:
+    tables, nameservers = tables_with(register_broker_timeout_mills=2500), Nameservers()
+    await service_of(tables, nameservers, NS1).register_all()
+    assert nameservers.timeouts == [2.5]
+
+
+async def test_the_period_is_a_setting(
+    tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    tables, nameservers = tables_with(register_name_server_period=20_000), Nameservers()
+    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await trio.sleep(61)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 4
 
 
 async def test_a_read_only_broker_registers_its_topics_as_read_only(tables_with: Callable[..., Tables]) -> None:

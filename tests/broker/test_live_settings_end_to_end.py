@@ -1,0 +1,102 @@
+"""Settings of a running broker, changed by request: what counts at once, what the next start finds, what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.stored_message import decode_messages
+from tests.broker.test_app import client_of, pull, send
+
+FILE = """\
+# ours, with comments
+namesrvAddr=
+bindAddress=127.0.0.1
+brokerIP1 = 127.0.0.1
+brokerIP2 = 127.0.0.1
+brokerName=broker-a
+mappedFileSizeCommitLog=1048576
+maxHashSlotNum=1000
+maxIndexNum=4000
+# how much a pull returns
+maxTransferCountOnMessageInMemory = 5
+"""
+
+
+def settings_of(path: Path) -> BrokerSettings:
+    options = StartOptions(config_file=str(path), store_path=str(path.parent / "store"), port=0)
+    return load_broker_settings(options)
+
+
+def update(text: str) -> RemotingCommand:
+    return make_request(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+
+
+def count(answer: RemotingCommand) -> int:
+    return len(list(decode_messages(answer.body or b"")))
+
+
+async def test_a_change_is_felt_by_the_next_request_and_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(FILE)
+    async with client_of(settings_of(path)) as (client, broker):
+        for _ in range(20):
+            assert (await client.request(broker.address, send())).code == ResponseCode.SUCCESS
+        assert count(await client.request(broker.address, pull())) == 5
+        answer = await client.request(broker.address, update("maxTransferCountOnMessageInMemory=7\ntraceOn=false"))
+        assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+        assert count(await client.request(broker.address, pull())) == 7
+        sent = await client.request(broker.address, send())
+        assert (sent.ext_fields or {})["TRACE_ON"] == "false"
+    changed = FILE.replace("maxTransferCountOnMessageInMemory = 5", "maxTransferCountOnMessageInMemory=7")
+    assert path.read_text() == changed + "traceOn=false\n"
+    async with client_of(settings_of(path)) as (client, broker):
+        assert count(await client.request(broker.address, pull())) == 7
+
+
+async def test_automatic_creation_can_be_switched_off(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(FILE)
+    async with client_of(settings_of(path)) as (client, broker):
+        text = "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false"
+        assert (await client.request(broker.address, update(text))).code == ResponseCode.SUCCESS
+        assert (await client.request(broker.address, send("new"))).code == ResponseCode.TOPIC_NOT_EXIST
+        assert (await client.request(broker.address, pull())).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_a_broker_whose_permission_goes_takes_no_part(tmp_path: Path) -> None:
+    """``brokerPermission``: nothing is read any more, and ordered topics are not written."""
+    path = tmp_path / "broker.conf"
+    path.write_text(FILE)
+    async with client_of(settings_of(path)) as (client, broker):
+        await client.request(broker.address, send())
+        assert (await client.request(broker.address, pull())).code == ResponseCode.SUCCESS
+        await client.request(broker.address, update("brokerPermission=2"))
+        answer = await client.request(broker.address, pull())
+        assert (answer.code, answer.remark) == (
+            ResponseCode.NO_PERMISSION,
+            "the broker[127.0.0.1] pulling message is forbidden",
+        )
+
+
+async def test_what_the_start_would_refuse_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(FILE)
+    async with client_of(settings_of(path)) as (client, broker):
+        answer = await client.request(broker.address, update("brokerRole=SLAVE"))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith("nothing has changed: brokerRole = 'SLAVE': expected ASYNC_MASTER")
+    assert path.read_text() == FILE
+
+
+async def test_without_a_file_a_change_is_kept_in_the_store(tmp_path: Path) -> None:
+    options = StartOptions(store_path=str(tmp_path), port=0, namesrv_addr="127.0.0.1:1")
+    settings = attrs.evolve(load_broker_settings(options), host="127.0.0.1")
+    async with client_of(settings) as (client, broker):
+        await client.request(broker.address, update("fileReservedTime=5"))
+    assert (tmp_path / "config" / "broker.properties").read_text() == "fileReservedTime=5\n"
+    assert load_broker_settings(options).store.file_reserved_time == 5

@@ -1,0 +1,98 @@
+"""Every setting has a row in ``docs/compatibility.md``, every honoured one a test; nothing is honoured in words only.
+
+Three things must agree: the declaration, the code that reads the setting, and the page. A setting that nothing reads
+fails, and so does one that is said to have no effect and is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rocketpy.settings import SettingRow, setting_rows
+from tests.settings_table import CLASSES, PAGE, made_tables, rows_of, section_of
+
+ROOT = PAGE.parents[1]
+SETTINGS = [
+    pytest.param(name, row, id=f"{name}-{row.key}")
+    for name, settings_class in CLASSES.items()
+    for row in setting_rows(settings_class)
+]
+HONOURED = [each for each in SETTINGS if each.values[1].ignored is None]  # type: ignore[union-attr]
+WITHOUT_EFFECT = [each for each in SETTINGS if each.values[1].ignored is not None]  # type: ignore[union-attr]
+
+SHOWN_ONLY = {
+    "rocketpy/broker/start_settings.py": {
+        "haListenPort",  # noted at the start, as RocketMQ does
+        "bitMapLengthConsumeQueueExt",
+        "clientCallbackExecutorThreads",  # which mqadmin exportMetrics takes for the number of CPUs
+        "enableDLegerCommitLog",  # true is refused
+    },
+    "rocketpy/broker/processors/admin_broker.py": {  # figures of GET_BROKER_RUNTIME_INFO
+        "sendThreadPoolQueueCapacity",
+        "pullThreadPoolQueueCapacity",
+        "queryThreadPoolQueueCapacity",
+        "endTransactionPoolQueueCapacity",
+    },
+}
+"""Settings without effect that a module reads all the same, to show or to refuse them."""
+
+
+@cache
+def readers() -> dict[str, set[str]]:
+    """For every name, the modules that read an attribute of that name."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "rocketpy").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """The names of the tests of a file."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, functions))
+
+
+@cache
+def with_helpers(path: Path) -> str:
+    """The source of a test file and of what it imports of ``tests``: there settings may be set."""
+    source = path.read_text()
+    imported = [ROOT / (name.replace(".", "/") + ".py") for name in re.findall(r"^from (tests\.[\w.]+)", source, re.M)]
+    return source + "".join(each.read_text() for each in imported if each.is_file())
+
+
+def test_the_tables_are_what_the_code_makes_of_them() -> None:
+    """``python -m tests.settings_table`` writes them anew; tests and notes are kept."""
+    page = PAGE.read_text()
+    section = section_of(page)
+    assert section[section.index("\n### ") :].rstrip("\n") == made_tables(page).rstrip("\n")
+
+
+@pytest.mark.parametrize(("name", "row"), HONOURED)
+def test_an_honoured_setting_is_read_and_has_a_test(name: str, row: SettingRow) -> None:
+    assert readers().get(row.name), f"{row.key} is documented and read by nobody"
+    named = rows_of(PAGE.read_text(), name)[row.key].test
+    if named == "?":
+        pytest.xfail(f"no test is named for {row.key} yet")
+    path, _, function = named.partition("::")
+    assert (ROOT / path).is_file(), f"{row.key}: the page names no test, but {named}"
+    assert function in functions_of(ROOT / path), f"{row.key}: {named} does not exist"
+    assert re.search(rf"(?:\b|\\n)({row.name}|{re.escape(row.key)})\b", with_helpers(ROOT / path)), (
+        f"{row.key}: {path} does not speak of it"
+    )
+
+
+@pytest.mark.parametrize(("name", "row"), WITHOUT_EFFECT)
+def test_what_has_no_effect_is_read_by_nobody(name: str, row: SettingRow) -> None:
+    if any(row.name == other.values[1].name for other in HONOURED):  # type: ignore[union-attr]
+        pytest.skip("honoured elsewhere: a reader of that one cannot be told from one of this")
+    found = {each for each in readers().get(row.name, ()) if not each.endswith("config.py")}
+    found -= {module for module, keys in SHOWN_ONLY.items() if row.key in keys}
+    assert not found, f"{row.key} is said to have no effect ({row.ignored}) and is read in {sorted(found)}"
