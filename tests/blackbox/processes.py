@@ -148,8 +148,8 @@ def broker_settings(directory: Path, port: int, namesrv: str, *, name: str = "br
     }
 
 
-def start_nameserver(directory: Path, port: int) -> Process:
-    """Start ``python -m rocketpy.nameserver`` and wait until it listens."""
+def start_nameserver(directory: Path, port: int, settings: Mapping[str, object] | None = None) -> Process:
+    """Start ``python -m rocketpy.nameserver`` with more ``settings``, and wait until it listens."""
     directory.mkdir(parents=True, exist_ok=True)
     config = write_config(
         directory / "namesrv.conf",
@@ -158,6 +158,7 @@ def start_nameserver(directory: Path, port: int) -> Process:
             "bindAddress": "127.0.0.1",
             "kvConfigPath": directory / "kvConfig.json",
             "configStorePath": directory / "namesrv.properties",
+            **(settings or {}),
         },
     )
     process = Process.start(
