@@ -1,0 +1,223 @@
+"""What is promised of delayed messages, held against every order of events: see ``delay_machine.py``.
+
+The machine itself, and the deliberate bugs that it must find: one that finds none of them proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from property_tests.delay_machine import ASYNC, NOTHING, SYNC, DelayMachine, Promise, PromiseBroken
+from rocketpy.broker.delay_offset import DelayProgress
+from rocketpy.broker.services import schedule_message
+from rocketpy.broker.services.delay_progress import DelayProgressService
+from rocketpy.broker.services.due_time import DueTimes
+from rocketpy.broker.services.schedule_message import ScheduleMessageService
+
+TestDelay = DelayMachine.TestCase
+TestDelay.settings = settings(max_examples=max(10, settings.default.max_examples // 3), stateful_step_count=30)
+
+Function = Callable[..., Any]
+Script = Callable[[DelayMachine], None]
+
+
+# ---- what must be so ------------------------------------------------------------------------------------------------
+
+
+def a_kill_right_after_a_delivery(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.send(level=1, count=40)
+    state.time_passes(1_001)
+    state.kill()
+    state.start()
+    state.time_passes(12_000)
+
+
+def power_that_goes_between_a_delivery_and_its_flush(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.send(level=1)
+    state.send(level=2)
+    state.time_passes(2_999)
+    for _ in range(3):
+        state.time_passes(1)
+        state.lose_power(survives=NOTHING)
+        state.start()
+
+
+def a_death_in_any_change_of_the_disk_while_messages_are_delivered(state: DelayMachine) -> None:
+    state.first_start(flush=SYNC)
+    for call in range(1, 25):
+        state.send(level=1, count=2)
+        state.time_passes(900)
+        state.die_soon(call=call)
+        state.time_passes(2_500)
+        state.kill()
+        state.start()
+
+
+def a_disk_that_fills_while_messages_are_due(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    for _ in range(4):
+        state.send(level=1, count=40)
+    state.disk_fills(has_room=False)
+    state.time_passes(12_000)
+    state.kill()
+    state.disk_fills(has_room=True)
+    state.start()
+    state.time_passes(12_000)
+
+
+def a_clock_that_is_set_back_between_two_messages(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.send(level=3)
+    state.clock_is_set(hours=-1)
+    state.send(level=3)
+    state.time_passes(400)
+    state.clock_is_set(hours=-24)
+    state.time_passes(12_000)
+
+
+SCRIPTS = [
+    a_kill_right_after_a_delivery,
+    power_that_goes_between_a_delivery_and_its_flush,
+    a_death_in_any_change_of_the_disk_while_messages_are_delivered,
+    a_disk_that_fills_while_messages_are_due,
+    a_clock_that_is_set_back_between_two_messages,
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script: Script) -> None:
+    state = DelayMachine()
+    try:
+        script(state)
+        state.end_well()
+    finally:
+        state.world.kill()
+
+
+# ---- deliberate bugs ------------------------------------------------------------------------------------------------
+
+
+def _forgets_what_the_log_says(skip: Function) -> Function:
+    async def skipped(self: Any) -> None:
+        pass
+
+    return skipped
+
+
+def _notes_before_the_log_is_durable(note: Function) -> Function:
+    async def noted(self: Any) -> None:
+        self._offsets.note(DelayProgress(dict(self._offsets.offset_table), self._store.wrote_offset))
+        await self._persist()
+
+    return noted
+
+
+def _passes_over_what_is_refused(deliver_one: Function) -> Function:
+    def delivered(*arguments: Any) -> bool:
+        deliver_one(*arguments)
+        return True
+
+    return delivered
+
+
+def _believes_the_clock_as_java_does(due_ms: Function) -> Function:
+    def due(self: Any, queue_offset: int, unit_ms: int, now_ms: int) -> int:
+        return now_ms if unit_ms > now_ms + self._delay_ms else unit_ms
+
+    return due
+
+
+def _delivers_without_an_anchor(is_anchored: Function) -> Function:
+    async def anchored(self: Any) -> bool:
+        return True
+
+    return anchored
+
+
+def _goes_on_behind_the_newest(skip: Function) -> Function:
+    """Takes for delivered whatever stands before a message that was."""
+
+    async def skipped(self: Any, level: Any, delivered: set[int]) -> None:
+        self._move(level, self._store.max_offset_in_queue("SCHEDULE_TOPIC_XXXX", level.queue_id))
+
+    return skipped
+
+
+def _is_early(due_ms: Function) -> Function:
+    async def earlier(self: Any, level: Any, unit: Any) -> int:
+        return int(await due_ms(self, level, unit)) - 600
+
+    return earlier
+
+
+@attrs.frozen
+class Bug:
+    """A small change of a real class, and the promises of which it breaks one."""
+
+    owner: object
+    function: str
+    change: Callable[[Function], Function]
+    promises: tuple[Promise, ...]
+
+
+PLANTED: Mapping[str, Bug] = {
+    "forget what the log says": Bug(
+        ScheduleMessageService, "_skip_delivered", _forgets_what_the_log_says, (Promise.ONCE,)
+    ),
+    "note before the log is durable": Bug(
+        DelayProgressService, "_note", _notes_before_the_log_is_durable, (Promise.NOTHING_LOST, Promise.ON_TIME)
+    ),
+    "pass over what is refused": Bug(
+        ScheduleMessageService, "_deliver_one", _passes_over_what_is_refused, (Promise.NOTHING_LOST, Promise.ON_TIME)
+    ),
+    "believe the clock": Bug(DueTimes, "due_ms", _believes_the_clock_as_java_does, (Promise.NEVER_EARLY,)),
+    "no anchor": Bug(DelayProgressService, "is_anchored", _delivers_without_an_anchor, (Promise.ONCE,)),
+    "skip what was not delivered": Bug(
+        ScheduleMessageService, "_skip", _goes_on_behind_the_newest, (Promise.NOTHING_LOST, Promise.ON_TIME)
+    ),
+    "early": Bug(ScheduleMessageService, "_due_ms", _is_early, (Promise.NEVER_EARLY,)),
+}
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Have a bug as long as the block lasts."""
+    original = getattr(bug.owner, bug.function)
+    setattr(bug.owner, bug.function, bug.change(original))
+    try:
+        yield
+    finally:
+        setattr(bug.owner, bug.function, original)
+
+
+HUNTED = settings(
+    max_examples=400,
+    stateful_step_count=30,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_planted_bug_is_found(name: str) -> None:
+    bug = PLANTED[name]
+    with planted(bug), pytest.raises(PromiseBroken) as raised:
+        run_state_machine_as_test(DelayMachine, settings=HUNTED)
+    assert raised.value.promise in bug.promises
+
+
+def test_turns_are_short() -> None:
+    """What the machine sends at once is more than one turn delivers."""
+    assert schedule_message.MESSAGES_PER_TURN < 40
