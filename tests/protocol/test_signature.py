@@ -94,7 +94,11 @@ def test_secrets_are_not_shown() -> None:
 @given(key=st.text(min_size=1, max_size=150), content=st.binary(max_size=300))
 def test_signing_is_hmac_sha1(key: str, content: bytes) -> None:
     wanted = hmac.digest(key.encode("utf-8", "replace"), content, "sha1")
-    assert SigningKey(key).sign(content) == base64.b64encode(wanted)
+    signing_key = SigningKey(key)
+    assert signing_key.sign(content) == base64.b64encode(wanted)
+    assert signing_key.matches_digest(content, wanted)
+    assert not signing_key.matches_digest(content + b"x", wanted)
+    assert not signing_key.matches_digest(content, b"")
 
 
 def test_right_and_wrong_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:

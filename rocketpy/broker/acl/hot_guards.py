@@ -36,7 +36,7 @@ class _SignedSend(
     """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which they are signed."""
 
     access_key: str
-    signature: str
+    signature: bytes  # out of its Base64
     b: str
     security_token: str = ""
     a: str = ""
@@ -78,7 +78,7 @@ class _SignedPull(
     """The fields of PULL_MESSAGE."""
 
     access_key: str
-    signature: str
+    signature: bytes  # out of its Base64
     consumer_group: str
     topic: str
     request_type: str = ""

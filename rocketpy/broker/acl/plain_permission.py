@@ -60,11 +60,11 @@ class Session:
     account: PlainAccessResource
     needs_nothing: bool  # its address is in a global white list
     needs_no_signature: bool  # its address is in the account's white list
-    matches: Callable[[bytes, str], bool] = attrs.field(init=False)  # of the account's signing key
+    matches: Callable[[bytes, bytes], bool] = attrs.field(init=False)  # of the account's signing key
     allowed: set[object] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.matches = self.account.signing_key.matches
+        self.matches = self.account.signing_key.matches_digest
 
 
 class PlainPermissionManager:
