@@ -94,6 +94,7 @@ class DelayedMessages:
 async def open_delayed(
     disk: Disk | None = None,
     *,
+    root: str = ROOT,
     levels: str = LEVELS,
     clock: TrioWallClock | None = None,
     orderly: bool = True,
@@ -103,7 +104,7 @@ async def open_delayed(
     clock = clock or TrioWallClock()
     disk = disk or SimDisk()
     usual: dict[str, object] = {
-        "store_path_root_dir": ROOT,
+        "store_path_root_dir": root,
         "mapped_file_size_commit_log": 1 << 19,
         "mapped_file_size_consume_queue": 20 * 300,
         "max_message_size": 1 << 17,
@@ -121,7 +122,7 @@ async def open_delayed(
         tags_code=delay_levels.tags_code,
         memory_bytes=1 << 40,
     ) as store:
-        offsets = DelayOffsetManager(path=FILE, disk=disk, run_blocking=run_inline)
+        offsets = DelayOffsetManager(path=f"{root}/config/delayOffset.json", disk=disk, run_blocking=run_inline)
         offsets.load()
         stats = BrokerStatsManager(cluster_name="C", clock=clock)
         delayed: DelayedMessages
