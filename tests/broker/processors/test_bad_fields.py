@@ -17,12 +17,21 @@ from hypothesis import strategies as st
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.admin import (
+    CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsRequestHeader,
     GetProducerConnectionListRequestHeader,
+    QueryCorrectionOffsetHeader,
 )
-from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketpy.protocol.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+    UnregisterClientRequestHeader,
+)
 from rocketpy.protocol.headers.codec import wire_names
 from rocketpy.protocol.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -32,6 +41,7 @@ from rocketpy.protocol.headers.offset import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rocketpy.protocol.headers.query import QueryConsumeQueueRequestHeader
 from rocketpy.protocol.headers.topic import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -57,6 +67,13 @@ HEADERS: dict[int, type] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: DeleteSubscriptionGroupRequestHeader,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: GetConsumerConnectionListRequestHeader,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: GetProducerConnectionListRequestHeader,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ResetOffsetRequestHeader,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: GetConsumerStatusRequestHeader,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: GetConsumerRunningInfoRequestHeader,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: ConsumeMessageDirectlyResultRequestHeader,
+    RequestCode.QUERY_CORRECTION_OFFSET: QueryCorrectionOffsetHeader,
+    RequestCode.CLONE_GROUP_OFFSET: CloneGroupOffsetRequestHeader,
+    RequestCode.QUERY_CONSUME_QUEUE: QueryConsumeQueueRequestHeader,
 }
 
 BODIES = (
@@ -65,6 +82,7 @@ BODIES = (
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_BROKER_CONFIG,
 )
 
 GOOD = {
