@@ -11,9 +11,11 @@ from random import Random
 
 import pytest
 
-from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Processor
 from tests.broker.fuzz_cases import bases_of, cases_of
 from tests.broker.fuzz_verdicts import CREATE_IN_SPITE, PROBLEMS_SHOWN, Fuzz
 from tests.broker.whole_broker import Whole, broker_settings, open_whole_broker, open_whole_nameserver
@@ -79,6 +81,72 @@ async def test_a_nameserver_answers_every_bad_request(tmp_path: Path, capsys: py
         fuzz = await fuzzed(whole, "namesrv")
         report(fuzz, "nameserver", capsys)
         assert fuzz.case_count > 4_000
+
+
+def _fails(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    raise KeyError("nobody foresaw")
+
+
+def _says_nothing(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return make_response(request, ResponseCode.SYSTEM_ERROR)
+
+
+def _says_something_else(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    if (request.ext_fields or {}).get("topic") == "TopicTest":
+        return make_response(request)
+    return make_response(request, ResponseCode.SYSTEM_ERROR, "no")
+
+
+def _does_not_answer(connection: Connection, request: RemotingCommand) -> None:
+    return None
+
+
+def _answers_twice(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    connection.reply(make_response(request))
+    return make_response(request)
+
+
+def _hangs_up(connection: Connection, request: RemotingCommand) -> None:
+    connection.close()
+
+
+def _tells_of_python(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return make_response(request, ResponseCode.SYSTEM_ERROR, "topic: UnicodeDecodeError at 7")
+
+
+@pytest.mark.parametrize(
+    ("bug", "symptom"),
+    [
+        (_fails, "nobody foresaw"),
+        (_says_nothing, "and no remark"),
+        (_says_something_else, "does not name the field"),
+        (_does_not_answer, "0 answers"),
+        (_answers_twice, "2 answers"),
+        (_hangs_up, "the connection was closed"),
+        (_tells_of_python, "name of an exception"),
+    ],
+)
+async def test_planted_bugs_are_found(tmp_path: Path, bug: Processor, symptom: str) -> None:
+    async with open_whole_broker(broker_settings(tmp_path)) as whole:
+        whole.dispatcher._processors[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO] = bug
+        whole.dispatcher._task_processors.pop(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, None)
+        fuzz = await fuzzed(whole, "broker", only=[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO])
+    assert any(symptom in problem for problem in fuzz.problems), fuzz.problems[:3]
+
+
+async def test_a_refusal_that_changes_something_is_found(tmp_path: Path) -> None:
+    async with open_whole_broker(broker_settings(tmp_path)) as whole:
+        update = whole.dispatcher._processors[RequestCode.UPDATE_CONSUMER_OFFSET]
+
+        def changes_and_refuses(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+            fields = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": str(request.opaque)}
+            update(connection, RemotingCommand(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields=fields))
+            return make_response(request, ResponseCode.SYSTEM_ERROR, "topic and everything else")
+
+        whole.dispatcher._processors[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO] = changes_and_refuses
+        whole.dispatcher._task_processors.pop(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, None)
+        fuzz = await fuzzed(whole, "broker", only=[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO])
+    assert any("refused, and changed" in problem for problem in fuzz.problems), fuzz.problems[:3]
 
 
 def test_every_code_has_a_base_that_makes_sense() -> None:

@@ -7,6 +7,7 @@ the way, so that this file need not know how. Requests go through connections of
 from __future__ import annotations
 
 import logging
+import os.path
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 
 ANSWER_SECONDS = 20.0
+PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked
 COUNTERS = {"stats"}  # tables that count requests, refused ones too
 
 
@@ -134,8 +136,13 @@ def received(connection: Connection) -> list[RemotingCommand]:
 
 
 def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
-    """Return settings of a small broker; ``changes`` are of its BrokerConfig."""
-    config = BrokerConfig(broker_name="broker-0", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
+    """Return settings of a small broker that does nothing by itself for a day; ``changes`` are of its BrokerConfig."""
+    config = BrokerConfig(
+        broker_name="broker-0",
+        broker_ip1="127.0.0.1",
+        broker_ip2="127.0.0.1",
+        transaction_check_interval=86_400_000,
+    )
     return BrokerSettings(
         broker=attrs.evolve(config, **changes),  # type: ignore[arg-type]
         server=NettyServerConfig(listen_port=0),
@@ -145,6 +152,7 @@ def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
             mapped_file_size_commit_log=1 << 24,
             max_hash_slot_num=1000,
             max_index_num=4000,
+            message_delay_level=" ".join(["1d"] * 18),
         ),
         host="127.0.0.1",
         embeds_nameserver=False,
@@ -192,7 +200,11 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
             (parts,) = made
 
             def kept() -> str:
-                texts = [f"{each.path}: {fastjson.dumps(each._snapshot())}" for each in tables]
+                texts = [
+                    f"{each.path}: {fastjson.dumps(each._snapshot())}"
+                    for each in tables
+                    if os.path.basename(each.path) not in PROGRESS
+                ]
                 texts += [
                     f"{field.name}: {_text_of(getattr(parts._tables, field.name))}"
                     for field in attrs.fields(Tables)
