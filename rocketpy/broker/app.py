@@ -44,6 +44,8 @@ DRAIN_SECONDS = 5.0
 """How long a shutdown waits for the flush that deferred replies wait for."""
 
 _log = logging.getLogger("rocketpy.broker")
+_store_log = logging.getLogger("rocketpy.store")
+_store_error_log = logging.getLogger("rocketpy.store.error")
 
 
 @attrs.frozen
@@ -93,6 +95,7 @@ async def run_broker(
                 run_blocking=run_blocking,
                 store_host=store_host,
                 tags_code=tables.levels.tags_code,
+                bit_map_of=tables.filters.bit_map_of if settings.broker.enable_calc_filter_bit_map else None,
                 message_arriving=hold_service.message_arriving,
                 flush_replies=flush_replies,
                 report=_log_recovery,
@@ -193,7 +196,7 @@ async def _open_all_listeners(settings: BrokerSettings) -> list[socket.socket]:
 
 def _log_recovery(report: RecoveryReport) -> None:
     """Say what was found; what looks like a damaged record at the end of the log is cut off, and said louder."""
-    _log.info(
+    _store_log.info(
         "store recovered: log end %d, %d records read from %d on, %d queue entries written",
         report.end_offset,
         report.record_count,
@@ -201,19 +204,19 @@ def _log_recovery(report: RecoveryReport) -> None:
         report.unit_count,
     )
     if report.why:
-        _log.warning("the log was cut at %d: %s", report.end_offset, report.why)
+        _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)
 
 
 def _log_recovery_progress(reached_offset: int, end_offset: int) -> None:
-    _log.info("store is being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
+    _store_log.info("store is being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
 
 
 def _log_full(why: str | None) -> None:
     """Say that no message is taken any more, and that messages are taken again."""
     if why is not None:
-        _log.error("no message is taken: %s", why)
+        _store_error_log.error("no message is taken: %s", why)
     else:
-        _log.warning("messages are taken again, the disk has room")
+        _store_error_log.warning("messages are taken again, the disk has room")
 
 
 def _port_of(listener: socket.socket) -> int:

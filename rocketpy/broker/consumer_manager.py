@@ -2,7 +2,8 @@
 
 Tables only; a connection is a key here and nothing more. A change is returned as the channels that should hear of it
 (NOTIFY_CONSUMER_IDS_CHANGED), never sent: whoever calls sends. Rule: the last heartbeat of any member decides what the
-whole group subscribes to, so members that disagree fight; that is RocketMQ's rule, and its users know it.
+whole group subscribes to, so members that disagree fight; that is RocketMQ's rule, and SubscriptionWatch tells of it.
+Every heartbeat reaches the filters too; with the last member of a group its filters die.
 
 Compatibility: ``ConsumerManager`` and ``ConsumerGroupInfo`` (4.9.8); broker.md 9. One difference: members of a group
 learn at once when the scan removes a silent client; in Java they find out with their next own rebalance.
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from rocketpy.broker.client_channel import CHANNEL_EXPIRED_SECONDS, ClientChannelInfo
+from rocketpy.broker.consumer_filter import ConsumerFilterManager
+from rocketpy.broker.subscription_watch import SubscriptionWatch
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.remoting.connection import Connection
 
@@ -83,8 +86,16 @@ class GroupChange:
 class ConsumerManager:
     """The groups that are online at one broker. ``current_time`` is a clock in seconds that never steps."""
 
-    def __init__(self, *, current_time: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        current_time: Callable[[], float],
+        consumer_filter_manager: ConsumerFilterManager,
+        subscription_watch: SubscriptionWatch,
+    ) -> None:
         self._current_time = current_time
+        self._consumer_filter_manager = consumer_filter_manager
+        self._subscription_watch = subscription_watch
         self._groups: dict[str, ConsumerGroupInfo] = {}
         # The groups of each connection, so that the end of one among thousands costs nothing.
         self._groups_of: dict[Connection, set[str]] = {}
@@ -116,9 +127,10 @@ class ConsumerManager:
         client.last_update = self._current_time()
         is_new = info.update_channel(client, consumer)
         self._groups_of.setdefault(client.channel, set()).add(group)
-        if info.update_subscription(consumer.subscription_data_set) or is_new:
-            return GroupChange(group, info.channels)
-        return None
+        has_changed = info.update_subscription(consumer.subscription_data_set) or is_new
+        self._consumer_filter_manager.register(group, consumer.subscription_data_set)
+        self._subscription_watch.heard(client, consumer)
+        return GroupChange(group, info.channels) if has_changed else None
 
     def unregister_consumer(self, group: str, channel: Connection) -> GroupChange | None:
         """Take a connection out of a group; return whom to tell, None when it was not in it."""
@@ -127,6 +139,8 @@ class ConsumerManager:
             return None
         if not info.channel_info_table:
             del self._groups[group]
+            self._consumer_filter_manager.unregister(group)
+        self._subscription_watch.left(group, channel)
         groups = self._groups_of[channel]
         groups.discard(group)
         if not groups:

@@ -18,11 +18,11 @@ from rocketpy.protocol.stored_message import decode_record_properties
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.results import MessageFilter
 
-SelectorOf = Callable[[str], Sql92Selector | None]
-"""The selector that a group has for a topic, None when it wants every message of it."""
+SelectorOf = Callable[[str, str], Sql92Selector | None]
+"""The selector of a topic and a group, None when the group wants every message of the topic."""
 
 
-@attrs.frozen(eq=False, slots=True)
+@attrs.frozen(slots=True)
 class Sql92MessageFilter:
     """Selects by SQL92. ``bits`` are the filter's bits in maps of ``bit_map_size`` bytes, 0 when it has none.
 
@@ -51,14 +51,16 @@ class Sql92MessageFilter:
         return self.selector.matches(decode_record_properties(record))
 
 
-@attrs.frozen(eq=False, slots=True)
+@attrs.frozen(slots=True)
 class RetryMessageFilter:
     """Selects from a group's retry topic: a message comes back only if the group still wants it in its own topic.
 
-    ``subscribed`` is what the group asks of the retry topic itself, None for everything.
+    ``subscribed`` is what the group asks of the retry topic itself, None for everything; ``selector_of(topic, group)``
+    is what it asks of another topic.
     """
 
     subscribed: MessageFilter | None
+    group: str
     selector_of: SelectorOf
     needs_record: bool = attrs.field(default=True, init=False)
 
@@ -70,5 +72,5 @@ class RetryMessageFilter:
         """Return whether the filter of the topic that the message was first sent to wants it."""
         properties = decode_record_properties(record)
         topic = properties.get(PROPERTY_RETRY_TOPIC)
-        selector = None if topic is None else self.selector_of(topic)
+        selector = None if topic is None else self.selector_of(topic, self.group)
         return selector is None or selector.matches(properties)

@@ -18,12 +18,14 @@ import trio
 from rocketpy.broker.acl.access_control import load_accounts
 from rocketpy.broker.acl.hot_guards import hot_guards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.consumer_filter import ConsumerFilterManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
@@ -41,9 +43,9 @@ from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
-from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
 from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.pull_side import PullSide
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.broker.send_side import LIVE_KEYS, SendSide
 from rocketpy.broker.services.acl_file_watch import AclFileWatchService
@@ -54,10 +56,12 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
+from rocketpy.broker.services.water_mark import WaterMarkService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.subscription_watch import SubscriptionWatch
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.clock import Clock
@@ -95,17 +99,27 @@ class Tables:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager
+    filters: ConsumerFilterManager
+    subscription_watch: SubscriptionWatch
     producers: ProducerManager
     locks: RebalanceLockManager
     stats: BrokerStatsManager
+    accounts: PlainPermissionManager | None  # None without access control
     levels: DelayLevels
     delay_offsets: DelayOffsetManager
-    accounts: PlainPermissionManager | None  # None without access control
 
     @classmethod
     def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
         """Read the files; StartError names one that makes no sense."""
         directory = os.path.join(settings.store.root, "config")
+        filters = ConsumerFilterManager(
+            config=settings.broker,
+            path=os.path.join(directory, "consumerFilter.json"),
+            disk=disk,
+            run_blocking=run_blocking,
+            clock=clock,
+        )
+        subscription_watch = SubscriptionWatch()
         tables = cls(
             topics=TopicConfigManager(
                 config=settings.broker,
@@ -129,9 +143,15 @@ class Tables:
                 run_blocking=run_blocking,
                 enable_lmq=settings.store.enable_lmq,
             ),
-            consumers=ConsumerManager(current_time=trio.current_time),
+            consumers=ConsumerManager(
+                current_time=trio.current_time,
+                consumer_filter_manager=filters,
+                subscription_watch=subscription_watch,
+            ),
+            filters=filters,
+            subscription_watch=subscription_watch,
             producers=ProducerManager(current_time=trio.current_time),
-            locks=RebalanceLockManager(current_time=trio.current_time),
+            locks=RebalanceLockManager(config=settings.broker, current_time=trio.current_time),
             stats=BrokerStatsManager(
                 cluster_name=settings.broker.broker_cluster_name,
                 clock=clock,
@@ -148,8 +168,9 @@ class Tables:
             ),
         )
         tables.topics.load()
-        tables.delay_offsets.load()
         tables.offsets.load()
+        tables.filters.load()
+        tables.delay_offsets.load()
         tables.groups.load()
         return tables
 
@@ -183,9 +204,10 @@ class BrokerParts:
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
             rebalance_lock_manager=tables.locks,
+            consumer_filter_manager=tables.filters,
         )
         self.persistence = TablePersistService(
-            at_once=[tables.topics.stored, tables.groups.stored],
+            at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
             periodic=[tables.offsets.stored],
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
@@ -234,19 +256,39 @@ class BrokerParts:
             clock=clock,
             randomness=randomness,
         )
+        self.pull_side = PullSide(
+            config=config,
+            store_config=settings.store,
+            store=store,
+            message_put=self.message_put,
+            hold_service=hold_service,
+            topics=tables.topics,
+            groups=tables.groups,
+            consumers=tables.consumers,
+            filters=tables.filters,
+            offsets=tables.offsets,
+            stats=tables.stats,
+            hooks=self.send_side.consume_hooks,
+            store_host=store_host,
+            clock=clock,
+        )
         live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
         live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
         self.broker_stats = BrokerStats(statistics=store.statistics)
+        live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,
             self.persistence,
             self.lateness,
             BrokerStatsService(stats=tables.stats, broker_stats=self.broker_stats, clock=clock),
+            WaterMarkService(store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count),
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,
             *self.send_side.services,
+            self.pull_side.lag,
+            self.pull_side.slow_consumers,
             *((self.schedule,) if settings.store.broker_role is not BrokerRole.SLAVE else ()),
         )
         """What runs beside the servers, in the order in which it is started."""
@@ -261,14 +303,14 @@ class BrokerParts:
 
     def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
-        dispatcher = self._dispatcher()
+        dispatcher = self.dispatcher()
         dispatchers = [dispatcher, dispatcher.without([RequestCode.PULL_MESSAGE])]
         return [
             RemotingServer(
                 listeners=[listener],
                 dispatcher=each,
                 config=self._settings.server,
-                on_close=self._connection_closed,
+                on_close=self.connection_closed,
                 tls=self._tls,
             )
             for listener, each in zip(listeners, dispatchers, strict=False)
@@ -282,18 +324,14 @@ class BrokerParts:
             self._store.wait_durable(self._store.wrote_offset, lambda _: flushed.set())
             await flushed.wait()
 
-    # ---- private --------------------------------------------------------------------------------------------------
-
-    async def _permission_changed(self) -> None:
-        self._tables.topics.next_version()
-        await self.registration.register_all()
-
-    def _connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a connection that has ended, and tell whom it concerns."""
         self.hold_service.drop_connection(connection)
         if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to tell
             self.housekeeping.connection_closed(connection)
 
-    def _dispatcher(self) -> Dispatcher:
+    def dispatcher(self) -> Dispatcher:
+        """Return who serves every request of the main port."""
         accounts = self._tables.accounts
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
@@ -307,20 +345,16 @@ class BrokerParts:
         self._register_other_processors(dispatcher)
         return dispatcher
 
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _permission_changed(self) -> None:
+        self._tables.topics.next_version()
+        await self.registration.register_all()
+
     def _register_message_processors(self, dispatcher: Dispatcher) -> None:
-        settings, tables, store = self._settings, self._tables, self._store
-        config = settings.broker
+        settings, store = self._settings, self._store
         self.send_side.register(dispatcher)
-        PullMessageProcessor(
-            store=store,
-            hold_service=self.hold_service,
-            topic_config_manager=tables.topics,
-            subscription_group_manager=tables.groups,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            config=config,
-            stats=tables.stats,
-        ).register(dispatcher)
+        self.pull_side.register(dispatcher)
         QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
             dispatcher
         )

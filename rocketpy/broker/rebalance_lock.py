@@ -1,7 +1,7 @@
 """Which client of a group may consume a queue in order: locks that expire.
 
-Rule: a queue has one holder per group. A holder that does not renew within LOCK_LIVE_SECONDS may be replaced; the table
-is in memory only, so after a restart of the broker whoever asks first holds the queue.
+Rule: a queue has one holder per group. One that does not renew within ``rocketmq.broker.rebalance.lockMaxLiveTime`` may
+be replaced; the table is in memory only, so after a restart of the broker whoever asks first holds the queue.
 
 Compatibility: ``RebalanceLockManager`` (4.9.8). Neither client nor topic need exist. Java measures in wall time; here
 the time is passed in and does not step.
@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.protocol.message import MessageQueue
-
-LOCK_LIVE_SECONDS = 60.0
 
 
 @attrs.define(eq=False, slots=True)
@@ -29,18 +28,20 @@ class _Lock:
 class RebalanceLockManager:
     """The locks of every group. ``current_time`` is a clock in seconds that never steps."""
 
-    def __init__(self, *, current_time: Callable[[], float]) -> None:
+    def __init__(self, *, config: BrokerConfig, current_time: Callable[[], float]) -> None:
+        self._config = config
         self._current_time = current_time
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Lock or renew what is free, expired or the client's own; return those of ``queues`` that it now holds."""
         now = self._current_time()
+        live_seconds = self._config.lock_max_live_time / 1000
         locks = self._locks.setdefault(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
-            if lock is None or lock.client_id == client_id or now - lock.renewed > LOCK_LIVE_SECONDS:
+            if lock is None or lock.client_id == client_id or now - lock.renewed > live_seconds:
                 locks[queue] = _Lock(client_id, now)
                 held.append(queue)
         if not locks:
@@ -61,7 +62,7 @@ class RebalanceLockManager:
 
     def forget_expired(self) -> int:
         """Drop locks that nobody has renewed for ten times their life, so the table does not grow for good."""
-        oldest = self._current_time() - 10 * LOCK_LIVE_SECONDS
+        oldest = self._current_time() - 10 * self._config.lock_max_live_time / 1000
         forgotten = 0
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if lock.renewed < oldest]:

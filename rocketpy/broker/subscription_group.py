@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 
+import attrs
+
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
@@ -98,6 +100,13 @@ class SubscriptionGroupManager:
         self.subscription_group_table[group_config.group_name] = group_config
         _log.info("group %s: %s, was %s", group_config.group_name, group_config, old)
         self._changed()
+
+    def disable_consume(self, group: str) -> None:
+        """Refuse the pulls of a group from now on, if there is such a group."""
+        old = self.subscription_group_table.get(group)
+        if old is not None and old.consume_enable:
+            self.subscription_group_table[group] = attrs.evolve(old, consume_enable=False)
+            self._changed()
 
     def delete_subscription_group_config(self, group: str) -> bool:
         """Remove a group; False when there is none. Its offsets are another table's affair."""

@@ -146,6 +146,7 @@ class BrokerOnBytes:
             consumer_manager=self.tables.consumers,
             producer_manager=self.tables.producers,
             rebalance_lock_manager=self.tables.locks,
+            consumer_filter_manager=self.tables.filters,
         )
         self.live_settings = LiveSettings(
             (self.tables.config, NettyServerConfig(), NettyClientConfig(), MessageStoreConfig()),

@@ -54,8 +54,10 @@ def test_a_filter_without_bits_looks_at_every_record() -> None:
 
 
 def test_a_message_comes_back_if_the_filter_of_its_own_topic_wants_it() -> None:
-    selectors: dict[str, Sql92Selector] = {"T": compile_sql92("a > 1")}
-    again = RetryMessageFilter(None, selectors.get)
+    def selector_of(topic: str, group: str) -> Sql92Selector | None:
+        return compile_sql92("a > 1") if (topic, group) == ("T", "G") else None
+
+    again = RetryMessageFilter(None, "G", selector_of)
     assert again.is_matched_by_consume_queue(5, None)
     assert again.is_matched_by_commit_log(record(RETRY_TOPIC="T", a="2"))
     assert not again.is_matched_by_commit_log(record(RETRY_TOPIC="T", a="1"))
@@ -65,7 +67,7 @@ def test_a_message_comes_back_if_the_filter_of_its_own_topic_wants_it() -> None:
 
 def test_the_retry_topic_may_have_tags_of_its_own() -> None:
     subscription = parse_tag_expression("%RETRY%G", "x")
-    again = RetryMessageFilter(TagFilter(subscription), {}.get)
+    again = RetryMessageFilter(TagFilter(subscription), "G", lambda topic, group: None)
     (code,) = subscription.code_set
     assert again.is_matched_by_consume_queue(code, None)
     assert not again.is_matched_by_consume_queue(code + 1, None)

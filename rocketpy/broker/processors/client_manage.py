@@ -10,26 +10,26 @@ from collections.abc import Callable
 
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
 from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.processors.pull_check import not_supported
 from rocketpy.broker.processors.request_body import check_name, read_body
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
-from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.selector.tag import parse_tag_expression
+from rocketpy.protocol.selector.sql92_values import SelectorError
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-
-_TAG_TYPES = (None, "", "TAG")
 
 
 class ClientManageProcessor:
@@ -89,14 +89,13 @@ class ClientManageProcessor:
         if not request.body:
             return make_response(request)
         subscription = read_body(request, CheckClientRequestBody).subscription_data
-        if subscription.expression_type not in _TAG_TYPES:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {subscription.expression_type}",
-            )
+        if subscription is None or is_tag_type(subscription.expression_type):
+            return make_response(request)
+        if not self._config.enable_property_filter:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
         try:
-            parse_tag_expression(subscription.topic, subscription.sub_string)
-        except (RemoteProtocolError, ValueError) as failure:
+            compile_expression(subscription.expression_type, subscription.sub_string)
+        except SelectorError as failure:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(failure)) from failure
         return make_response(request)
 

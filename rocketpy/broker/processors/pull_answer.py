@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from rocketpy.broker.services.pull_request_hold import PullRequest
+from rocketpy.broker.pull_request import PullRequest
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import encode_frame

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.consumer_filter import ConsumerFilterManager
 from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.producer_manager import ProducerManager
@@ -30,6 +31,7 @@ class ClientHousekeepingStatistics:
     scans: int
     expired_connections: int
     forgotten_locks: int
+    forgotten_filters: int
 
 
 class ClientHousekeepingService:
@@ -42,14 +44,17 @@ class ClientHousekeepingService:
         consumer_manager: ConsumerManager,
         producer_manager: ProducerManager,
         rebalance_lock_manager: RebalanceLockManager,
+        consumer_filter_manager: ConsumerFilterManager,
     ) -> None:
         self._config = config
         self._consumer_manager = consumer_manager
         self._producer_manager = producer_manager
         self._rebalance_lock_manager = rebalance_lock_manager
+        self._consumer_filter_manager = consumer_filter_manager
         self._scans = 0
         self._expired = 0
         self._forgotten_locks = 0
+        self._forgotten_filters = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Scan every 10 seconds until cancelled."""
@@ -59,7 +64,7 @@ class ClientHousekeepingService:
             self.scan()
 
     def scan(self) -> None:
-        """Close the connections of silent clients and drop locks that nobody has renewed for long."""
+        """Close the connections of silent clients, drop locks that nobody has renewed for long, and old filters."""
         self._scans += 1
         silent = dict.fromkeys(
             [*self._consumer_manager.scan_not_active_channel(), *self._producer_manager.scan_not_active_channel()]
@@ -71,6 +76,7 @@ class ClientHousekeepingService:
             if connection.is_closed:
                 self.connection_closed(connection)  # nothing is left to do when the server has called it already
         self._forgotten_locks += self._rebalance_lock_manager.forget_expired()
+        self._forgotten_filters += self._consumer_filter_manager.clean()
 
     def connection_closed(self, connection: Connection) -> None:
         """Take a connection that has ended out of every group and tell the other consumers."""
@@ -81,4 +87,4 @@ class ClientHousekeepingService:
 
     def statistics(self) -> ClientHousekeepingStatistics:
         """Return the counters."""
-        return ClientHousekeepingStatistics(self._scans, self._expired, self._forgotten_locks)
+        return ClientHousekeepingStatistics(self._scans, self._expired, self._forgotten_locks, self._forgotten_filters)

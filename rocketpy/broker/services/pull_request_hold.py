@@ -11,37 +11,14 @@ the offset up to which nothing matched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import trio
 
-from rocketpy.protocol.codes import SerializeType
+from rocketpy.broker.pull_request import PullRequest
 from rocketpy.remoting.connection import Connection
-from rocketpy.store.results import MessageFilter
 
 SWEEP_SECONDS = 0.5
 PULLS_PER_SLICE = 64
-
-
-@attrs.define(eq=False, slots=True)
-class PullRequest:
-    """A pull on its way: asked, perhaps held, answered once. ``queue_offset`` moves on while nothing matches."""
-
-    connection: Connection
-    opaque: int
-    serialize_type: SerializeType
-    topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    message_filter: MessageFilter | None
-    deadline: float  # Trio time
-    is_oneway: bool
-    asked_offset: int
-    resume: Callable[[PullRequest, bool], bool]
-    """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
-    consumer_group: str
 
 
 @attrs.frozen
@@ -67,7 +44,7 @@ class PullRequestHoldService:
 
     def suspend(self, pull: PullRequest) -> None:
         """Hold a pull until a message arrives in its queue or its deadline passes."""
-        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        self._held.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
 
     def message_arriving(self, topic: str, queue_id: int, max_queue_offset: int) -> None:
         """Note that a queue got messages; its pulls are served after the burst's replies."""

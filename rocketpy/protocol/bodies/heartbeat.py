@@ -93,6 +93,6 @@ class HeartbeatData:
 class CheckClientRequestBody:
     """The body of CHECK_CLIENT_CONFIG: would this subscription be understood."""
 
-    client_id: str
-    group: str
-    subscription_data: SubscriptionData
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None

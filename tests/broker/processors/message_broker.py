@@ -17,8 +17,8 @@ import trio.testing
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.message_put import MessagePut
-from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.processors.query import QueryMessageProcessor
+from rocketpy.broker.pull_side import PullSide
 from rocketpy.broker.send_side import SendSide
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.protocol.bodies.topic import TopicConfig
@@ -190,7 +190,7 @@ async def open_message_broker(
         side = _send_side(tables, opened, store_config, hooks)
         dispatcher = Dispatcher(end_burst=side.end_burst, after_replies=hold.serve_woken)
         side.register(dispatcher)
-        _register_others(dispatcher, tables, opened, hold, store_config)
+        _register_others(dispatcher, tables, opened, hold, store_config, side)
         broker = MessageBroker(
             tables=tables,
             store=opened,
@@ -254,16 +254,23 @@ def _register_others(
     store: MessageStore,
     hold: PullRequestHoldService,
     store_config: MessageStoreConfig,
+    side: SendSide,
 ) -> None:
-    PullMessageProcessor(
-        store=store,
-        hold_service=hold,
-        topic_config_manager=tables.topics,
-        subscription_group_manager=tables.groups,
-        consumer_manager=tables.consumers,
-        consumer_offset_manager=tables.offsets,
+    PullSide(
         config=tables.config,
+        store_config=store_config,
+        store=store,
+        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
+        hold_service=hold,
+        topics=tables.topics,
+        groups=tables.groups,
+        consumers=tables.consumers,
+        filters=tables.filters,
+        offsets=tables.offsets,
         stats=tables.stats,
+        hooks=side.consume_hooks,
+        store_host=STORE_HOST,
+        clock=tables.clock,
     ).register(dispatcher)
     QueryMessageProcessor(store=store, default_query_max_num=store_config.default_query_max_num).register(dispatcher)
 
@@ -310,13 +317,7 @@ def send(
     return request
 
 
-def pull(
-    *,
-    oneway: bool = False,
-    opaque: int = 9,
-    serialize_type: SerializeType = SerializeType.JSON,
-    **fields: object,
-) -> RemotingCommand:
+def pull_header(**fields: object) -> PullMessageRequestHeader:
     """A pull from the beginning of queue 0 with the subscription in the request, not to be held."""
     usual: dict[str, object] = {
         "consumer_group": "G",
@@ -331,11 +332,18 @@ def pull(
         "sub_version": 0,
         "expression_type": "TAG",
     }
-    request = make_request(
-        RequestCode.PULL_MESSAGE,
-        PullMessageRequestHeader(**{**usual, **fields}),  # type: ignore[arg-type]
-        oneway=oneway,
-    )
+    return PullMessageRequestHeader(**{**usual, **fields})  # type: ignore[arg-type]
+
+
+def pull(
+    *,
+    oneway: bool = False,
+    opaque: int = 9,
+    serialize_type: SerializeType = SerializeType.JSON,
+    **fields: object,
+) -> RemotingCommand:
+    """A pull, see :func:`pull_header`."""
+    request = make_request(RequestCode.PULL_MESSAGE, pull_header(**fields), oneway=oneway)
     request.opaque = opaque
     request.serialize_type = serialize_type
     return request

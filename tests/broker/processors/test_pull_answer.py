@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.broker.processors.pull_answer import encode_pull_answer, pull_response_code
-from rocketpy.broker.services.pull_request_hold import PullRequest
+from rocketpy.broker.pull_request import PullRequest
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
+from tests.broker.processors.message_broker import pull_header
 from tests.remoting.test_connection import make_connection
 
 CODES = {
@@ -35,16 +37,13 @@ def make_pull(opaque: int = 5, serialize_type: SerializeType = SerializeType.JSO
         connection=make_connection()[0],
         opaque=opaque,
         serialize_type=serialize_type,
-        topic="T",
-        queue_id=0,
-        queue_offset=0,
-        max_msg_nums=32,
-        message_filter=None,
-        deadline=0.0,
         is_oneway=False,
-        asked_offset=0,
+        header=pull_header(),
+        queue_offset=0,
+        message_filter=None,
+        group_config=SubscriptionGroupConfig("G"),
+        deadline=0.0,
         resume=lambda pull, is_final: True,
-        consumer_group="G",
     )
 
 

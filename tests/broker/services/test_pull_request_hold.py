@@ -7,9 +7,12 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.services.pull_request_hold import PULLS_PER_SLICE, PullRequest, PullRequestHoldService
+from rocketpy.broker.pull_request import PullRequest
+from rocketpy.broker.services.pull_request_hold import PULLS_PER_SLICE, PullRequestHoldService
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.remoting.connection import Connection
+from tests.broker.processors.message_broker import pull_header
 from tests.remoting.test_connection import NotingTransport, make_connection
 
 
@@ -29,16 +32,13 @@ class Consumer:
             connection=self.connection,
             opaque=opaque,
             serialize_type=SerializeType.JSON,
-            topic="T",
-            queue_id=queue_id,
-            queue_offset=0,
-            max_msg_nums=32,
-            message_filter=None,
-            deadline=trio.current_time() + suspend_s,
             is_oneway=False,
-            asked_offset=0,
+            header=pull_header(topic="T", queue_id=queue_id),
+            queue_offset=0,
+            message_filter=None,
+            group_config=SubscriptionGroupConfig("G"),
+            deadline=trio.current_time() + suspend_s,
             resume=self.resume,
-            consumer_group="G",
         )
 
     def resume(self, pull: PullRequest, expired: bool) -> bool:

@@ -1,0 +1,196 @@
+"""Whether a pull may be served, and what selects the messages it gets.
+
+Asked for every pull, and for a held one again each time it is tried: its group may have been switched off meanwhile,
+or have subscribed to something else.
+
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, codes and remarks as there. One is
+stricter: SQL92 that does not compile refuses a pull that brings it along (23), where Java then serves every message.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rocketpy.broker.config import PERM_READ, BrokerConfig
+from rocketpy.broker.consumer_filter import ConsumerFilterManager, compile_expression, is_tag_type
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.message_filter import RetryMessageFilter, Sql92MessageFilter
+from rocketpy.broker.pull_request import PullHeader
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
+from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
+from rocketpy.protocol.topic_name import FAQ, RETRY_PREFIX
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.results import MessageFilter
+
+_EXPRESSION_REMEMBERED_MAX = 1000
+"""Longer tag expressions (in characters) are parsed anew each time, so that the cache holds little."""
+
+_SHOWN_MAX = 255
+
+
+class PullCheck:
+    """The checks of pulls, over the tables of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        consumer_manager: ConsumerManager,
+        consumer_filter_manager: ConsumerFilterManager,
+    ) -> None:
+        self._config = config
+        self._topic_config_manager = topic_config_manager
+        self._subscription_group_manager = subscription_group_manager
+        self._consumer_manager = consumer_manager
+        self._consumer_filter_manager = consumer_filter_manager
+
+    def group_config(self, group: str) -> SubscriptionGroupConfig:
+        """Return the settings of a group that may pull here; RequestError for any other."""
+        config = self._config
+        if not config.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
+            )
+        group_config = self._subscription_group_manager.find_subscription_group_config(group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{_shown(group)}] does not exist, {FAQ}",
+            )
+        if not group_config.consume_enable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {_shown(group)}")
+        return group_config
+
+    def check_topic(self, connection: Connection, header: PullHeader) -> None:
+        """RequestError unless topic and queue are there to be read."""
+        topic = header.topic
+        topic_config = self._topic_config_manager.select_topic_config(topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{_shown(topic)}] not exist, apply first please! {FAQ}"
+            )
+        if not topic_config.perm & PERM_READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[{connection.peer}]",
+            )
+
+    def message_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
+        """Return what selects messages, None for all; RequestError when the subscription is unknown or outdated."""
+        if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            if is_tag_type(header.expression_type):
+                selected: MessageFilter | None = _checked_tag_filter(header.subscription)
+            else:
+                selected = self._own_filter(header)
+        else:
+            selected = self._subscribed_filter(header, group_config)
+        if self._config.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
+            group = header.topic.removeprefix(RETRY_PREFIX)
+            return RetryMessageFilter(selected, group, self._consumer_filter_manager.selector)
+        return selected
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _subscribed_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
+        """Return the filter of what the group's heartbeats subscribe to."""
+        group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
+        if group is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        if not group_config.consume_broadcast_enable and group.message_model == "BROADCASTING":
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{_shown(header.consumer_group)}] can not consume by broadcast way",
+            )
+        subscription = group.find_subscription_data(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the consumer's subscription not latest: the broker has version {subscription.sub_version}, the "
+                f"pull has {header.sub_version}",
+            )
+        if is_tag_type(subscription.expression_type):
+            return _checked_tag_filter(subscription.sub_string)
+        return self._registered_filter(header, subscription.expression_type)
+
+    def _registered_filter(self, header: PullHeader, expression_type: str | None) -> MessageFilter:
+        """Return the SQL92 filter that a heartbeat brought."""
+        found = self._consumer_filter_manager.get(header.topic, header.consumer_group)
+        if found is None:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if found.client_version < header.sub_version:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the consumer's consumer filter data not latest: the broker has version {found.client_version}, the "
+                f"pull has {header.sub_version}",
+            )
+        self._check_property_filter(expression_type)
+        return found.message_filter
+
+    def _own_filter(self, header: PullHeader) -> MessageFilter:
+        """Return the SQL92 filter that a pull brings along."""
+        expression = header.subscription
+        if not expression:
+            raise _not_parsed("expected an expression, found none")
+        self._check_property_filter(header.expression_type)
+        try:
+            return Sql92MessageFilter(compile_expression(header.expression_type, expression))
+        except SelectorError as failure:
+            raise _not_parsed(str(failure)) from failure
+
+    def _check_property_filter(self, expression_type: str | None) -> None:
+        if not self._config.enable_property_filter:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
+
+
+def not_supported(expression_type: str | None) -> str:
+    """Return RocketMQ's remark while enablePropertyFilter is off."""
+    return f"The broker does not support consumer to filter message by {_shown(str(expression_type))}"
+
+
+def _tag_filter(expression: str | None) -> TagFilter | None:
+    """Return the filter of a tag expression, None when everything matches; ValueError when it is none."""
+    subscription = parse_tag_expression("", expression)
+    return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
+
+
+_remembered_filter = lru_cache(maxsize=4096)(_tag_filter)
+
+
+def _checked_tag_filter(expression: str | None) -> TagFilter | None:
+    """Return the filter of an expression that a consumer sent, remembered unless it is long."""
+    if not expression or expression == SUB_ALL:
+        return None
+    try:
+        if len(expression) <= _EXPRESSION_REMEMBERED_MAX:
+            return _remembered_filter(expression)
+        return _tag_filter(expression)
+    except ValueError as failure:
+        raise _not_parsed(str(failure)) from failure
+
+
+def _not_parsed(why: str) -> RequestError:
+    return RequestError(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {_shown(why)}"
+    )
+
+
+def _shown(text: str) -> str:
+    """Return a consumer's text for a remark: an answer must fit into a frame."""
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."

@@ -1,0 +1,78 @@
+"""The pull side of a broker, put together: pulls, what may be pulled, and who watches those who pull.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.consumer_filter import ConsumerFilterManager
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.hooks import ConsumeHooks
+from rocketpy.broker.message_put import MessagePut
+from rocketpy.broker.processors.offset_moved import OffsetMovedEvents
+from rocketpy.broker.processors.pull import PullMessageProcessor
+from rocketpy.broker.processors.pull_check import PullCheck
+from rocketpy.broker.services.consumer_lag import ConsumerLagService
+from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
+from rocketpy.broker.services.slow_consumer import SlowConsumerService
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.clock import Clock
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.message_store import MessageStore
+
+
+class PullSide:
+    """The processor of pulls, and the services that watch consumers."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        store: MessageStore,
+        message_put: MessagePut,
+        hold_service: PullRequestHoldService,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        hooks: ConsumeHooks,
+        store_host: bytes,
+        clock: Clock,
+    ) -> None:
+        self.lag = ConsumerLagService(consumer_manager=consumers, consumer_offset_manager=offsets, store=store)
+        self.slow_consumers = SlowConsumerService(config=config, stats=stats, subscription_group_manager=groups)
+        self._processor = PullMessageProcessor(
+            store=store,
+            store_config=store_config,
+            hold_service=hold_service,
+            check=PullCheck(
+                config=config,
+                topic_config_manager=topics,
+                subscription_group_manager=groups,
+                consumer_manager=consumers,
+                consumer_filter_manager=filters,
+            ),
+            consumer_offset_manager=offsets,
+            offset_moved_events=OffsetMovedEvents(
+                store=store,
+                message_put=message_put,
+                broker_name=config.broker_name,
+                store_host=store_host,
+                clock=clock,
+            ),
+            config=config,
+            stats=stats,
+            hooks=hooks,
+        )
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take PULL_MESSAGE."""
+        self._processor.register(dispatcher)
