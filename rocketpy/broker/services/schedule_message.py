@@ -185,17 +185,17 @@ class ScheduleMessageService:
             )
             queue_offset = self._offsets.offset_table.get(level, 0)
             self._table.append(_Level(level, level - 1, queue_offset, times))
-            self._correct(self._table[-1])
+            self._correct(self._table[-1], is_known=level in self._offsets.offset_table)
         self._clock_set_back = ClockSetBack(timestamp_ms=now_ms, current_time=trio.current_time())
         await self._skip_delivered()
 
-    def _correct(self, level: _Level) -> None:
-        """Bring an offset into its queue; what is before that has left the log."""
+    def _correct(self, level: _Level, *, is_known: bool) -> None:
+        """Bring an offset into its queue; what is before that has left the log. One that is not known is no loss."""
         min_offset = self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
         max_offset = self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
         corrected = min(max(level.queue_offset, min_offset), max_offset)
         if corrected != level.queue_offset:
-            if level.level in self._offsets.offset_table:
+            if is_known:
                 _log.error(
                     "delay level %d: the next offset is %d, but its queue has %d to %d; it goes on at %d",
                     level.level, level.queue_offset, min_offset, max_offset, corrected,
@@ -261,7 +261,7 @@ class ScheduleMessageService:
     async def _take_turn(self, level: _Level) -> bool:
         """Deliver what is due of a level, a bounded number; return whether there was anything."""
         if level.queue_offset < self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id):
-            self._correct(level)
+            self._correct(level, is_known=True)
         units = await self._units(level, level.queue_offset, MESSAGES_PER_TURN)
         due: list[_Unit] = []
         size_bytes = 0
@@ -302,10 +302,11 @@ class ScheduleMessageService:
         message = read_delayed_message(record)
         if isinstance(message, str):
             self._lost_count += 1
-            _log.error(
-                "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
-                level.level, unit.queue_offset, unit.physical_offset, message,
-            )  # fmt: skip
+            if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
+                _log.error(
+                    "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
+                    level.level, unit.queue_offset, unit.physical_offset, message,
+                )  # fmt: skip
             return True
         status, physical_offset, _ = self._store.put(
             message.topic,

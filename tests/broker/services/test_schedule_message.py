@@ -262,6 +262,22 @@ async def test_what_the_log_has_lost_is_passed_over(autojump_clock: Jumping, clo
         assert delayed.service.statistics().lost_count == 1
 
 
+async def test_what_has_expired_is_passed_over_and_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+    async with open_delayed(clock=clock, levels="10d", mapped_file_size_commit_log=4096) as delayed:
+        for number in range(100):
+            delayed.send(1, b"%d" % number)
+        clock.set_by_ms += 73 * 3_600_000
+        delayed.store.execute_delete_files_manually()
+        await trio.sleep(75)
+        assert delayed.store.min_physical_offset > 0
+        clock.set_by_ms += 240 * 3_600_000
+        await trio.sleep(5)
+        delivered = len(delayed.bodies())
+        assert 0 < delivered < 100
+        assert delayed.bodies() == [b"%d" % number for number in range(100 - delivered, 100)]
+        assert delayed.service.statistics().lost_count == 100 - delivered
+
+
 async def test_cold_messages_are_read_in_a_worker(autojump_clock: Jumping, clock: TrioWallClock) -> None:
     disk = SimDisk()
     async with open_delayed(disk, clock=clock, orderly=False) as delayed:
