@@ -578,6 +578,17 @@ async def test_a_store_that_is_told_to_writes_extensions_and_reads_them_in_its_n
         assert [is_ext_address(queue.unit_at(number)[2]) for number in (19, 20)] == [True, False]
 
 
+async def test_listed_units_show_what_stands_behind_their_addresses(place: Place) -> None:
+    async with opened(place, enable_consume_queue_ext=True) as store:
+        for _ in range(3):
+            send(store, b"one")
+        listing = await store.list_units("T", 0, 1, 5)
+        assert listing is not None
+        assert (listing.min_offset, listing.max_offset) == (0, 3)
+        assert [unit.ext is not None and unit.ext.tags_code for unit in listing.units] == [hash_of_tags("A")] * 2
+        assert all(is_ext_address(unit.tags_code) for unit in listing.units)
+
+
 async def test_a_java_store_is_filtered_by_its_real_tags(tmp_path: Path) -> None:
     async with open_golden("store-ext", tmp_path) as store:
         for line in golden_lines():

@@ -141,6 +141,23 @@ def test_the_address_of_an_extension_is_no_tags_code(place: Place) -> None:
     assert bodies(parts.get(0, message_filter=Filter(tags_code=1))) == [b"ext"]
 
 
+def test_units_are_listed_up_to_the_end_of_their_file(place: Place) -> None:
+    """What ``queryCq`` shows: 20 units have a file here."""
+    parts = Parts(place)
+    parts.put_all([b"%02d" % number for number in range(30)])
+    listing = read_now(parts.reader.list_units("TopicTest", 0, 15, 100))
+    assert listing is not None
+    assert (listing.min_offset, listing.max_offset, len(listing.units)) == (0, 30, 5)
+    assert {unit.ext for unit in listing.units} == {None}
+    assert len({unit.physical_offset for unit in listing.units}) == 5
+    for queue_offset, count in ((30, 1), (-1, 1), (0, 0)):
+        outside = read_now(parts.reader.list_units("TopicTest", 0, queue_offset, count))
+        assert outside is not None
+        assert outside.units == ()
+    assert read_now(parts.reader.list_units("TopicTest", 9, 0, 1)) is None
+    assert read_now(parts.reader.list_units("Nobody", 0, 0, 1)) is None
+
+
 def test_records_far_apart_take_a_read_each_and_neighbours_one() -> None:
     disk = SimDisk()
     parts = Parts(Place(disk, "/store"), log_file_size=1 << 20, message_size_max=1 << 20)
