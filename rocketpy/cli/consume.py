@@ -14,13 +14,14 @@ import typer
 
 from rocketpy.cli.options import (
     DEFAULT_NAME_SERVER,
+    Credentials,
     NameServers,
     Queue,
     Tls,
     TlsFile,
     Topic,
+    chosen_config,
     chosen_queue,
-    config_with_tls,
 )
 from rocketpy.cli.outcome import naming_topic, outcome
 from rocketpy.errors import RocketpyError
@@ -74,6 +75,7 @@ def consume(
     commit: Annotated[bool, typer.Option("--commit", help="Record the group's progress.")] = False,
     tls: Tls = False,
     tls_file: TlsFile = "",
+    credentials: Credentials = "",
 ) -> None:
     """Print the messages of a topic."""
     wish = Wish(
@@ -91,7 +93,9 @@ def consume(
     import trio
 
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(print_messages, attrs.evolve(wish, config=config_with_tls(tls, tls_file)), sys.stdout.buffer)
+        trio.run(
+            print_messages, attrs.evolve(wish, config=chosen_config(tls, tls_file, credentials)), sys.stdout.buffer
+        )
 
 
 def parse_start(text: str) -> str | int:

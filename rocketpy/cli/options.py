@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
+import attrs
 import typer
 
 from rocketpy.cli.outcome import CommandError
@@ -41,8 +42,27 @@ TlsFile = Annotated[
 ]
 
 
-def config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
-    """Return the settings of a client for the options --tls and --tls-config; SettingsError for a wrong file."""
+Credentials = Annotated[
+    str,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        envvar="ROCKETPY_CREDENTIALS",
+        help="Sign every request, for brokers with ACL: a file like RocketMQ's tools.yml, with accessKey and secretKey.",
+        show_default=False,
+    ),
+]
+
+
+def chosen_config(tls: bool, tls_file: str, credentials_file: str) -> ClientConfig:
+    """Return the settings of a client for --tls, --tls-config and --credentials; SettingsError for a wrong file."""
+    from rocketpy.cli.credentials import load_credentials
+
+    credentials = load_credentials(credentials_file) if credentials_file else None
+    return attrs.evolve(_config_with_tls(tls, tls_file), credentials=credentials)
+
+
+def _config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
     from rocketpy.client.config import ClientConfig
     from rocketpy.remoting.config import TlsClientConfig, TlsServerConfig
     from rocketpy.remoting.tls import with_config_file

@@ -17,13 +17,14 @@ import typer
 
 from rocketpy.cli.options import (
     DEFAULT_NAME_SERVER,
+    Credentials,
     NameServers,
     Queue,
     Tls,
     TlsFile,
     Topic,
+    chosen_config,
     chosen_queue,
-    config_with_tls,
 )
 from rocketpy.cli.outcome import CommandError, naming_topic, outcome
 
@@ -78,6 +79,7 @@ def produce(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print where each batch is stored.")] = False,
     tls: Tls = False,
     tls_file: TlsFile = "",
+    credentials: Credentials = "",
 ) -> None:
     """Send each line of standard input as a message. Empty lines are left out: RocketMQ has no empty messages."""
     template = _properties(tag, key, properties or [])
@@ -86,7 +88,7 @@ def produce(
     import trio
 
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(send_lines, read, line_format, namesrv, queue, verbose, config_with_tls(tls, tls_file))
+        trio.run(send_lines, read, line_format, namesrv, queue, verbose, chosen_config(tls, tls_file, credentials))
 
 
 def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:

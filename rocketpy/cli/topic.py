@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, NameServers, Tls, TlsFile, config_with_tls
+from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, Tls, TlsFile, chosen_config
 from rocketpy.cli.outcome import outcome
 
 if TYPE_CHECKING:
@@ -23,12 +23,13 @@ def list_topics(
     names_only: Annotated[bool, typer.Option("-q", "--quiet", help="Names only, a line each.")] = False,
     tls: Tls = False,
     tls_file: TlsFile = "",
+    credentials: Credentials = "",
 ) -> None:
     """List every topic with its brokers and queues."""
     import trio
 
     with outcome():
-        rows = trio.run(_topic_rows, namesrv, config_with_tls(tls, tls_file), names_only)
+        rows = trio.run(_topic_rows, namesrv, chosen_config(tls, tls_file, credentials), names_only)
         for line in [row[0] for row in rows] if names_only else aligned([COLUMNS, *rows]):
             typer.echo(line)
 
@@ -41,12 +42,15 @@ def create_topic(
     cluster: Annotated[str, typer.Option("-c", "--cluster", help="One cluster only.", show_default=False)] = "",
     tls: Tls = False,
     tls_file: TlsFile = "",
+    credentials: Credentials = "",
 ) -> None:
     """Create a topic, or change its number of queues, on every master."""
     import trio
 
     with outcome():
-        addresses = trio.run(_create, namesrv, config_with_tls(tls, tls_file), topic, queues, cluster or None)
+        addresses = trio.run(
+            _create, namesrv, chosen_config(tls, tls_file, credentials), topic, queues, cluster or None
+        )
         typer.echo(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.errors import ClientError
+from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.config import TlsClientConfig
 
 NO_NAME_SERVER = 10004
@@ -35,6 +36,8 @@ class ClientConfig:
 
     With ``use_tls`` every connection uses TLS as ``tls`` says; its default believes any certificate, as in RocketMQ.
     Opening a client then raises :class:`~rocketpy.errors.SettingsError` for a file that is not what it should be.
+
+    With ``credentials`` every request is signed: what a broker with ACL asks for.
     """
 
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
@@ -53,6 +56,7 @@ class ClientConfig:
     pull_time_delay_when_exception: int = 1_000
     use_tls: bool = False
     tls: TlsClientConfig = attrs.field(factory=TlsClientConfig)
+    credentials: SessionCredentials | None = None
 
 
 def client_config(name_servers: str | Sequence[str], config: ClientConfig | None) -> ClientConfig:

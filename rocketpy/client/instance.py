@@ -43,6 +43,7 @@ from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
 
@@ -59,7 +60,8 @@ async def open_client_instance(
 ) -> AsyncIterator[ClientInstance]:
     """Open the shared part of a client; its connections and services end with the block, having taken their leave."""
     remoting_config = NettyClientConfig(use_tls=config.use_tls)
-    opening = open_remoting_client(config=remoting_config, tls=config.tls)
+    signer = None if config.credentials is None else RequestSigner(config.credentials)
+    opening = open_remoting_client(config=remoting_config, tls=config.tls, before_request=signer)
     async with unwrapped(opening) as remoting, unwrapped(trio.open_nursery()) as nursery:
         instance = ClientInstance(
             remoting=remoting, config=config, clock=clock or SystemClock(), randomness=randomness or SystemRandom()

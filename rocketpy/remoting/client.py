@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import trio
@@ -28,15 +28,20 @@ from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls import client_context
 
+BeforeRequest = Callable[[RemotingCommand], None]
+
 INCOMING_BYTES_MAX = 256 << 20
 """Unfinished answers of all servers together; above it the connection that holds most is closed."""
 
 
 @asynccontextmanager
 async def open_remoting_client(
-    *, config: NettyClientConfig | None = None, tls: TlsClientConfig | None = None
+    *,
+    config: NettyClientConfig | None = None,
+    tls: TlsClientConfig | None = None,
+    before_request: BeforeRequest | None = None,
 ) -> AsyncIterator[RemotingClient]:
-    """Open a client whose connections and tasks end with the block.
+    """Open a client whose connections and tasks end with the block. ``before_request`` may change what is sent: sign it.
 
     Its connections use TLS if ``config.use_tls`` or, where that is None, ``tls.enable`` says so; SettingsError when a
     file that ``tls`` names then is not what it should be.
@@ -45,7 +50,7 @@ async def open_remoting_client(
     uses_tls = tls.enable if config.use_tls is None else config.use_tls
     context = client_context(tls) if uses_tls else None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(nursery=nursery, config=config, tls_context=context)
+        client = RemotingClient(nursery=nursery, config=config, tls_context=context, before_request=before_request)
         nursery.start_soon(client.close_idle)
         try:
             yield client
@@ -56,8 +61,16 @@ async def open_remoting_client(
 class RemotingClient:
     """Requests by address. Made by :func:`open_remoting_client`."""
 
-    def __init__(self, *, nursery: trio.Nursery, config: NettyClientConfig, tls_context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        *,
+        nursery: trio.Nursery,
+        config: NettyClientConfig,
+        tls_context: ssl.SSLContext | None,
+        before_request: BeforeRequest | None = None,
+    ) -> None:
         self._nursery = nursery
+        self._before_request = before_request
         self._config = config
         self._tls_context = tls_context
         self._dispatcher = Dispatcher()
@@ -85,6 +98,8 @@ class RemotingClient:
         """
         deadline = trio.current_time() + timeout_s
         connection = await self._connected(address, timeout_s)
+        if self._before_request is not None:
+            self._before_request(request)
         try:
             return await connection.request(request, max(0.0, deadline - trio.current_time()))
         except RemotingTimeoutError:
@@ -97,6 +112,8 @@ class RemotingClient:
         connection = await self._connected(address, self._config.connect_timeout_millis / 1000)
         if connection.is_closed:
             raise RemotingSendRequestError(f"the connection to {address} is closed")
+        if self._before_request is not None:
+            self._before_request(request)
         connection.oneway(request)
 
     def close_connection(self, address: str) -> None:
