@@ -48,7 +48,7 @@ Credentials = Annotated[
         "--credentials",
         metavar="FILE",
         envvar="ROCKETPY_CREDENTIALS",
-        help="Sign every request, for brokers with ACL: a file like RocketMQ's tools.yml, with accessKey and secretKey.",
+        help="Sign every request, for brokers with ACL: a file like RocketMQ's tools.yml (accessKey, secretKey).",
         show_default=False,
     ),
 ]

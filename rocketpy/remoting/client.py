@@ -41,7 +41,7 @@ async def open_remoting_client(
     tls: TlsClientConfig | None = None,
     before_request: BeforeRequest | None = None,
 ) -> AsyncIterator[RemotingClient]:
-    """Open a client whose connections and tasks end with the block. ``before_request`` may change what is sent: sign it.
+    """Open a client whose connections and tasks end with the block. ``before_request`` may sign what is sent.
 
     Its connections use TLS if ``config.use_tls`` or, where that is None, ``tls.enable`` says so; SettingsError when a
     file that ``tls`` names then is not what it should be.

@@ -1,0 +1,54 @@
+"""Where accounts are looked for, and that a broker without access control has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.broker.acl.access_control import acl_directory, load_accounts
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.clock import ManualClock
+from rocketpy.errors import StartError
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, run_inline, write_file
+
+
+@pytest.mark.parametrize(
+    ("settings", "directory"),
+    [
+        ({}, "/etc/rocketmq"),
+        ({"rocketmq_home": "/opt/rocketmq"}, "/opt/rocketmq/conf"),
+        ({"acl_directory": "/accounts", "rocketmq_home": "/opt/rocketmq"}, "/accounts"),
+    ],
+)
+def test_accounts_are_beside_the_settings_unless_told_otherwise(settings: dict[str, str], directory: str) -> None:
+    assert acl_directory(BrokerConfig(**settings), "/etc/rocketmq/broker.conf") == directory  # type: ignore[arg-type]
+
+
+def test_a_relative_file_is_beside_us() -> None:
+    assert acl_directory(BrokerConfig(), "broker.conf") == "."
+
+
+def test_without_acl_enable_no_file_is_read() -> None:
+    disk = SimDisk()
+    write_file(disk, DEFAULT, "no: [yaml")
+    config = BrokerConfig(acl_directory=DIRECTORY)
+    assert load_accounts(config, "", disk=disk, run_blocking=run_inline, clock=ManualClock()) is None
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_with_it_the_accounts_are_there(is_strict: bool) -> None:
+    disk = SimDisk()
+    write_file(disk, DEFAULT, ACCOUNTS)
+    config = BrokerConfig(acl_enable=True, acl_directory=DIRECTORY, acl_strict=is_strict)
+    accounts = load_accounts(config, "", disk=disk, run_blocking=run_inline, clock=ManualClock())
+    assert accounts is not None
+    assert accounts.is_strict is is_strict
+    assert list(accounts.versions()) == [DEFAULT]
+
+
+def test_a_file_that_makes_no_sense_stops_the_start() -> None:
+    disk = SimDisk()
+    write_file(disk, DEFAULT, "accounts: nobody\n")
+    config = BrokerConfig(acl_enable=True, acl_directory=DIRECTORY)
+    with pytest.raises(StartError, match="line 1: expected a list for accounts"):
+        load_accounts(config, "", disk=disk, run_blocking=run_inline, clock=ManualClock())
