@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment_namesrv_addr=os.environ.get("NAMESRV_ADDR"),
         store_path=given.store,
         port=given.port,
+        log_directory=given.log_directory,
     )
     started: list[BrokerAddress] = []
     status = 0
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         other = other_rocketpy_warning(sys.path)
         for warning in (*settings.warnings, *([other] if other else [])):
             print(f"warning: {warning}", file=sys.stderr)
-        configure_logging()
+        configure_logging(settings.broker)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         trio.run(_serve, settings, started)
     except* (SettingsError, StartError, StoreError) as group:
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="properties file to start with")
     parser.add_argument("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDRESSES", help="HOST:PORT;HOST:PORT")
     parser.add_argument("--store", metavar="DIR", help="the store's directory")
+    parser.add_argument("--log-directory", metavar="DIR", help="where log files go (without: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="where to listen (10911; 0: any free port)")
     parser.add_argument(
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"

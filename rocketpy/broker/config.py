@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.settings import Between, setting
+from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
 BROKER_PORT = 10911
@@ -25,6 +25,9 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
 _NOT_REFUSED = "to answer it takes no longer than to refuse it"
+_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR", "OFF")
+_LEVEL_OF_ONE = OneOf("", *_LEVELS)
+_LEVEL_EXPECTED = "DEBUG, INFO, WARN, ERROR or OFF; empty: as logLevel says"
 _UNUSED = "RocketMQ does not use it either"
 _NO_STATISTICS = "only hooks count commercial statistics, as in RocketMQ"
 
@@ -165,7 +168,48 @@ class BrokerConfig:
     commercial_base_count: int = setting(1, unit="messages", validator=Between(0))
     enable_detail_stat: bool = setting(True)
     auto_delete_unused_stats: bool = setting(False, live=True)
-    isolate_log_enable: bool = setting(False, ignored="every broker is a process with its own log")
+
+    # Logs
+    log_directory: str = setting("", expected="a directory; empty: standard error", fixed=True)
+    isolate_log_enable: bool = setting(False)
+    log_level: str = setting("INFO", validator=OneOf(*_LEVELS), live=True)
+    log_level_broker: str = setting(
+        "", key="logLevel.broker", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_protection: str = setting(
+        "", key="logLevel.protection", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_watermark: str = setting(
+        "", key="logLevel.watermark", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_store: str = setting(
+        "", key="logLevel.store", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_store_error: str = setting(
+        "", key="logLevel.storeError", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_remoting: str = setting(
+        "", key="logLevel.remoting", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_transaction: str = setting(
+        "", key="logLevel.transaction", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_lock: str = setting("", key="logLevel.lock", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True)
+    log_level_filter: str = setting(
+        "", key="logLevel.filter", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_stats: str = setting(
+        "", key="logLevel.stats", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_commercial: str = setting(
+        "", key="logLevel.commercial", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_namesrv: str = setting(
+        "", key="logLevel.namesrv", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
+    log_level_default: str = setting(
+        "", key="logLevel.default", expected=_LEVEL_EXPECTED, validator=_LEVEL_OF_ONE, live=True
+    )
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:

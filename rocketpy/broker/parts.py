@@ -26,6 +26,7 @@ from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
+from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
@@ -56,6 +57,7 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
+from rocketpy.broker.services.water_mark import WaterMarkService
 from rocketpy.broker.services.water_mark import WaterMarkService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stats.broker_stats import BrokerStats
@@ -276,12 +278,16 @@ class BrokerParts:
         live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
         self.broker_stats = BrokerStats(statistics=store.statistics)
         live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
+        live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
         self.services: tuple[Service, ...] = (
             hold_service,
             self.housekeeping,
             self.persistence,
             self.lateness,
             BrokerStatsService(stats=tables.stats, broker_stats=self.broker_stats, clock=clock),
+            WaterMarkService(
+                store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count
+            ),
             WaterMarkService(store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count),
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),

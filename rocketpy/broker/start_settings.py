@@ -46,6 +46,7 @@ class StartOptions:
     environment_namesrv_addr: str | None = None
     store_path: str | None = None
     port: int | None = None
+    log_directory: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -113,7 +114,7 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
         options.config_file or _changed_by_request(options), broker, server, client, store, *TLS_SETTINGS
     )
     settings = BrokerSettings(
-        broker=loaded.of(BrokerConfig),
+        broker=_with(loaded.of(BrokerConfig), log_directory=options.log_directory),
         server=_with(loaded.of(NettyServerConfig), listen_port=options.port),
         client=loaded.of(NettyClientConfig),
         store=_with(loaded.of(MessageStoreConfig), store_path_root_dir=options.store_path),

@@ -7,7 +7,6 @@ Without ``-c`` it listens on loopback only; with ``-c FILE`` on every address un
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import trio
 from rocketpy.errors import SettingsError, StartError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
+from rocketpy.nameserver.logs import configure_logging
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.tls import with_config_file
 from rocketpy.settings import format_settings, load_settings
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.print_config_item:
             print("\n".join(format_settings(namesrv, server_config)))
         else:
-            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+            configure_logging(namesrv)
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
             trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:

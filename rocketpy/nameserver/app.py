@@ -14,6 +14,7 @@ import trio
 from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager
+from rocketpy.nameserver.logs import apply_log_level
 from rocketpy.nameserver.processor import DefaultRequestProcessor
 from rocketpy.nameserver.route_info import RouteInfoManager
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
@@ -54,7 +55,12 @@ async def run_nameserver(
         route_info=route_info,
         kv_config=kv_config,
         configuration=NamesrvConfiguration(
-            namesrv=config, server=server_config, unknown=unknown or {}, disk=disk, run_blocking=run_blocking
+            namesrv=config,
+            server=server_config,
+            unknown=unknown or {},
+            disk=disk,
+            run_blocking=run_blocking,
+            log_level_changed=apply_log_level,
         ),
         current_time=trio.current_time,
     )

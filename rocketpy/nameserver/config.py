@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import trio
@@ -16,6 +16,7 @@ import trio
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import (
+    OneOf,
     read_properties,
     setting,
     setting_rows,
@@ -40,6 +41,8 @@ class NamesrvConfig:
     product_env_name: str = setting("center", ignored="no other environment is asked for topics")
     cluster_test: bool = setting(False, live=True)
     order_message_enable: bool = setting(False, important=True, live=True)
+    log_directory: str = setting("", expected="a directory; empty: standard error", fixed=True)
+    log_level: str = setting("INFO", validator=OneOf("DEBUG", "INFO", "WARN", "ERROR", "OFF"), live=True)
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath", expected="keys separated by ;", fixed=True
     )
@@ -84,12 +87,14 @@ class NamesrvConfiguration:
         unknown: Mapping[str, str],
         disk: Disk,
         run_blocking: RunBlocking,
+        log_level_changed: Callable[[NamesrvConfig], None],
     ) -> None:
         self._namesrv = namesrv
         self._server = server
         self._unknown = dict(unknown)  # keys of the file that mean nothing here: kept, changed, written back
         self._disk = disk
         self._run_blocking = run_blocking
+        self._log_level_changed = log_level_changed
         # A change awaits the disk between reading the settings and replacing them.
         self._change_lock = trio.Lock()
 
@@ -123,5 +128,8 @@ class NamesrvConfiguration:
                 all_values = {**unknown, **settings_values(namesrv, server)}
                 rewrite = functools.partial(rewrite_properties_file, initial=all_values)
                 await self._run_blocking(rewrite, self._disk, namesrv.config_store_file, changes)
+            has_other_level = namesrv.log_level != self._namesrv.log_level
             self._namesrv, self._server, self._unknown = namesrv, server, unknown
+            if has_other_level:
+                self._log_level_changed(namesrv)
             return changes

@@ -64,6 +64,11 @@ class PutTimes:
         self._slow += slow
         self._count += count
 
+    @property
+    def count(self) -> int:
+        """How many messages were put."""
+        return self._count
+
     def distribution(self) -> str:
         """Return RocketMQ's text: each range with its number of messages."""
         counts = [0] * len(_DISTRIBUTION)
@@ -175,6 +180,23 @@ class StoreFigures:
             "remainHowManyDataToFlush": _byte_count(now.commit_log_max_offset - now.commit_log_flushed_offset),
             "earliestMessageTimeStamp": str(self._earliest[1]),
         }  # fmt: skip
+
+    def minute_lines(self) -> tuple[str, str]:
+        """Return RocketMQ's two lines about the last minute: rates, and how long puts took."""
+        times = self._put_times if self._last_put_times is None else self._last_put_times
+        rates = (
+            f"put_tps {self._over_a_minute(lambda sample: sample.put_count)}",
+            f"get_found_tps {self._over_a_minute(lambda sample: sample.get_count - sample.get_miss_count)}",
+            f"get_miss_tps {self._over_a_minute(lambda sample: sample.get_miss_count)}",
+            f"get_transfered_tps {self._over_a_minute(lambda sample: sample.get_message_count)}",
+        )
+        return (
+            f"[STORETPS] {' '.join(rates)}",
+            f"[PAGECACHERT] TotalPut {times.count}, PutMessageDistributeTime {times.distribution()}",
+        )
+
+    def _over_a_minute(self, count_of: Callable[[_Sample], int]) -> str:
+        return self._over_windows(count_of).split()[1]
 
     def _put_and_get(self, now: StoreStatistics) -> dict[str, str]:
         times = self._put_times if self._last_put_times is None else self._last_put_times

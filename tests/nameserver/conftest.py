@@ -66,6 +66,7 @@ class NameserverOnBytes:
             unknown={"foreignKey": "1"},
             disk=OsDisk(),
             run_blocking=run_inline,
+            log_level_changed=lambda config: None,
         )
         self.unsupported: list[int] = []
         self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append)

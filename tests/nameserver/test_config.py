@@ -21,6 +21,10 @@ ALL = (NamesrvConfig(), default_server_config(), TlsServerConfig())
 GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
 
 
+LEVELS: list[NamesrvConfig] = []
+"""Whoever was told that the level of the log has changed."""
+
+
 def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> NamesrvConfiguration:
     loaded = settings_from_text(text + f"\nconfigStorePath={path}", str(path), NamesrvConfig, default_server_config())
     return NamesrvConfiguration(
@@ -29,6 +33,7 @@ def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> 
         unknown=loaded.unknown,
         disk=disk or OsDisk(),
         run_blocking=trio.to_thread.run_sync,
+        log_level_changed=LEVELS.append,
     )
 
 

@@ -214,3 +214,10 @@ async def test_it_samples_every_second_and_looks_at_the_first_message_once(
     store.earliest_ms = 5678
     await trio.sleep(2)
     assert store.figures.runtime_info()["earliestMessageTimeStamp"] == "5678"
+
+
+def test_lines_of_a_minute_are_rocketmqs() -> None:
+    store = Store()
+    rates_line, times_line = store.figures.minute_lines()
+    assert rates_line == "[STORETPS] put_tps 0.0 get_found_tps 0.0 get_miss_tps 0.0 get_transfered_tps 0.0"
+    assert times_line.startswith("[PAGECACHERT] TotalPut 0, PutMessageDistributeTime [<=0ms]:0 [0~10ms]:0 ")

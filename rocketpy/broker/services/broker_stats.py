@@ -23,7 +23,7 @@ from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.stats.stats_item import StatsWindow
 from rocketpy.clock import Clock
 
-COUNTERS_PER_SLICE = 200
+COUNTERS_PER_SLICE = 50
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

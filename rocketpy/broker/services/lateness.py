@@ -13,6 +13,7 @@ import attrs
 import trio
 
 PERIOD_SECONDS = 0.02
+SAMPLES_PER_SECOND = 50
 SAMPLES_MAX = 3_000
 """A minute of wake-ups."""
 
@@ -42,6 +43,10 @@ class LatenessService:
             p99_ms=late[len(late) * 99 // 100] * 1000,
             max_ms=late[-1] * 1000,
         )
+
+    def late_ms(self) -> float:
+        """Return by how much the latest of the last second's wake-ups was late."""
+        return max(list(self._late_seconds)[-SAMPLES_PER_SECOND:], default=0.0) * 1000
 
     def runtime_info(self) -> dict[str, str]:
         """Return the rows of GET_BROKER_RUNTIME_INFO."""

@@ -1,0 +1,67 @@
+"""The lines of each second and each minute."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.services.lateness import LatenessService
+from rocketpy.broker.services.water_mark import WaterMarkService
+from rocketpy.store.message_store import MessageStore
+
+
+class Figures:
+    def minute_lines(self) -> tuple[str, str]:
+        return "[STORETPS] ...", "[PAGECACHERT] ..."
+
+
+class Store:
+    dispatch_behind = 7
+    figures = Figures()
+
+
+async def lines_of(seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
+    service = WaterMarkService(store=cast(MessageStore, Store()), lateness=LatenessService(), waiting_sends=lambda: 3)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    return [record.getMessage() for record in caplog.records]
+
+
+async def test_water_marks_come_every_second(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.watermark")
+    lines = [line for line in await lines_of(12.5, caplog) if "WATERMARK" in line]
+    assert (
+        lines
+        == [
+            "[WATERMARK] Send Queue Size: 3 SlowTimeMills: 0",
+            "[WATERMARK] Pull Queue Size: 0 SlowTimeMills: 0",
+            "[WATERMARK] Query Queue Size: 0 SlowTimeMills: 0",
+            "[WATERMARK] Transaction Queue Size: 0 SlowTimeMills: 0",
+        ]
+        * 3
+    )
+
+
+async def test_figures_come_every_minute(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker")
+    caplog.set_level(logging.INFO, logger="rocketpy.store")
+    lines = [line for line in await lines_of(80, caplog) if "WATERMARK" not in line]
+    assert lines == ["dispatch behind commit log 7 bytes", "[STORETPS] ...", "[PAGECACHERT] ..."] * 2
+
+
+async def test_what_nobody_keeps_is_not_made(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    for name in ("rocketpy.broker", "rocketpy.broker.watermark", "rocketpy.store"):
+        caplog.set_level(logging.WARNING, logger=name)
+    assert await lines_of(80, caplog) == []

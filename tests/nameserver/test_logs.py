@@ -1,0 +1,54 @@
+"""The log of a nameserver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy import log_files
+from rocketpy.errors import StartError
+from rocketpy.nameserver.config import NamesrvConfig
+from rocketpy.nameserver.logs import CONCERNS, apply_log_level, configure_logging
+
+
+@pytest.fixture(autouse=True)
+def quiet_root() -> Iterator[None]:
+    """Leave the loggers of the process as they were."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    yield
+    log_files._detach(CONCERNS)
+    logging.getLogger("rocketpy.nameserver").setLevel(logging.NOTSET)
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+def test_lines_go_to_namesrv_log(tmp_path: Path) -> None:
+    configure_logging(NamesrvConfig(log_directory=str(tmp_path)))
+    logging.getLogger("rocketpy.nameserver").info("a broker")
+    logging.getLogger("rocketpy.remoting").info("a connection")
+    assert (tmp_path / "namesrv.log").read_text().endswith(" INFO nameserver a broker\n")
+    assert (tmp_path / "namesrv_default.log").read_text().endswith(" INFO remoting a connection\n")
+
+
+def test_without_a_directory_they_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(NamesrvConfig(log_level="WARN"))
+    logging.getLogger("rocketpy.nameserver").info("unheard")
+    logging.getLogger("rocketpy.nameserver").warning("heard")
+    assert capsys.readouterr().err.endswith(" WARN nameserver heard\n")
+
+
+def test_the_level_may_change(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(NamesrvConfig())
+    apply_log_level(NamesrvConfig(log_level="ERROR"))
+    logging.getLogger("rocketpy.nameserver").warning("unheard")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_directory_that_cannot_be_is_an_error_of_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="logDirectory"):
+        configure_logging(NamesrvConfig(log_directory=str(tmp_path / "file" / "logs")))
