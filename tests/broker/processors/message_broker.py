@@ -184,6 +184,7 @@ async def open_message_broker(
         clock=tables.clock,
         run_blocking=run_inline,
         store_host=STORE_HOST,
+        bit_map_of=tables.filters.bit_map_of if tables.config.enable_calc_filter_bit_map else None,
         message_arriving=hold.message_arriving,
     ) as opened:
         puts = _note_puts(opened, put_status)
