@@ -52,7 +52,9 @@ ALSO_NAMED = {
 }
 """Words of RocketMQ's own remarks that stand for a field."""
 
-FOREIGN_NAME = re.compile(r"Traceback|\b(?!RemotingCommandException|MQ\w*Exception)[A-Z]\w*(?:Error|Exception)\b")
+FOREIGN_NAME = re.compile(
+    r"Traceback|\b(?!RemotingCommandException|AclException|MQ\w*Exception)[A-Z]\w*(?:Error|Exception)\b"
+)
 PROBLEMS_SHOWN = 25
 
 

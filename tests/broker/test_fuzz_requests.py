@@ -6,17 +6,20 @@ What is promised of each answer is in ``fuzz_verdicts``, what "bad" means in ``f
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.signature import ACCESS_KEY, SIGNATURE, RequestSigner, SessionCredentials
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Processor
-from tests.broker.fuzz_cases import bases_of, cases_of
+from tests.broker.fuzz_cases import FIELD_VALUES, Case, bases_of, cases_of, changed, with_field
 from tests.broker.fuzz_verdicts import CREATE_IN_SPITE, PROBLEMS_SHOWN, Fuzz
 from tests.broker.whole_broker import Whole, broker_settings, open_whole_broker, open_whole_nameserver
 
@@ -73,6 +76,56 @@ async def test_without_automatic_creation_what_is_refused_leaves_nothing_behind(
     async with open_whole_broker(settings) as whole:
         fuzz = await fuzzed(whole, "broker", creates=False, only=sorted(CREATE_IN_SPITE))
         report(fuzz, "broker without automatic creation", capsys)
+
+
+ACCOUNT = SessionCredentials("administrator", "a secret of ours")
+
+
+def with_access_control(directory: Path) -> BrokerSettings:
+    (directory / "plain_acl.yml").write_text(
+        f"accounts:\n  - accessKey: {ACCOUNT.access_key}\n    secretKey: {ACCOUNT.secret_key}\n    admin: true\n"
+    )
+    return broker_settings(directory, acl_enable=True, acl_directory=str(directory))
+
+
+async def test_nobody_gets_past_access_control_with_a_bad_signature(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every code, JSON and binary, hot roads included: with a spoiled account or signature nothing is done."""
+    sign = RequestSigner(ACCOUNT)
+    async with open_whole_broker(with_access_control(tmp_path)) as whole:
+        fuzz = Fuzz(whole, creates=False)
+        for code in whole.codes:
+            for base in bases_of(code, "broker"):
+                sign(base)
+                fields = base.ext_fields or {}
+                for name in (ACCESS_KEY, SIGNATURE):
+                    for value in FIELD_VALUES:
+                        case = Case(
+                            changed(base, fields=with_field(fields, name, value)), name, f"{name} {value!r}", base
+                        )
+                        refused = fuzz.refused_count
+                        await fuzz.ask(case, None)
+                        assert fuzz.refused_count == refused + 1, case
+                body = (base.body or b"") + b"!"
+                await fuzz.ask(Case(changed(base, body=body), None, "another body than the signed one", base), None)
+        fuzz.compare("all of them")
+        assert fuzz.refused_count == fuzz.case_count
+        report(fuzz, "broker with access control, bad signatures", capsys)
+
+
+async def test_with_access_control_the_administrators_bad_requests_are_answered_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sign, random = RequestSigner(ACCOUNT), Random(4)
+    async with open_whole_broker(with_access_control(tmp_path)) as whole:
+        fuzz = Fuzz(whole)
+        for code in whole.codes:
+            for base in bases_of(code, "broker"):
+                for case in islice(cases_of(base, random), code % 5, None, 5):
+                    sign(case.command)
+                    await fuzz.ask(case, None)
+        report(fuzz, "broker with access control", capsys)
 
 
 async def test_a_nameserver_answers_every_bad_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ from rocketpy.store.disk import OsDisk
 
 ANSWER_SECONDS = 20.0
 PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked
-COUNTERS = {"stats"}  # tables that count requests, refused ones too
+COUNTERS = {"stats", "accounts"}  # tables that remember requests, refused ones too
 
 
 class Errors(logging.Handler):
@@ -210,6 +210,8 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
                     for field in attrs.fields(Tables)
                     if field.name not in COUNTERS
                 ]
+                accounts = Path(settings.broker.acl_directory or ".")
+                texts += [each.read_text() for each in sorted(accounts.glob("*.yml")) if settings.broker.acl_enable]
                 texts += [f"log end: {parts._store.wrote_offset}", f"settings: {parts.live_settings.text()}"]
                 return "\n".join(texts)
 
