@@ -221,12 +221,12 @@ def set_levels(concerns: Sequence[Concern], *, level: str, levels: Mapping[str, 
 
     Both are names of LEVELS. Periodic concerns are off without files unless ``levels`` names them.
     """
+    logging.getLogger().setLevel(LEVELS[level.upper()])
     for concern in concerns:
         name = levels.get(concern.name, "")
         if not name:
             name = "OFF" if concern.is_periodic and not in_files else level
         logging.getLogger(concern.logger).setLevel(LEVELS[name.upper()])
-    logging.getLogger().setLevel(LEVELS[level.upper()])
 
 
 def _detach(concerns: Sequence[Concern]) -> None:
