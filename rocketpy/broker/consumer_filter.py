@@ -23,6 +23,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.message_filter import Sql92MessageFilter
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
+from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.filter import (
     BloomFilterData,
@@ -35,8 +36,10 @@ from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.protocol.selector.sql92 import Sql92Selector, compile_sql92
 from rocketpy.protocol.selector.sql92_grammar import SIZE_MAX
 from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
+from rocketpy.store.results import MessageFilter
 
 FILTERS_MAX = 10_000
 """So many filters are kept, of groups online and gone; a filter beyond them is not registered."""
@@ -144,6 +147,13 @@ class ConsumerFilterManager:
         """Return the expression of a group's filter of a topic."""
         found = self.get(topic, group)
         return None if found is None else found.selector
+
+    def filter_of(self, group: str, subscription: SubscriptionData) -> tuple[MessageFilter, str]:
+        """Return what a group selects with, and what is known of its filter as pretty JSON (``null`` without one)."""
+        found = None if is_tag_type(subscription.expression_type) else self.get(subscription.topic, group)
+        if found is None:
+            return TagFilter(subscription), "null"
+        return found.message_filter, fastjson.dumps(encode_value(found.data()), pretty=True)
 
     def bit_map_of(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
         """Return the bit map of a message: the bits of every filter of its topic that it passes; None without any."""

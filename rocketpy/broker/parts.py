@@ -68,7 +68,6 @@ from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.clock import Clock
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -423,7 +422,7 @@ class BrokerParts:
         AdminQueueProcessor(
             consumer_manager=tables.consumers,
             store=store,
-            filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
+            filter_of=tables.filters.filter_of,
         ).register(dispatcher)
 
     def _register_statistics(self, dispatcher: Dispatcher) -> None:
@@ -431,7 +430,13 @@ class BrokerParts:
         AdminBrokerProcessor(
             config=settings.broker,
             store=store,
-            figures=(self.broker_stats.runtime_info, self.lateness.runtime_info, self.schedule.runtime_info),
+            figures=(
+                self.broker_stats.runtime_info,
+                self.lateness.runtime_info,
+                self.schedule.runtime_info,
+                self.pull_side.lag.runtime_info,
+                tables.subscription_watch.runtime_info,
+            ),
         ).register(dispatcher)
         AdminStatsProcessor(stats=tables.stats).register(dispatcher)
         ConsumeStatsProcessor(

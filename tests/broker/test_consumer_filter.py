@@ -259,6 +259,18 @@ def test_a_clock_that_steps_back_makes_no_filter_older_than_what_another_one_jud
     assert found.message_filter.is_matched_by_consume_queue(0, CqExtUnit(0, judged_ms, bit_map))
 
 
+def test_tools_read_what_is_known_of_a_filter(filters: Filters) -> None:
+    filters.subscribe("a > 1", 5)
+    subscription = SubscriptionData("T", "a > 1", 5, expression_type="SQL92")
+    found, text = filters.manager.filter_of("G", subscription)
+    assert found.needs_record
+    assert json.loads(text)["expression"] == "a > 1"
+    assert text.startswith('{\n\t"bloomFilterData":{\n')
+    assert filters.manager.filter_of("H", subscription)[1] == "null"
+    found, text = filters.manager.filter_of("G", SubscriptionData("T", "x"))
+    assert (found.needs_record, text) == (False, "null")
+
+
 def test_types() -> None:
     assert [is_tag_type(each) for each in (None, "", "TAG", "SQL92", "tag")] == [True, True, True, False, False]
     with pytest.raises(SelectorError, match="expected TAG or SQL92, found None"):
