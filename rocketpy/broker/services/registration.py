@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.services.registration_body import RegistrationBody
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RemotingError, RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -67,6 +68,7 @@ class RegistrationService:
         self._ha_server_addr = ha_server_addr
         self._topic_config_manager = topic_config_manager
         self._client = client
+        self._body = RegistrationBody()
         self._unreachable: set[str] = set()
         self._registered_count = 0
         self._failed_count = 0
@@ -90,7 +92,7 @@ class RegistrationService:
 
         Without ``force`` those are left out whose version of the topics is ours.
         """
-        request = self._registration()
+        request = await self._registration()
         async with trio.open_nursery() as nursery:
             for address in self._namesrv_addresses:
                 nursery.start_soon(self._register, address, request, force)
@@ -114,11 +116,13 @@ class RegistrationService:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _registration(self) -> RemotingCommand:
+    async def _registration(self) -> RemotingCommand:
         wrapper = self._topic_config_manager.wrapper(broker_permission=self._config.broker_permission)
-        body_value = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
         is_compressed = self._config.compressed_register
-        body = body_value.encode_compressed() if is_compressed else encode_body(body_value)
+        if is_compressed:
+            body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode_compressed()
+        else:
+            body = await self._body.encode(wrapper)
         header = RegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,

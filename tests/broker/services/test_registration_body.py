@@ -1,0 +1,79 @@
+"""The body of a registration: the same bytes as the generic encoder's, and no topic encoded twice."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.broker.services import registration_body
+from rocketpy.broker.services.registration_body import RegistrationBody
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.topic import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+
+
+def wrapper(*topics: TopicConfig, counter: int = 3) -> TopicConfigSerializeWrapper:
+    return TopicConfigSerializeWrapper({each.topic_name: each for each in topics}, DataVersion(1_700_000, counter))
+
+
+def expected(of: TopicConfigSerializeWrapper) -> bytes:
+    return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=of))
+
+
+TOPICS = (
+    TopicConfig("T", 8, 4, 6, order=True),
+    TopicConfig('quote"d\\', 1, 1, topic_sys_flag=3),
+    TopicConfig("Tö", 1, 1, 2, topic_filter_type="MULTI_TAG"),
+)
+
+
+@pytest.mark.parametrize("topics", [(), TOPICS[:1], TOPICS, TOPICS[::-1]])
+async def test_the_bytes_are_those_of_the_generic_encoder(topics: tuple[TopicConfig, ...]) -> None:
+    given = wrapper(*topics)
+    encoded = await RegistrationBody().encode(given)
+    assert encoded == expected(given)
+    assert decode_body(encoded, RegisterBrokerBody).topic_config_serialize_wrapper == given
+
+
+async def test_changes_are_seen_and_what_is_gone_is_forgotten() -> None:
+    body = RegistrationBody()
+    for given in (wrapper(*TOPICS), wrapper(attrs.evolve(TOPICS[0], perm=4), *TOPICS[1:], counter=4), wrapper()):
+        assert await body.encode(given) == expected(given)
+    assert body._pieces == {}
+
+
+async def test_a_topic_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[object] = []
+
+    def noting(value: object) -> bytes:
+        encoded.append(value)
+        return encode_body(value)
+
+    monkeypatch.setattr(registration_body, "encode_body", noting)
+    body = RegistrationBody()
+    for _ in range(3):
+        await body.encode(wrapper(*map(attrs.evolve, TOPICS)))
+    assert sum(isinstance(each, TopicConfig) for each in encoded) == len(TOPICS)
+
+
+async def test_others_run_while_many_topics_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration_body, "TOPICS_PER_SLICE", 10)
+    given = wrapper(*(TopicConfig(f"T{number}") for number in range(100)))
+    turns = 0
+    async with trio.open_nursery() as nursery:
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(count_turns)
+        assert await RegistrationBody().encode(given) == expected(given)
+        nursery.cancel_scope.cancel()
+    assert turns >= 8
