@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rocketpy.protocol.message import MessageQueue
-from tests.broker.tables_of_a_broker import Tables
+from tests.broker.tables_of_a_broker import Tables, make_tables
 
 Q0, Q1, Q2 = (MessageQueue("t", "broker-a", each) for each in range(3))
 
@@ -52,4 +54,17 @@ def test_locks_that_nobody_renews_are_forgotten(tables: Tables) -> None:
     assert tables.locks.holder("g", Q0) is None
     assert tables.locks.holder("g", Q1) == "c1"
     tables.time.now += 301
+    assert tables.locks.forget_expired() == 1
+
+
+def test_how_long_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
+    tables = make_tables(tmp_path, lock_max_live_time=1500)
+    tables.locks.try_lock_batch("g", [Q0], "c1")
+    tables.time.now += 1.5
+    assert tables.locks.try_lock_batch("g", [Q0], "c2") == []
+    tables.time.now += 0.001
+    assert tables.locks.try_lock_batch("g", [Q0], "c2") == [Q0]
+    tables.time.now += 14
+    assert tables.locks.forget_expired() == 0
+    tables.time.now += 1.1
     assert tables.locks.forget_expired() == 1

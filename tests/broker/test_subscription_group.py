@@ -100,3 +100,14 @@ def test_there_may_be_too_many_groups_for_more_to_appear(tables_with: Callable[.
     assert groups.find_subscription_group_config("CID_RMQ_SYS_x") is not None  # the broker's own
     groups.update_subscription_group_config(SubscriptionGroupConfig("h"))  # an operator is not bound by it
     assert groups.find_subscription_group_config("h") is not None
+
+
+def test_consuming_can_be_switched_off_and_stays_off(tables: Tables) -> None:
+    tables.groups.find_subscription_group_config("g")
+    before = tables.groups.data_version.counter
+    tables.groups.disable_consume("g")
+    tables.groups.disable_consume("g")
+    tables.groups.disable_consume("unknown")
+    assert not tables.groups.subscription_group_table["g"].consume_enable
+    assert "unknown" not in tables.groups.subscription_group_table
+    assert tables.groups.data_version.counter == before + 1

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.message import MessageQueue
@@ -69,3 +69,21 @@ async def test_it_scans_every_ten_seconds(
     await nursery.start(broker.housekeeping.run)
     await trio.sleep(35)
     assert broker.housekeeping.statistics().scans == 3
+
+
+async def test_filters_of_groups_that_left_long_ago_are_forgotten(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    broker = broker_with(filter_data_clean_time_span=60_000)
+    filters, subscription = broker.tables.filters, SubscriptionData("t", "a > 1", 1, expression_type="SQL92")
+    body = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[subscription])])
+    connection = broker.connect()
+    await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)), connection)
+    registered = filters.get("t", "g")
+    assert registered is not None
+    connection.close()
+    assert registered.is_dead
+    broker.housekeeping.scan()
+    assert filters.get("t", "g") is registered
+    broker.tables.clock.advance_ms(60_000)
+    broker.housekeeping.scan()
+    assert filters.get("t", "g") is None
+    assert broker.housekeeping.statistics().forgotten_filters == 1
