@@ -87,7 +87,7 @@ class BrokerConfig:
     enable_property_filter: bool = setting(False, live=True)
     filter_support_retry: bool = setting(False, live=True)
     filter_data_clean_time_span: int = setting(86_400_000, unit="ms", validator=Between(0), live=True)
-    enable_calc_filter_bit_map: bool = setting(False, live=True)
+    enable_calc_filter_bit_map: bool = setting(False)
     expect_consumer_num_use_filter: int = setting(32, unit="filters", validator=Between(1, 1_000_000))
     max_error_rate_of_bloom_filter: int = setting(20, unit="percent", validator=Between(1, 99))
 
