@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "compatibility.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (served|not supported) \| (\S+) \| .* \|$", re.MULTILINE)
 DIFFERENCES = PAGE.split("\n## Deliberate differences\n", 1)[1]
-MODULES = re.findall(r"`([a-z_/]+\.py)`", DIFFERENCES)
+MODULES = re.findall(r"`([a-z0-9_/]+\.py)`", DIFFERENCES)
 UNSUPPORTED = re.compile(r" request type \d+ not supported")
 
 
