@@ -19,6 +19,8 @@ from pathlib import Path
 
 from bench import load, machine
 from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
+from bench.hold_rows import HOLD_ROWS
+from bench.idle_rows import IDLE_ROWS
 from bench.prepared import PreparedStores
 from bench.rows import ACL_ROWS, PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
 from bench.store_rows import LOOK_UP_ROWS, QUEUES_ROWS, RECOVERY_ROWS
@@ -42,11 +44,13 @@ class Group:
 GROUPS = (
     Group("steady", STEADY_ROWS, warms_up=True),
     Group("acl", ACL_ROWS, {"aclEnable": "true"}, warms_up=True),
+    Group("held", HOLD_ROWS, {"enablePropertyFilter": "true"}),
     Group("sync", SYNC_ROWS, {"flushDiskType": "SYNC_FLUSH"}, warms_up=True),
     Group("process", PROCESS_ROWS),
     Group("look-up", LOOK_UP_ROWS),
     Group("recovery", RECOVERY_ROWS, starts=False),
     Group("queues", QUEUES_ROWS, starts=False),
+    Group("idle", IDLE_ROWS, starts=False),
 )
 
 
