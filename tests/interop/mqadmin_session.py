@@ -107,7 +107,7 @@ class MqadminSession:
         }
         for found, word in fixed.items():
             text = text.replace(found, word)
-        for pattern, word in _VARIES:
+        for pattern, word in VARIES:
             text = re.sub(pattern, word, text)
         return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
@@ -132,7 +132,7 @@ class MqadminSession:
         return answer
 
 
-_VARIES = (
+VARIES = (
     (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([,.:]\d{1,3})?", "TIME"),
     (r"\b20\d{12}(\d{3})?\b", "TIME"),
     (r"\b1[6-9]\d{11}\b", "MS"),

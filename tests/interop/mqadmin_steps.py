@@ -6,15 +6,33 @@ topics and groups, and go through every command that RocketMQ 4.9.7 has but for 
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import attrs
+
+from rocketpy.settings import read_properties, setting_rows
+from tests.settings_table import CLASSES
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 NOT_RUN = {
     "startMonitoring": "a monitor without end that prints nothing",
 }
 """Commands that are not run, and why."""
+
+SHOWS_CONTENTS = frozenset(
+    {
+        *("brokerStatus", "consumeMessage", "consumerStatus", "getBrokerConfig", "getNamesrvConfig", "printMsg"),
+        *("printMsgByQueue", "queryCq", "queryMsgById", "queryMsgByOffset", "queryMsgByUniqueKey", "statsAll"),
+        *("cloneGroupOffset", "topicList", "topicStatus", "topicRoute", "updateTopic", "consumerProgress"),
+        "consumerConnection",
+    }
+)
+"""Commands whose lines have names, settings and messages in them."""
 
 
 @attrs.frozen
@@ -185,10 +203,18 @@ def _keys(text: str) -> str:
     return "\n".join(sorted(names))
 
 
-def _only_of_java(*own: str) -> Comparable:
-    """The names without those that only we have, and without Java's that mean nothing here."""
-    dropped = frozenset(own)
-    return lambda text: "\n".join(name for name in _keys(text).splitlines() if name not in dropped)
+def recorded_outputs(command: str) -> list[str]:
+    """What Java printed for a command when the golden data were recorded."""
+    with gzip.open(GOLDEN / "mqadmin.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [row["stdout"] for row in rows if row["args"][0] == command]
+
+
+def _figures(text: str) -> str:
+    """The names of the figures that RocketMQ has; ours come on top."""
+    names = frozenset("\n".join(map(_keys, recorded_outputs("brokerStatus"))).splitlines())
+    of_directories = "commitLogDiskRatio_"
+    return "\n".join(name for name in _keys(text).splitlines() if name in names or name.startswith(of_directories))
 
 
 def _settings(text: str) -> str:
@@ -205,21 +231,17 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-OWN_SETTINGS = _names(
-    "aclDirectory aclStrict autoCreateSubscriptionGroupMax autoCreateTopicMax bindAddress brokerConfigPath "
-    "connectionDeferredRepliesMax connectionOutgoingBytesMax connectionsMax consumeMessageHooks "
-    "consumeQueueFilesOpenMax diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio enableBatchPush "
-    "incomingBytesMax rocketmq.broker.rebalance.lockMaxLiveTime sendMessageHooks sendsWaitingForDiskMax "
-    # In 4.9.8, not yet in 4.9.7:
-    "configBlackList "
-    # Without a value in Java, which does not show them then:
-    "dLegerGroup dLegerPeers dLegerSelfId haMasterAddress preferredLeaderId readOnlyCommitLogStorePaths "
-    "rocketmqHome storePathDLedgerCommitLog"
-)
-"""What we show and Java 4.9.7 does not."""
+def _own_settings() -> frozenset[str]:
+    """What we show and a Java broker or nameserver did not write into its file."""
+    written = "".join((GOLDEN / "config" / name).read_text() for name in ("broker.properties", "namesrv.properties"))
+    rows = [row.key for settings_class in CLASSES.values() for row in setting_rows(settings_class)]
+    return frozenset(rows) - {line.key for line in read_properties(written)}
 
-JAVA_SETTINGS = frozenset({"isEnableBatchPush"})
-"""What Java shows under the name of a field; its setting is called enableBatchPush."""
+
+OWN_SETTINGS = _own_settings()
+
+JAVA_SETTINGS = frozenset({"isEnableBatchPush", "rocketmqHome"})
+"""What Java shows under the name of a field (its setting is called enableBatchPush), and what has no value here."""
 
 DIFFERENT_VALUES = _names(
     "listenPort haListenPort storePathRootDir storePathCommitLog kvConfigPath configStorePath "
@@ -229,17 +251,15 @@ DIFFERENT_VALUES = _names(
     "putMessageFutureThreadPoolNums queryMessageThreadPoolNums sendMessageThreadPoolNums"
 )
 
-OWN_FIGURES = ("indexBehind", "serviceLatenessMaxMs", "serviceLatenessP99Ms")
-
 COMPARABLE: dict[str, Comparable] = {
-    "brokerStatus": _only_of_java(*OWN_FIGURES),
+    "brokerStatus": _figures,
     "checkMsgSendRT": _without(r"(?m)^broker-0 .*$", r"Avg RT.*"),
     "cleanUnusedTopic": str,
     "clusterList": _without(r"VERSION .*"),
     "clusterRT": _without(r"broker-0 +[\d.]+"),
     "consumerProgress": _without(r"Consume TPS.*"),
     "consumerStatus": lambda text: _as_set(re.sub(r"messageListener.*", "", text)),
-    "exportMetrics": _without(r"Tps\":.*"),
+    "exportMetrics": _without(r"Tps\":.*", r"DiskRatio\":.*"),
     "getBrokerConfig": _settings,
     "getNamesrvConfig": _settings,
     "producer": _as_set,

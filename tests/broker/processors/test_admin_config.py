@@ -142,7 +142,7 @@ async def test_no_request_changes_a_path_an_address_or_a_command(
 def test_every_setting_that_smells_of_a_path_an_address_or_a_command_is_fixed() -> None:
     """A setting that somebody adds tomorrow is caught here, not by a CVE."""
     smells = re.compile(
-        r"path|dir$|home|file(?!ReservedTime)|addr|ip\d|listenPort|host|peers|plugIn|command|script|class|blackList",
+        r"path|dir$|directory|home|file(?!ReservedTime)|addr|ip\d|listenPort|host|peers|plugIn|command|script|class|blackList",
         re.IGNORECASE,
     )
     harmless = re.compile(r"(mappedFile|maped|openMax|FilesInterval|FileForcibly|WarmMaped|FileInterval|HangedFile)")
