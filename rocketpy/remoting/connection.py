@@ -26,11 +26,16 @@ from rocketpy.errors import (
     RocketpyError,
 )
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import FrameReader, encode_frame
+from rocketpy.protocol.frame import Frame, FrameReader, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.dispatch import Dispatcher
 
 _PORT = struct.Struct(">i")
+_NO_FRAMES: list[Frame] = []
+
+
+def _never() -> bool:
+    return False
 
 
 class Transport(Protocol):
@@ -62,6 +67,7 @@ class Connection:
 
     __slots__ = (
         "_closed",
+        "_cut_frames",
         "_deferred_count",
         "_dirty",
         "_dispatcher",
@@ -97,6 +103,7 @@ class Connection:
         self._transport = transport
         self._limits = limits
         self._reader = FrameReader()
+        self._cut_frames: list[Frame] = _NO_FRAMES  # of the reader's, but not served yet
         self._outgoing: list[bytes] = []
         self._outgoing_size = 0
         self._dirty = False
@@ -222,11 +229,22 @@ class Connection:
         """Take bytes from the peer; RemoteProtocolError as soon as they cannot become a frame."""
         self._reader.receive(chunk)
 
-    def serve(self, frames_max: int) -> bool:
-        """Serve at most ``frames_max`` whole frames; True when more may be waiting."""
-        frames = self._reader.next_frames(frames_max)
+    def serve(self, frames_max: int, is_over: Callable[[], bool] = _never) -> bool:
+        """Serve at most ``frames_max`` whole frames; True when more may be waiting.
+
+        ``is_over`` is asked after each request that has no fast path, for some of them take a millisecond: with True
+        the others wait for the next call.
+        """
+        frames = self._cut_frames
+        may_be_more = bool(frames)  # in the reader, behind those
+        if frames:
+            self._cut_frames = _NO_FRAMES
+        else:
+            frames = self._reader.next_frames(frames_max)
+            may_be_more = len(frames) == frames_max
         fast_paths = self._dispatcher.fast_paths
-        for serialize_type, header, body in frames:
+        remaining = iter(frames)
+        for serialize_type, header, body in remaining:
             if serialize_type == 0:
                 fast_path = fast_paths.get(header[:12])
                 if fast_path is not None:
@@ -241,8 +259,12 @@ class Connection:
             self._dispatcher.dispatch(self, serialize_type, header, body)
             if self._closed:
                 return False
-        self.frames_received += len(frames)
-        return len(frames) == frames_max
+            if is_over():
+                self._cut_frames = list(remaining)
+                may_be_more |= bool(self._cut_frames)
+                break
+        self.frames_received += len(frames) - len(self._cut_frames)
+        return may_be_more
 
     @property
     def wants_reading(self) -> bool:
@@ -279,6 +301,7 @@ class Connection:
         self._closed = True
         self._outgoing.clear()
         self._outgoing_size = 0
+        self._cut_frames = _NO_FRAMES
         for pending in self._in_flight.values():
             pending.done.set()
         self._in_flight.clear()

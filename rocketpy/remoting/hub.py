@@ -5,8 +5,9 @@ ready. It waits until its epoll descriptor is readable, then serves *every* read
 serve whole frames, end the burst, one send each.
 
 Rules:
-- Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``,
-  both also in the middle of one connection's frames; what is left over is served first in the next turn.
+- Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``
+  (at the latest when the request that is being served then is done), both also in the middle of one connection's
+  frames; what is left over is served first in the next turn.
 - Level-triggered, and events are never kept across a checkpoint, because a descriptor may mean another peer by then.
 - One guard per connection: garbage, a reset or a bug in serving ends that connection only. ``StoreError`` and
   ``AssertionError`` pass: they end the program.
@@ -84,6 +85,7 @@ class Hub:
         self._allows = allows  # whether a connection may begin with this byte
         self._take_tls = take_tls
         self._monotonic = monotonic
+        self._deadline = 0.0  # of the present slice
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
         self._silent: dict[int, _Peer] = {}  # whose first byte has not come yet; in one of the two, never in both
@@ -127,7 +129,7 @@ class Hub:
                 if not self._backlog:
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
                 # A wake-up costs as much as several requests: go on while somebody is ready, up to the slice.
-                deadline = monotonic() + SLICE_SECONDS
+                deadline = self._deadline = monotonic() + SLICE_SECONDS
                 while self._turn(deadline) and monotonic() < deadline:
                     pass
                 await trio.lowlevel.checkpoint()
@@ -180,6 +182,9 @@ class Hub:
         peer.sock.close()  # also leaves the epoll set
         connection.mark_closed()
         self._on_end(connection)
+
+    def _is_over(self) -> bool:
+        return self._monotonic() > self._deadline
 
     # ---- a turn ---------------------------------------------------------------------------------------------------
 
@@ -278,7 +283,7 @@ class Hub:
         connection = peer.connection
         before = connection.frames_received
         try:
-            more = connection.serve(budget)
+            more = connection.serve(budget, self._is_over)
         except RemoteProtocolError as failure:
             self._refuse(connection, failure)
             return 0

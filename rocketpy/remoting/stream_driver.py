@@ -6,6 +6,7 @@ request, the same in everything that can be observed.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -21,6 +22,7 @@ from rocketpy.remoting.incoming_bytes import IncomingBytes
 READ_SIZE = 65_536
 WRITE_SIZE = 262_144  # given to a stream at once: TLS encrypts all of it, on this thread, before any of it leaves
 SLICE_FRAMES = 64
+SLICE_SECONDS = 0.001
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -135,7 +137,8 @@ class StreamDriver:
                 connection.receive(bytes(chunk))
                 more = True
                 while more:
-                    more = connection.serve(SLICE_FRAMES)
+                    slice_end = trio.current_time() + SLICE_SECONDS
+                    more = connection.serve(SLICE_FRAMES, functools.partial(_is_past, slice_end))
                     self._burst.end()
                     await trio.lowlevel.checkpoint()
                 self._incoming.account(connection)
@@ -162,3 +165,7 @@ class StreamDriver:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("sending to %s failed: %r", connection.peer, failure)
             writer.scope.cancel()
+
+
+def _is_past(deadline: float) -> bool:
+    return trio.current_time() > deadline

@@ -93,6 +93,24 @@ def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:
     assert transport.dirty == [connection]  # once until it is drained
 
 
+def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
+    """64 requests of a millisecond each must not be one turn: what was cut from the stream is kept, in order."""
+    connection, _ = make_connection()
+    for number in range(6):
+        connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=number)))
+    time_is_up = iter([False, True, True, False])
+    assert connection.serve(5, lambda: next(time_is_up))
+    assert [each.opaque for each in sent(connection)] == [0, 1]
+    assert connection.frames_received == 2
+    connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=6)))
+    assert connection.serve(5, lambda: next(time_is_up))
+    assert [each.opaque for each in sent(connection)] == [2]
+    assert connection.serve(5), "there may be more behind those that were kept"
+    assert not connection.serve(5)
+    assert [each.opaque for each in sent(connection)] == [3, 4, 5, 6]
+    assert connection.frames_received == 7
+
+
 def test_a_fast_path_may_take_or_decline_a_request() -> None:
     connection, _ = make_connection()
     taken: list[bytes] = []
