@@ -108,6 +108,14 @@ async def test_what_hooks_have_seen_tells_consumers_of_traces() -> None:
     }  # fmt: skip
 
 
+async def test_how_often_a_send_counts_is_a_setting() -> None:
+    recorder = Recorder()
+    hooks = BrokerHooks(send=(recorder,))
+    async with open_message_broker(hooks=hooks, commercial_base_count=3) as broker:
+        await broker.ask(request())
+    assert recorder.sends()[1].commercial_send_times == 3
+
+
 async def test_a_refused_send_is_heard_too() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
@@ -242,6 +250,11 @@ def test_what_is_no_hook_is_refused(value: str, says: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         load_send_hooks(value)
     assert says in str(refusal.value)
+
+
+def test_what_is_no_consume_hook_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^consumeMessageHooks = 'nonsense': expected package.module:factory"):
+        load_consume_hooks("nonsense")
 
 
 @pytest.mark.parametrize(
