@@ -24,6 +24,8 @@ class MessageLimits:
         """Return why a message is refused, None if it is not. ``body_size`` is that of all messages of a batch."""
         if not layout.names_a_directory(topic):
             return _ILLEGAL
+        if len(properties) > 3 * layout.PROPERTIES_SIZE_MAX:
+            return _ILLEGAL  # no UTF-8 has more bytes than thrice its characters: so much need not be counted
         if len(properties) > layout.PROPERTIES_SIZE_MAX:
             characters = properties.decode("utf-8", "replace").encode("utf-16-le")
             if len(characters) // 2 > layout.PROPERTIES_SIZE_MAX:

@@ -274,11 +274,11 @@ def test_properties_that_do_not_fit_are_refused(victim: Victim) -> None:
         for properties in (
             "a\1" + "x" * (12 << 20),
             "\2".join(f"k{number}\1v" for number in range(500_000)),
+            "\1\2" * 100_000,
         ):
             response = wire.send("Bystander", 0, b"body", properties)
             assert response.code != SUCCESS
             assert response.remark
-        assert wire.send("Bystander", 0, b"body", "\1\2" * 100_000).code == SUCCESS  # nothing, said at length
 
 
 def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:

@@ -27,6 +27,9 @@ ILLEGAL, TOO_LONG = PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIE
         ("T", 0, 0, "ü".encode() * 16_384, TOO_LONG),
         ("T", 0, 0, "😀".encode() * 16_383, TOO_LONG),
         ("T", 0, 0, "😀".encode() * 16_384, ILLEGAL),  # 32,768 of Java's characters
+        ("T", 0, 0, "€".encode() * 32_767, TOO_LONG),
+        ("T", 0, 0, "€".encode() * 32_768, ILLEGAL),
+        ("T", 0, 0, b"\xff" * 32_768, ILLEGAL),
         ("T", 0, 1001, "ü".encode() * 16_384, TOO_LONG),
         ("", 0, 0, "ü".encode() * 16_384, ILLEGAL),
     ],

@@ -19,9 +19,14 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
+
+_PROPERTIES_TEXT_MAX = 2 * PROPERTIES_SIZE_MAX
+"""Longer texts are not even taken apart, which costs a second for what a frame holds. The store knows the true limit:
+some of what a client sends is not stored."""
 
 
 class SendCheck:
@@ -55,6 +60,12 @@ class SendCheck:
             self._check_broker(header.topic)
         topic = header.topic
         check_topic_name(topic)
+        if header.properties is not None and len(header.properties) > _PROPERTIES_TEXT_MAX:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal, maybe msg body or properties length not matched. properties have "
+                f"{len(header.properties)} characters, the limit is {PROPERTIES_SIZE_MAX}",
+            )
         if topic in self.forbidden_topics:
             raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         config = self._topic_config_manager.select_topic_config(topic)

@@ -50,6 +50,15 @@ def test_a_known_topic_passes_with_its_own_configuration(tables: Tables, connect
     assert config is tables.topics.select_topic_config(TOPIC)
 
 
+def test_properties_that_can_never_be_stored_are_not_even_taken_apart(tables: Tables, connection: Connection) -> None:
+    tables.topics.update_topic_config(TopicConfig(TOPIC, 4, 4))
+    check = check_of(tables)
+    check.checked_topic_config(connection, send_header(properties="x" * 65_534))
+    code, remark = refusal(check, connection, properties="x" * 65_535)
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert remark.endswith("properties have 65535 characters, the limit is 32767")
+
+
 # ---- each row of the table ------------------------------------------------------------------------------------------
 
 
