@@ -117,7 +117,14 @@ def measure(directory: Path) -> None:
             target=send_delayed, args=(broker.port, "bench_late", LEVEL_1S, UNDER_LOAD, 0.002), daemon=True
         )
         sender.start()
-        options = {"topic": "bench_load", "queues": 8, "connections": 1, "depth": 64, "total": 200_000, "body": 128}
+        options: dict[str, str | int | float] = {
+            "topic": "bench_load",
+            "queues": 8,
+            "connections": 1,
+            "depth": 64,
+            "total": 200_000,
+            "body": 128,
+        }
         result = load.run(program, broker, "send", **options)
         sender.join()
         time.sleep(2)

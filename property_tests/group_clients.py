@@ -1,0 +1,196 @@
+"""A small broker for machines about consumers, and what producers and consumers ask of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader
+from rocketpy.protocol.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from rocketpy.protocol.message import MessageExt, MessageQueue
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.testing.broker_world import BrokerWorld, Client
+from rocketpy.testing.sim_disk import SimDisk
+
+BROKER, GROUP, TOPIC = "b", "G", "T"
+SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
+NOTHING, EVERYTHING = -2, -1
+"""What the disk has of what was not synced when the power goes; any other number is the seed of a choice."""
+
+OFFSETS_SECONDS = 2
+LOCK_SECONDS = 60
+_COMMIT_OFFSET, _SUBSCRIPTION = 1, 4
+
+
+def make_world(flush: FlushDiskType = ASYNC, *, sector_size: int = 512, queue_nums: int = 1) -> BrokerWorld:
+    """Return a world with a broker that has never been started."""
+    settings = BrokerSettings(
+        broker=BrokerConfig(
+            broker_name=BROKER,
+            broker_ip1="10.0.0.2",
+            broker_ip2="10.0.0.2",
+            flush_consumer_offset_interval=OFFSETS_SECONDS * 1000,
+            lock_max_live_time=LOCK_SECONDS * 1000,
+            default_topic_queue_nums=queue_nums,
+        ),
+        server=NettyServerConfig(),
+        client=NettyClientConfig(),
+        store=MessageStoreConfig(
+            store_path_root_dir="/store",
+            flush_disk_type=flush,
+            mapped_file_size_commit_log=1 << 16,
+            mapped_file_size_consume_queue=20 * 100,
+            message_index_enable=False,
+            message_delay_level="1s 2s 4s 8s",
+        ),
+        host=None,
+        embeds_nameserver=False,
+    )
+    return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))
+
+
+def survivors(seed: int) -> Callable[[int], int]:
+    """Return who says what a loss of power leaves."""
+    if seed == NOTHING:
+        return lambda count: 0
+    if seed == EVERYTHING:
+        return lambda count: count - 1
+    return random.Random(seed).randrange
+
+
+# ---- what clients ask -----------------------------------------------------------------------------------------------
+
+
+def heartbeat(client_id: str, topics: Sequence[str], version: int, group: str = GROUP) -> RemotingCommand:
+    """A consumer is there, and wants these topics."""
+    subscriptions = [SubscriptionData(topic, sub_version=version) for topic in topics]
+    consumer = ConsumerData(group, subscription_data_set=subscriptions)
+    return make_request(
+        RequestCode.HEART_BEAT, body=encode_body(HeartbeatData(client_id, consumer_data_set=[consumer]))
+    )
+
+
+def unregister(client_id: str, group: str = GROUP) -> RemotingCommand:
+    """A consumer leaves."""
+    header = UnregisterClientRequestHeader(client_id=client_id, consumer_group=group)
+    return make_request(RequestCode.UNREGISTER_CLIENT, header)
+
+
+def members(client: Client, group: str = GROUP) -> list[str]:
+    """Return the members of a group as the broker names them."""
+    header = GetConsumerListByGroupRequestHeader(group)
+    answer = client.ask(make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
+    assert answer is not None
+    if answer.code != ResponseCode.SUCCESS:
+        return []
+    return sorted(decode_body(answer.body or b"", GetConsumerListByGroupResponseBody).consumer_id_list)
+
+
+def queues_of(topic: str, queue_ids: Iterable[int]) -> list[MessageQueue]:
+    """Return queues of the broker."""
+    return [MessageQueue(topic, BROKER, queue_id) for queue_id in queue_ids]
+
+
+def lock(client: Client, client_id: str, queue_ids: Iterable[int], topic: str = TOPIC) -> set[int]:
+    """Ask for queues; return those that the broker says are held."""
+    body = LockBatchRequestBody(GROUP, client_id, queues_of(topic, queue_ids))
+    answer = client.ask(make_request(RequestCode.LOCK_BATCH_MQ, body=encode_body(body)))
+    assert answer is not None
+    held = decode_body(answer.body or b"", LockBatchResponseBody).lock_ok_mq_set
+    return {queue.queue_id for queue in held}
+
+
+def unlock(client: Client, client_id: str, queue_ids: Iterable[int], topic: str = TOPIC) -> None:
+    """Give queues back."""
+    body = UnlockBatchRequestBody(GROUP, client_id, queues_of(topic, queue_ids))
+    client.ask(make_request(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body)))
+
+
+def send(body: bytes, *, topic: str = TOPIC, queue_id: int = 0, queue_nums: int = 1) -> RemotingCommand:
+    """A producer sends a message; the topic is made if there is none."""
+    header = SendMessageRequestHeader(
+        producer_group="P",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=queue_nums,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=0,
+        flag=0,
+        properties="WAIT\x01true",
+        reconsume_times=0,
+    )
+    return make_request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2.from_v1(header), body)
+
+
+def pull(
+    queue_offset: int, *, topic: str = TOPIC, queue_id: int = 0, count: int = 32, commit_offset: int | None = None
+) -> RemotingCommand:
+    """A consumer asks for messages, and may say how far it is."""
+    header = PullMessageRequestHeader(
+        consumer_group=GROUP,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        max_msg_nums=count,
+        sys_flag=_SUBSCRIPTION | (0 if commit_offset is None else _COMMIT_OFFSET),
+        commit_offset=commit_offset or 0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+    return make_request(RequestCode.PULL_MESSAGE, header)
+
+
+def pulled(answer: RemotingCommand | None) -> list[MessageExt]:
+    """Return the messages of an answer to a pull."""
+    assert answer is not None
+    return decode_messages(answer.body or b"") if answer.code == ResponseCode.SUCCESS else []
+
+
+def send_back(message: MessageExt) -> RemotingCommand:
+    """A consumer gives a message back, to get it again a little later."""
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=message.physical_offset, group=GROUP, delay_level=1, origin_topic=message.topic
+    )
+    return make_request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+
+def commit(consumer_offset: int, *, topic: str = TOPIC, queue_id: int = 0) -> RemotingCommand:
+    """A consumer says how far it is."""
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=GROUP, topic=topic, queue_id=queue_id, commit_offset=consumer_offset
+    )
+    return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+def query_offset(client: Client, *, topic: str = TOPIC, queue_id: int = 0) -> int:
+    """Return where the group goes on in a queue; 0 when the broker does not know."""
+    header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=topic, queue_id=queue_id)
+    answer = client.ask(make_request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+    assert answer is not None
+    if answer.code != ResponseCode.SUCCESS:
+        return 0
+    return read_header(answer, QueryConsumerOffsetResponseHeader).offset
