@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from functools import cache
 
 import pytest
@@ -16,16 +17,19 @@ import trio
 import trio.testing
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.selector.sql92_values import SelectorError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import MessageBroker, open_message_broker, send
+from tests.broker.processors.pulling import SUBSCRIPTION
 from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
 
 STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -40,12 +44,23 @@ def exchanges(*codes: int) -> list[object]:
 def _is_within_reach(exchange: Exchange) -> bool:
     java, remark = exchange.java, exchange.java.remark or ""
     if exchange.request.code == RequestCode.PULL_MESSAGE:
-        needs_filter = "SQL92" in remark or exchange.fields.get("expressionType", "TAG") not in ("", "TAG")
+        is_nonsense = _is_nonsense(exchange.fields)
         is_softened = remark == "OFFSET_OVERFLOW_BADLY" and java.code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        return not needs_filter and not is_softened and java.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        return not is_nonsense and not is_softened and java.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     if exchange.request.code in (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID):
         return True
     return java.code not in (2, 11, 12, 14)
+
+
+def _is_nonsense(fields: Mapping[str, str]) -> bool:
+    """Whether a pull brings an expression that is none: Java then serves every message, see the compatibility page."""
+    if not int(fields.get("sysFlag", "0")) & SUBSCRIPTION or is_tag_type(fields.get("expressionType")):
+        return False
+    try:
+        compile_expression(fields["expressionType"], fields["subscription"])
+    except SelectorError:
+        return True
+    return False
 
 
 def topic_of(exchange: Exchange) -> str:
@@ -165,6 +180,15 @@ def pushes() -> dict[tuple[str, str], RemotingCommand]:
 
 # ---- pulls ----------------------------------------------------------------------------------------------------------
 
+SELECTORS = {"GoldSqlGroup": "a BETWEEN 2 AND 3 AND TAGS = 'TagA'", "GoldVersionGroup": "a > 0"}
+"""What the groups of the recording subscribed to."""
+
+
+def needs_selector(exchange: Exchange) -> bool:
+    """Whether the group of a pull selects by SQL92."""
+    is_sql = exchange.fields.get("expressionType") == "SQL92" or "by SQL92" in (exchange.java.remark or "")
+    return is_sql or exchange.java.code == ResponseCode.FILTER_DATA_NOT_EXIST
+
 
 async def arrange_pull(broker: MessageBroker, exchange: Exchange) -> None:
     """Make the topic, the group and the queue that Java's answer speaks of."""
@@ -181,7 +205,13 @@ async def arrange_pull(broker: MessageBroker, exchange: Exchange) -> None:
         channel = ClientChannelInfo(broker.connect(), "c1", LanguageCode.JAVA, 407, 0.0)
         expression = "nothing" if remark == "NO_MATCHED_MESSAGE" else "*"
         version = int(fields.get("subVersion", "0")) - (java.code == ResponseCode.SUBSCRIPTION_NOT_LATEST)
-        data = ConsumerData(group, subscription_data_set=[SubscriptionData(topic, expression, version)])
+        subscription = SubscriptionData(topic, expression, version)
+        if needs_selector(exchange):
+            expression = (
+                "a BETWEEN" if java.code == ResponseCode.FILTER_DATA_NOT_EXIST else SELECTORS.get(group, "a > 3")
+            )
+            subscription = SubscriptionData(topic, expression, version, expression_type="SQL92")
+        data = ConsumerData(group, subscription_data_set=[subscription])
         broker.tables.consumers.register_consumer(channel, data)
     await arrange_queue(broker, exchange)
 
@@ -216,7 +246,11 @@ async def test_pulls(exchange: Exchange, autojump_clock: trio.testing.MockClock,
     java_fields = exchange.java.ext_fields or {}
     with_groups = exchange.java.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     store = {"mapped_file_size_commit_log": 4 << 20}
-    async with open_message_broker(store=store, auto_create_subscription_group=with_groups) as broker:
+    settings = {
+        "auto_create_subscription_group": with_groups,
+        "enable_property_filter": "does not support" not in (exchange.java.remark or ""),
+    }
+    async with open_message_broker(store=store, **settings) as broker:
         await arrange_pull(broker, exchange)
         nursery.start_soon(broker.hold.run)
         connection = broker.connect()
