@@ -84,6 +84,15 @@ class LineFormatter(logging.Formatter):
         return line
 
 
+def event_fields(**fields: object) -> dict[str, object]:
+    """Return what to pass as ``extra`` of a log call: the fields that follow the text on the line.
+
+    >>> event_fields(topic="T")
+    {'fields': {'topic': 'T'}}
+    """
+    return {"fields": fields}
+
+
 def escaped(text: str) -> str:
     r"""Return a text with its control characters as escapes.
 

@@ -17,6 +17,7 @@ from rocketpy.log_files import (
     Concern,
     LineFormatter,
     LogFile,
+    event_fields,
     log_to_standard_error,
     open_log_files,
     set_levels,
@@ -62,6 +63,13 @@ def test_a_line_says_when_how_bad_what_about_and_what() -> None:
 def test_fields_follow_the_text() -> None:
     fields = {"topic": "T", "why": 'a "b" c', "count": 3, "empty": ""}
     assert line_of(event(fields=fields)).endswith(' text topic=T why="a \\"b\\" c" count=3 empty=""')
+
+
+def test_fields_are_the_extra_of_a_log_call(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_standard_error(CONCERNS)
+    set_levels(CONCERNS, level="INFO", levels={}, in_files=False)
+    logging.getLogger("rocketpy.test.one").info("topic created", extra=event_fields(topic="T", perm=6, was=None))
+    assert capsys.readouterr().err.endswith(" INFO test.one topic created topic=T perm=6 was=None\n")
 
 
 def test_warnings_have_the_name_of_their_setting() -> None:

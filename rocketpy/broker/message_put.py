@@ -61,8 +61,8 @@ class DelayedDelivery(Protocol):
         """Hear that a message is about to be put where it waits."""
         ...
 
-    def message_delayed(self, level: int, size_bytes: int) -> None:
-        """Hear that it was put, and how long its record is."""
+    def message_delayed(self, level: int) -> None:
+        """Hear that it was put."""
         ...
 
 
@@ -102,7 +102,7 @@ class MessagePut:
                 message.prepared_transaction_offset,
             )
             if delivery is not None and status is PutMessageStatus.PUT_OK:
-                delivery.message_delayed(level, self._store.wrote_offset - physical_offset)
+                delivery.message_delayed(level)
         else:
             status, physical_offset, queue_offset = self._store.put(
                 message.topic,

@@ -9,12 +9,16 @@ the time is passed in and does not step.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 import attrs
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.message import MessageQueue
+
+_log = logging.getLogger("rocketpy.broker.lock")
 
 
 @attrs.define(eq=False, slots=True)
@@ -42,8 +46,14 @@ class RebalanceLockManager:
         for queue in queues:
             lock = locks.get(queue)
             if lock is None or lock.client_id == client_id or now - lock.renewed > live_seconds:
+                if lock is None:
+                    _note("queue locked", group, queue, client=client_id)
+                elif lock.client_id != client_id:
+                    _note("queue locked: its lock had expired", group, queue, client=client_id, was=lock.client_id)
                 locks[queue] = _Lock(client_id, now)
                 held.append(queue)
+            else:
+                _note("queue not locked: another holds it", group, queue, client=client_id, holder=lock.client_id)
         if not locks:
             del self._locks[group]
         return held
@@ -56,6 +66,7 @@ class RebalanceLockManager:
         for queue in queues:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
+                _note("queue unlocked", group, queue, client=client_id)
                 del locks[queue]
         if not locks:
             del self._locks[group]
@@ -76,3 +87,9 @@ class RebalanceLockManager:
         """Return the client that holds a queue, expired or not."""
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None else lock.client_id
+
+
+def _note(text: str, group: str, queue: MessageQueue, **fields: str) -> None:
+    if _log.isEnabledFor(logging.INFO):
+        place = event_fields(group=group, topic=queue.topic, broker=queue.broker_name, queueId=queue.queue_id, **fields)
+        _log.info(text, extra=place)

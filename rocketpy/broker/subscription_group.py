@@ -15,6 +15,7 @@ import attrs
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
@@ -83,7 +84,7 @@ class SubscriptionGroupManager:
         ):
             group_config = SubscriptionGroupConfig(group_name=group)
             self.subscription_group_table[group] = group_config
-            _log.info("group %s created: %s", group, group_config)
+            _log.info("group created", extra=event_fields(group=group, now=group_config))
             self._changed()
         return group_config
 
@@ -98,7 +99,7 @@ class SubscriptionGroupManager:
             return
         old = self.subscription_group_table.get(group_config.group_name)
         self.subscription_group_table[group_config.group_name] = group_config
-        _log.info("group %s: %s, was %s", group_config.group_name, group_config, old)
+        _log.info("group changed", extra=event_fields(group=group_config.group_name, now=group_config, was=old))
         self._changed()
 
     def disable_consume(self, group: str) -> None:
@@ -113,7 +114,7 @@ class SubscriptionGroupManager:
         old = self.subscription_group_table.pop(group, None)
         if old is None:
             return False
-        _log.info("group %s deleted, was %s", group, old)
+        _log.info("group deleted", extra=event_fields(group=group, was=old))
         self._changed()
         return True
 

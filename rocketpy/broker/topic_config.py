@@ -28,6 +28,7 @@ from rocketpy.broker.topic_validator import (
 )
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.topic_name import LMQ_PREFIX
@@ -108,14 +109,16 @@ class TopicConfigManager:
             return existing
         model = self.topic_config_table.get(default_topic)
         if model is None:
-            _log.warning("topic %s not created for %s: its model %s does not exist", topic, peer, default_topic)
+            fields = event_fields(topic=topic, peer=peer, model=default_topic)
+            _log.warning("topic not created: its model does not exist", extra=fields)
             return None
         if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
             # An old TBW102 of topics.json is no model any more once automatic creation is off.
             model = attrs.evolve(model, perm=PERM_READ_WRITE)
             self.topic_config_table[default_topic] = model
         if not model.perm & PERM_INHERIT:
-            _log.warning("topic %s not created for %s: its model %s is not inherited", topic, peer, default_topic)
+            fields = event_fields(topic=topic, peer=peer, model=default_topic)
+            _log.warning("topic not created: its model is not inherited", extra=fields)
             return None
         queue_nums = max(0, min(client_default_topic_queue_nums, model.write_queue_nums))
         return self._created(
@@ -152,7 +155,7 @@ class TopicConfigManager:
             return
         old = self.topic_config_table.get(topic_config.topic_name)
         self.topic_config_table[topic_config.topic_name] = topic_config
-        _log.info("topic %s: %s, was %s", topic_config.topic_name, topic_config, old)
+        _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
         self._changed()
 
     def delete_topic_config(self, topic: str) -> bool:
@@ -160,7 +163,7 @@ class TopicConfigManager:
         old = self.topic_config_table.pop(topic, None)
         if old is None:
             return False
-        _log.info("topic %s deleted, was %s", topic, old)
+        _log.info("topic deleted", extra=event_fields(topic=topic, was=old))
         self._changed()
         return True
 
@@ -218,7 +221,7 @@ class TopicConfigManager:
 
     def _created(self, topic_config: TopicConfig) -> TopicConfig:
         self.topic_config_table[topic_config.topic_name] = topic_config
-        _log.info("topic %s created: %s", topic_config.topic_name, topic_config)
+        _log.info("topic created", extra=event_fields(topic=topic_config.topic_name, now=topic_config))
         self._changed()
         return topic_config
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+import pytest
+
+from rocketpy.log_files import LineFormatter
 from rocketpy.protocol.message import MessageQueue
 from tests.broker.tables_of_a_broker import Tables, make_tables
 
@@ -68,3 +72,20 @@ def test_how_long_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
     assert tables.locks.forget_expired() == 0
     tables.time.now += 1.1
     assert tables.locks.forget_expired() == 1
+
+
+def test_who_gets_and_gives_queues_is_logged_and_renewals_are_not(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.lock")
+    for _ in range(3):
+        tables.locks.try_lock_batch("g", [Q0], "c1")
+    tables.locks.try_lock_batch("g", [Q0], "c2")
+    tables.locks.unlock_batch("g", [Q0], "c1")
+    formatter = LineFormatter(is_one_line=True)
+    place = "group=g topic=t broker=broker-a queueId=0"
+    assert [formatter.format(record).split("broker.lock ")[1] for record in caplog.records] == [
+        f"queue locked {place} client=c1",
+        f"queue not locked: another holds it {place} client=c2 holder=c1",
+        f"queue unlocked {place} client=c1",
+    ]

@@ -42,7 +42,7 @@ from rocketpy.store.results import GetMessageResult
 
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 
-_log = logging.getLogger("rocketpy.broker")
+_store_error_log = logging.getLogger("rocketpy.store.error")
 
 
 class PullMessageProcessor:
@@ -287,5 +287,5 @@ def _count_by_size(body: bytes) -> int:
 
 def _damaged(result: GetMessageResult) -> str:
     """Return why a message cannot be served, and let the operator know too."""
-    _log.error("a message cannot be served: %s", result.damage)
+    _store_error_log.error("a message cannot be served: %s", result.damage)
     return f"the message at this offset cannot be served: {result.damage}"

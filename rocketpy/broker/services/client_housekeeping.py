@@ -17,6 +17,7 @@ from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.log_files import event_fields
 from rocketpy.remoting.connection import Connection
 
 SCAN_PERIOD_SECONDS = 10.0
@@ -71,7 +72,8 @@ class ClientHousekeepingService:
         )
         for connection in silent:
             self._expired += 1
-            _log.warning("client at %s expired: no heartbeat, its connection is closed", connection.peer)
+            fields = event_fields(peer=connection.peer)
+            _log.warning("client expired: no heartbeat, its connection is closed", extra=fields)
             connection.close()
             if connection.is_closed:
                 self.connection_closed(connection)  # nothing is left to do when the server has called it already

@@ -20,6 +20,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.services.registration_body import RegistrationBody
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RemotingError, RequestError
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import RegisterBrokerBody
@@ -173,7 +174,7 @@ class RegistrationService:
             if response.code == ResponseCode.SUCCESS:
                 if address in self._unreachable:
                     self._unreachable.discard(address)
-                    _log.info("nameserver %s answers again", address)
+                    _log.info("nameserver answers again", extra=event_fields(address=address))
                 return response
             why = f"code {response.code}: {response.remark}"
         except RemotingError as failure:
@@ -181,7 +182,8 @@ class RegistrationService:
         self._failed_count += 1
         if address not in self._unreachable:
             self._unreachable.add(address)
-            _log.warning("nameserver %s does not take request code %d: %s", address, request.code, why)
+            fields = event_fields(address=address, code=request.code, why=why)
+            _log.warning("nameserver does not take a request", extra=fields)
         return None
 
     def _take_order_topics(self, address: str, body: bytes | None) -> None:
@@ -191,6 +193,7 @@ class RegistrationService:
         try:
             table = decode_body(body, KVTable)
         except RemoteProtocolError as failure:
-            _log.warning("nameserver %s answered a registration with a body that is none: %s", address, failure)
+            fields = event_fields(address=address, why=failure)
+            _log.warning("nameserver answered a registration with a body that is none", extra=fields)
             return
         self._topic_config_manager.update_order_topic_config(table.table)

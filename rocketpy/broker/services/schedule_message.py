@@ -132,10 +132,8 @@ class ScheduleMessageService:
         """Look at the clock before a message is stamped by it: whether it was set back before or after matters."""
         self._look_at_clock()
 
-    def message_delayed(self, level: int, size_bytes: int) -> None:
-        """Note that a message was put where it waits."""
-        if self._stats is not None:
-            self._stats.inc_queue_put(SCHEDULE_TOPIC, level - 1, 1, size_bytes)
+    def message_delayed(self, level: int) -> None:
+        """Note that a message was put where it waits; whoever put it counts it."""
         if level <= len(self._table) and self._table[level - 1].due_ms is None:
             self._more.set()
 

@@ -42,6 +42,14 @@ async def test_a_batch_is_one_request_of_many_messages(broker: MessageBroker) ->
     assert figures(broker, "TOPIC_PUT_SIZE", TOPIC) == (broker.stored_bytes, 1)
 
 
+async def test_a_delayed_message_counts_where_it_waits(broker: MessageBroker) -> None:
+    await broker.ask(send(properties="DELAY\x012\x02UNIQ_KEY\x010A"))
+    assert figures(broker, "TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX") == (1, 1)
+    assert figures(broker, "QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@1") == (1, 1)
+    assert figures(broker, "QUEUE_PUT_SIZE", "SCHEDULE_TOPIC_XXXX@1") == (broker.stored_bytes, 1)
+    assert figures(broker, "TOPIC_PUT_NUMS", TOPIC) is None
+
+
 async def test_what_is_refused_is_not_counted(broker: MessageBroker) -> None:
     answer = await broker.ask(send(b"x" * (1 << 18)))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
