@@ -1,0 +1,239 @@
+"""What a broker promises about transactions, held against every order of events: see ``transaction_machine.py``.
+
+The machine itself, by its profile, and deliberate bugs, each of which it must find, because a machine that finds no
+planted bug proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from property_tests.transaction_machine import (
+    ASYNC,
+    IMMUNITY_SECONDS,
+    NOTHING,
+    ROLLBACK,
+    SYNC,
+    Promise,
+    PromiseBroken,
+    TransactionMachine,
+)
+from rocketpy.broker.message_put import PutMessageResult
+from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService
+from rocketpy.broker.transaction import replay, transactional_message
+from rocketpy.broker.transaction.half_message import origin_of
+from rocketpy.broker.transaction.open_transactions import OpenTransactions
+from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
+from rocketpy.store.results import PutMessageStatus
+
+TestTransactions = TransactionMachine.TestCase
+TestTransactions.settings = settings(stateful_step_count=30)  # virtual time is dear: each second is some wake-ups
+
+Function = Callable[..., Any]
+
+
+@attrs.frozen
+class Bug:
+    """A wrong function in the place of the right one."""
+
+    owner: object
+    name: str
+    wrong: Callable[[Function], Function]
+    promise: Promise
+    """The one that its script breaks."""
+
+
+def _ends_every_time(newest: Function) -> Function:
+    """RocketMQ's own: whoever names a half message ends it, whether it was ended before or not."""
+
+    def found(self: Any, half: Any) -> Any:
+        self.catch_up()
+        origin = origin_of(half)
+        if self._transactions.newest(origin) is None:
+            self._transactions._newest[origin] = half.queue_offset
+        return self._transactions.newest(origin)
+
+    return found
+
+
+def _writes_offsets_at_once(tick: Function) -> Function:
+    def too_early(self: Any) -> None:
+        if self._unwritten is not None:
+            self._unwritten = attrs.evolve(self._unwritten, physical_end=0)
+        tick(self)
+
+    return too_early
+
+
+def _forgets_copies(note_end: Function) -> Function:
+    def noted(op: Any, ended: set[int], ended_up_to: dict[int, int]) -> None:
+        note_end(attrs.evolve(op, origin=None), ended, ended_up_to)
+
+    return noted
+
+
+def _names_no_origin(copied: Function) -> Function:
+    def copy(half: Any, **others: Any) -> Any:
+        message = copied(half, **others)
+        message.properties.pop("TRAN_PREPARED_QUEUE_OFFSET", None)
+        return message
+
+    return copy
+
+
+def _writes_two_ops_in_three(put_op: Function) -> Function:
+    def put(self: Any, origin: int, *, names_origin: bool = False) -> Any:
+        self._put_count = getattr(self, "_put_count", 0) + 1
+        if self._put_count % 3:
+            return put_op(self, origin, names_origin=names_origin)
+        return PutMessageResult(PutMessageStatus.PUT_OK, 0, 0, "", 0)
+
+    return put
+
+
+def _counts_every_turn(renew: Function) -> Function:
+    def counted(self: Any, half: Any, *, check_times: int | None) -> Any:
+        return renew(self, half, check_times=check_times or 1 + int(half.properties.get("TRANSACTION_CHECK_TIMES", 0)))
+
+    return counted
+
+
+def _passes_over_what_is_open(first: Function) -> Function:
+    """The offsets move to the end of the half queue, whatever is open."""
+
+    async def moved(self: Any) -> None:
+        kept, self._transactions = self._transactions, OpenTransactions()
+        self._transactions._known_end = kept._known_end
+        await first(self)
+        self._transactions = kept
+
+    return moved
+
+
+SERVICE, CHECK = TransactionalMessageService, TransactionalMessageCheckService
+PLANTED: Mapping[str, Bug] = {
+    "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, Promise.ONCE),
+    "offsets are written before the copies are on disk": Bug(CHECK, "_tick", _writes_offsets_at_once, Promise.CHECKED),
+    "offsets move past what is open": Bug(CHECK, "_move_on", _passes_over_what_is_open, Promise.CHECKED),
+    "a new life forgets which copies an op is about": Bug(replay, "_note_end", _forgets_copies, Promise.LEFT_ALONE),
+    "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, Promise.ANSWERED),
+    "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, Promise.LEFT_ALONE),
+    "turns of immune messages are counted": Bug(SERVICE, "renew", _counts_every_turn, Promise.GIVEN_UP),
+}
+
+
+# ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
+
+
+def commits_twice(state: TransactionMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.end()
+    state.end()
+    state.look()
+
+
+def loses_what_was_not_synced_after_a_round(state: TransactionMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.send_half(and_flush=True)
+    state.die_in_a_round(calls=None, seconds=13, survives=NOTHING)
+    state.time_passes(23)
+
+
+def dies_after_a_round(state: TransactionMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.die_in_a_round(calls=None, seconds=13)
+    state.time_passes(23)
+
+
+def ends_by_the_first_record_and_dies_before_offsets_are_written(state: TransactionMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.send_half()
+    state.time_passes(11)
+    state.end(record=0, how=ROLLBACK)
+    state.kill()
+    state.time_passes(23)
+
+
+def answers_a_check(state: TransactionMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.time_passes(11)
+    state.end(record=-1)
+    state.look()
+
+
+def rolls_back_and_dies(state: TransactionMachine) -> None:
+    state.first_start(flush=SYNC)
+    for _ in range(3):
+        state.send_half()
+        state.end(how=ROLLBACK)
+    state.kill()
+    state.time_passes(23)
+
+
+def is_immune_for_long(state: TransactionMachine) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half(immune_seconds=IMMUNITY_SECONDS)
+    state.time_passes(60)
+
+
+SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
+    zip(
+        PLANTED,
+        (
+            commits_twice,
+            loses_what_was_not_synced_after_a_round,
+            dies_after_a_round,
+            ends_by_the_first_record_and_dies_before_offsets_are_written,
+            answers_a_check,
+            rolls_back_and_dies,
+            is_immune_for_long,
+        ),
+        strict=True,
+    )
+)
+
+
+def replayed(script: Callable[[TransactionMachine], None]) -> None:
+    state = TransactionMachine()
+    try:
+        script(state)
+    finally:
+        state.teardown()
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed(SCRIPTS[name])
+    bug = PLANTED[name]
+    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
+    with pytest.raises(PromiseBroken) as found:
+        replayed(SCRIPTS[name])
+    assert found.value.promise is bug.promise
+
+
+@pytest.mark.parametrize("name", ["a transaction ends as often as somebody ends it", "copies do not name their origin"])
+def test_the_machine_finds_a_bug_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = PLANTED[name]
+    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
+    with pytest.raises(PromiseBroken):
+        run_state_machine_as_test(
+            TransactionMachine,
+            settings=settings(
+                max_examples=200,
+                stateful_step_count=30,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

@@ -1,0 +1,266 @@
+"""A whole broker in a world where nothing happens by itself: every processor and table, no sockets, no nameserver.
+
+The broker is put together as in ``rocketpy.broker.app``, over the simulated disk and the virtual time of a
+:class:`~rocketpy.testing.store_world.StoreWorld`. Clients are connections without a network: what one asks is served as
+a burst of its own, and what the broker says to it by itself (a check, a notification) is kept until somebody looks.
+Tables are written to the same simulated disk as the log, so a death takes of them what it takes of everything.
+
+::
+
+    with BrokerWorld(settings) as world:
+        world.begin()
+        client = world.connect()
+        answer = client.ask(make_request(RequestCode.HEART_BEAT, body=...))
+        world.pass_time(60)                       check rounds, deliveries, flushes
+        world.kill(); world.begin()               the next life; clients connect again
+
+What only measures the machine (lateness of the loop, fast failure) is left out: it wakes every few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Self, cast
+
+import trio
+
+from rocketpy.broker.hooks import NO_HOOKS
+from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.broker.parts import BrokerParts, Tables
+from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.clock import ManualClock
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.client import RemotingClient
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.tls import ServerTls
+from rocketpy.runner import RunBlocking
+from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.testing.choices import Choose
+from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.store_world import STORE_HOST, StoreWorld
+
+_FIRST_PORT = 50_000
+
+
+class BrokerWorld:
+    """One broker, the disk it is on, and one life after the other in it."""
+
+    def __init__(
+        self, settings: BrokerSettings, *, disk: SimDisk | None = None, clock: ManualClock | None = None
+    ) -> None:
+        self.settings = settings
+        self.life = StoreWorld(settings.store, disk=disk, clock=clock, open_life=self._open_life)
+        """Disk, clock and death; its calls about the store serve here too."""
+        self._parts: BrokerParts | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._nursery: trio.Nursery | None = None
+        self._client_count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.life.kill()
+
+    # ---- a life begins and ends -----------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a life is going on."""
+        return self.life.is_open
+
+    @property
+    def parts(self) -> BrokerParts:
+        """The broker of this life."""
+        assert self._parts is not None, "the broker is open"
+        return self._parts
+
+    def begin(self) -> None:
+        """Begin a life; its connections are those that :meth:`connect` makes from now on."""
+        self.life.begin()
+
+    def stop(self) -> None:
+        """End the life in order: tables written, log flushed."""
+        self.life.stop()
+
+    def kill(self) -> None:
+        """End the process: what was written stays."""
+        self.life.kill()
+
+    def lose_power(self, choose: Choose) -> None:
+        """End the machine; ``choose`` says what the disk has of what was not synced."""
+        self.life.lose_power(choose)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, and everything happen in it."""
+        self.life.pass_time(seconds * 1000)
+
+    # ---- clients --------------------------------------------------------------------------------------------------
+
+    def connect(self) -> Client:
+        """Return a client of this life."""
+        assert self._dispatcher is not None, "the broker is open"
+        self._client_count += 1
+        return Client(self, self._dispatcher, _FIRST_PORT + self._client_count % 10_000)
+
+    def messages(self, topic: str, queue_id: int) -> list[MessageExt]:
+        """Return what a queue holds, bodies as they are stored."""
+
+        async def read(store: MessageStore) -> list[MessageExt]:
+            found: list[MessageExt] = []
+            offset, end = store.min_offset_in_queue(topic, queue_id), store.max_offset_in_queue(topic, queue_id)
+            while offset < end:
+                result = await store.get_message(topic, queue_id, offset, 32)
+                found += decode_messages(result.body, decompress=False)
+                offset = max(result.next_begin_offset, offset + 1)
+            return found
+
+        return self.life.ask(read)
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """Run a slow command of a client; for :class:`Client`."""
+        assert self._nursery is not None, "the broker is open"
+        self._nursery.start_soon(function, *arguments)
+        return True
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _open_life(self, run_blocking: RunBlocking) -> AsyncIterator[MessageStore]:
+        settings, disk, clock = self.settings, self.life.disk, self.life.clock
+        tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
+        hold_service = PullRequestHoldService()
+        async with open_message_store(
+            settings.store,
+            disk=disk,
+            clock=clock,
+            run_blocking=run_blocking,
+            store_host=STORE_HOST,
+            tags_code=tables.levels.tags_code,
+            message_arriving=hold_service.message_arriving,
+            memory_bytes=1 << 40,
+        ) as store:
+            tables.topics.restore_from_queues(store.queues())
+            live_settings = LiveSettings(
+                settings.values,
+                path=settings.config_path,
+                unknown={},
+                check=settings.check_values,
+                disk=disk,
+                run_blocking=run_blocking,
+                clock=clock,
+            )
+            parts = BrokerParts(
+                settings=settings,
+                live_settings=live_settings,
+                tables=tables,
+                store=store,
+                client=cast("RemotingClient", None),  # for nameservers, of which there are none here
+                hold_service=hold_service,
+                clock=clock,
+                randomness=Random(0),
+                store_host=STORE_HOST,
+                port=10_911,
+                stop=trio.Event(),
+                tls=ServerTls(settings.tls_server),
+                hooks=NO_HOOKS,
+            )
+            async with trio.open_nursery() as services:
+                for service in parts.services:
+                    if service not in (parts.lateness, parts.send_side.fast_failure):
+                        await services.start(service.run)
+                self._parts, self._dispatcher, self._nursery = parts, parts.dispatcher(), services
+                yield store
+                services.cancel_scope.cancel()
+            await parts.schedule.finish()
+            await parts.persistence.persist_all()
+
+
+class Client:
+    """One peer of the broker. It ends with the life that it was made in."""
+
+    def __init__(self, world: BrokerWorld, dispatcher: Dispatcher, port: int) -> None:
+        self._world = world
+        self._reader = FrameReader()
+        self._answers: dict[int, RemotingCommand] = {}
+        self._requests: list[RemotingCommand] = []
+        self._opaque = 0
+        self.connection = Connection(
+            address=("10.0.0.1", port),
+            dispatcher=dispatcher,
+            transport=self,
+            limits=world.settings.server.limits(),
+            now=0.0,
+        )
+
+    def ask(self, request: RemotingCommand, *, settle: bool = True) -> RemotingCommand | None:
+        """Send a request as a burst of its own; return the answer if it comes without time passing, None if not.
+
+        Without ``settle`` nothing happens after the burst, as when the machine goes down in that moment: then there is
+        no answer either, unless it needed nobody. LifeEnded when the broker dies of it.
+        """
+        self._opaque += 1
+        request.opaque = self._opaque
+        world, connection = self._world, self.connection
+        parts = world.parts
+        with world.life.failing():
+            connection.receive(encode_frame(request))
+            while connection.serve(1000):
+                pass
+            parts.send_side.end_burst()
+            parts.hold_service.serve_woken()
+        if settle:
+            world.pass_time(0)
+        self._read()
+        return self._answers.pop(request.opaque, None)
+
+    def answer(self, request: RemotingCommand) -> RemotingCommand | None:
+        """Return the answer to a request that was asked before, None if it has not come yet."""
+        self._read()
+        return self._answers.pop(request.opaque, None)
+
+    def requests(self) -> list[RemotingCommand]:
+        """Return what the broker has asked since the last look."""
+        self._read()
+        requests, self._requests = self._requests, []
+        return requests
+
+    def close(self) -> None:
+        """Go offline."""
+        self.connection.close()
+
+    # ---- what the connection asks of its driver -------------------------------------------------------------------
+
+    def mark_dirty(self, connection: Connection) -> None:
+        """Nothing to remember: whoever looks reads everything."""
+
+    def flush(self, connection: Connection) -> None:
+        """Nothing to send."""
+
+    def end(self, connection: Connection) -> None:
+        """End the connection, and tell the broker."""
+        connection.mark_closed()
+        if self._world.is_open:
+            with self._world.life.failing():
+                self._world.parts.connection_closed(connection)
+
+    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """Run a slow command."""
+        return self._world.start_task(function, *arguments)
+
+    def _read(self) -> None:
+        if self.connection.outgoing_size:
+            self._reader.receive(self.connection.take_outgoing())
+        while (frame := self._reader.next_frame()) is not None:
+            command = decode_command(*frame)
+            if command.is_response:
+                self._answers[command.opaque] = command
+            else:
+                self._requests.append(command)
