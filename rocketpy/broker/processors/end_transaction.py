@@ -78,7 +78,9 @@ class EndTransactionProcessor:
     def process_end(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Commit or roll back; RequestError with RocketMQ's remark and what is wrong with the request."""
         if self._is_slave:
-            raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, "not set any response code: a slave ends no transactions")
+            raise RequestError(
+                ResponseCode.SLAVE_NOT_AVAILABLE, "not set any response code: a slave ends no transactions"
+            )
         header = read_header(request, EndTransactionRequestHeader)
         if header.commit_or_rollback == TRANSACTION_NOT_TYPE:
             _log.info("%s: transaction %d of %s is still pending",
