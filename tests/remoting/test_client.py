@@ -102,6 +102,21 @@ async def test_the_sizes_of_socket_buffers_are_settings(running: Running, monkey
     assert buffers == [(socket.SOL_SOCKET, socket.SO_SNDBUF, 40_000), (socket.SOL_SOCKET, socket.SO_RCVBUF, 50_000)]
 
 
+async def test_what_is_to_be_done_before_a_request_is_done_before_it_leaves(running: Running) -> None:
+    """A client of a broker with ACL signs there."""
+    done: list[RemotingCommand] = []
+
+    def sign(request: RemotingCommand) -> None:
+        request.body = b"signed " + (request.body or b"")
+        done.append(request)
+
+    async with open_remoting_client(before_request=sign) as client:
+        answer = await client.request(running.address, make_request(ECHO, body=b"request"))
+        assert answer.body == b"signed request"
+        await client.oneway(running.address, make_request(ECHO, body=b"oneway"))
+        assert [each.body for each in done] == [b"signed request", b"signed oneway"]
+
+
 async def test_nobody_listens() -> None:
     async with open_remoting_client() as client:
         with pytest.raises(RemotingConnectError, match=r"cannot connect to 127\.0\.0\.1:1: .*refused"):

@@ -16,12 +16,15 @@ from rocketpy.store.disk import Disk
 
 
 def acl_directory(config: BrokerConfig, config_path: str) -> str:
-    """Return where ``plain_acl.yml`` is: ``aclDirectory``, or ``conf`` in ``rocketmqHome``, or beside broker.conf."""
+    """Return where ``plain_acl.yml`` is: ``aclDirectory``, or ``conf`` in ``rocketmqHome``, or beside broker.conf.
+
+    An absolute path: operators see it in answers, and name a file by it.
+    """
     if config.acl_directory:
-        return config.acl_directory
+        return os.path.abspath(config.acl_directory)
     if config.rocketmq_home:
-        return os.path.join(config.rocketmq_home, "conf")
-    return os.path.dirname(config_path) or "."
+        return os.path.abspath(os.path.join(config.rocketmq_home, "conf"))
+    return os.path.dirname(os.path.abspath(config_path))
 
 
 def load_accounts(

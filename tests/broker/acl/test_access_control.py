@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rocketpy.broker.acl.access_control import acl_directory, load_accounts
@@ -24,8 +26,11 @@ def test_accounts_are_beside_the_settings_unless_told_otherwise(settings: dict[s
     assert acl_directory(BrokerConfig(**settings), "/etc/rocketmq/broker.conf") == directory  # type: ignore[arg-type]
 
 
-def test_a_relative_file_is_beside_us() -> None:
-    assert acl_directory(BrokerConfig(), "broker.conf") == "."
+def test_the_directory_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert acl_directory(BrokerConfig(), "broker.conf") == str(tmp_path)
+    assert acl_directory(BrokerConfig(acl_directory="accounts"), "/x/broker.conf") == str(tmp_path / "accounts")
+    assert acl_directory(BrokerConfig(rocketmq_home="."), "/x/broker.conf") == str(tmp_path / "conf")
 
 
 def test_without_acl_enable_no_file_is_read() -> None:

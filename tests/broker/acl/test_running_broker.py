@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
 from rocketpy.broker.services import acl_file_watch
 from rocketpy.broker.start_settings import StartOptions, load_broker_settings
-from rocketpy.errors import StartError
+from rocketpy.client.admin import open_admin_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.producer import open_producer
+from rocketpy.client.pull_consumer import open_pull_consumer
+from rocketpy.errors import BrokerError, StartError
+from rocketpy.nameserver.app import run_nameserver
+from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.message import Message
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.disk import OsDisk
 from tests.blackbox.processes import free_ports
 from tests.broker.test_app import pull, running, send, settings_at
 
@@ -37,10 +49,10 @@ ADMIN = SessionCredentials("the-admin", "another-secret")
 
 
 @asynccontextmanager
-async def running_with_accounts(directory: Path, port: int = 0) -> AsyncIterator[BrokerAddress]:
+async def running_with_accounts(directory: Path, port: int = 0, namesrv: str = "") -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
     settings = settings_at(directory / "store", port)
-    broker = attrs.evolve(settings.broker, acl_enable=True, acl_directory=str(directory))
+    broker = attrs.evolve(settings.broker, acl_enable=True, acl_directory=str(directory), namesrv_addr=namesrv)
     async with running(attrs.evolve(settings, broker=broker)) as address:
         yield address
 
@@ -50,6 +62,19 @@ async def client_of(credentials: SessionCredentials | None) -> AsyncIterator[Rem
     signer = None if credentials is None else RequestSigner(credentials)
     async with open_remoting_client(before_request=signer) as client:
         yield client
+
+
+@asynccontextmanager
+async def running_nameserver(directory: Path) -> AsyncIterator[str]:
+    config = NamesrvConfig(
+        kv_config_path=str(directory / "namesrv" / "kvConfig.json"),
+        config_store_path=str(directory / "namesrv" / "namesrv.properties"),
+    )
+    async with trio.open_nursery() as nursery:
+        run = partial(run_nameserver, config, NettyServerConfig(listen_port=0), host="127.0.0.1", disk=OsDisk())
+        port: int = await nursery.start(run)
+        yield f"127.0.0.1:{port}"
+        nursery.cancel_scope.cancel()
 
 
 async def test_accounts_may_do_what_they_may_and_nobody_else_anything(tmp_path: Path) -> None:
@@ -76,6 +101,45 @@ async def test_accounts_may_do_what_they_may_and_nobody_else_anything(tmp_path: 
     topics = (tmp_path / "store" / "config" / "topics.json").read_text()
     assert '"hello"' in topics
     assert '"other"' not in topics, "what was refused has left nothing"
+
+
+async def test_plain_sends_and_pulls_keep_their_hot_roads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the guard does not know for certain is decoded a second time."""
+    long_ways: list[int] = []
+    plain = PlainPermissionManager.authorize
+
+    def counted(self: PlainPermissionManager, connection: Connection, request: RemotingCommand) -> None:
+        long_ways.append(request.code)
+        plain(self, connection, request)
+
+    monkeypatch.setattr(PlainPermissionManager, "authorize", counted)
+    async with running_with_accounts(tmp_path) as at, client_of(USER) as user:
+        assert (await user.request(at.address, send())).code == ResponseCode.SUCCESS
+        long_ways.clear()  # the first one has made the topic
+        usual = send()
+        assert usual.ext_fields is not None
+        usual.ext_fields["i"] = "UNIQ_KEY\x017F0000010000A1B2C3D400000000\x02WAIT\x01true"
+        for _ in range(3):
+            assert (await user.request(at.address, usual)).code == ResponseCode.SUCCESS
+            assert (await user.request(at.address, pull())).code == ResponseCode.SUCCESS
+    assert long_ways == []
+
+
+async def test_our_clients_sign(tmp_path: Path) -> None:
+    config = ClientConfig(credentials=USER)
+    async with running_nameserver(tmp_path) as namesrv, running_with_accounts(tmp_path, namesrv=namesrv):
+        async with open_admin_client(namesrv, config=ClientConfig(credentials=ADMIN)) as admin:
+            await admin.create_topic("hello", queue_nums=1)
+        async with open_producer(namesrv, config=config) as producer:
+            await producer.send(Message("hello", b"signed"))
+        async with open_pull_consumer(namesrv, group="g", config=config) as consumer:
+            (queue,) = await consumer.queues("hello")
+            assert [each.body for each in (await consumer.pull(queue, 0)).messages] == [b"signed"]
+            await consumer.commit(queue, 1)
+            assert await consumer.consumer_offset(queue) == 1
+        async with open_producer(namesrv) as producer:
+            with pytest.raises(BrokerError, match="No accessKey is configured"):
+                await producer.send(Message("hello", b"unsigned"))
 
 
 async def test_the_vip_port_asks_too(tmp_path: Path) -> None:
