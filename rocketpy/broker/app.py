@@ -46,8 +46,6 @@ DRAIN_SECONDS = 5.0
 _log = logging.getLogger("rocketpy.broker")
 _store_log = logging.getLogger("rocketpy.store")
 _store_error_log = logging.getLogger("rocketpy.store.error")
-_store_log = logging.getLogger("rocketpy.store")
-_store_error_log = logging.getLogger("rocketpy.store.error")
 
 
 @attrs.frozen

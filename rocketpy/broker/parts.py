@@ -26,7 +26,6 @@ from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
-from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
@@ -57,7 +56,6 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
-from rocketpy.broker.services.water_mark import WaterMarkService
 from rocketpy.broker.services.water_mark import WaterMarkService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stats.broker_stats import BrokerStats
@@ -169,6 +167,7 @@ class Tables:
             ),
         )
         tables.topics.load()
+        tables.topics.settings_changed()
         tables.offsets.load()
         tables.filters.load()
         tables.delay_offsets.load()
@@ -275,8 +274,8 @@ class BrokerParts:
         )
         live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
         live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
+        live_settings.on_change(["autoCreateTopicEnable"], tables.topics.settings_changed)
         self.broker_stats = BrokerStats(statistics=store.statistics)
-        live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
         live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
         self.services: tuple[Service, ...] = (
             hold_service,
@@ -287,7 +286,6 @@ class BrokerParts:
             WaterMarkService(
                 store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count
             ),
-            WaterMarkService(store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count),
             tls,
             *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
             self.transactions.check_service,

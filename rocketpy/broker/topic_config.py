@@ -7,7 +7,8 @@ version, by which nameservers and slaves see that they are behind; a change is i
 An automatically created topic may be lost when the process is killed before the file is written, while its messages
 are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
 
-Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20.
+Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation that
+was off works again once it is on; in RocketMQ its model stays what the time without made of it.
 """
 
 from __future__ import annotations
@@ -177,6 +178,17 @@ class TopicConfigManager:
                 has_changed = True
         if has_changed:
             self._changed()
+
+    def settings_changed(self) -> None:
+        """Make the model of automatically created topics one again where automatic creation was switched on.
+
+        While it was off the first producer that came made it none, and that may be in the file: also for after a load.
+        """
+        name = AUTO_CREATE_TOPIC_KEY_TOPIC
+        model = next((each for each in self._own_topics() if each.topic_name == name), None)
+        known = self.topic_config_table.get(name)
+        if model is not None and (known is None or not known.perm & PERM_INHERIT):
+            self.update_topic_config(model if known is None else attrs.evolve(known, perm=model.perm))
 
     def next_version(self) -> None:
         """Let nameservers and slaves see a change that is not in the table: of ``brokerPermission``."""

@@ -6,7 +6,8 @@ successes of these codes carry the remark ``not set any response code``, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,17 +15,30 @@ import pytest
 import trio
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.delay_offset import DelayOffsetManager
+from rocketpy.broker.processors.admin_delay import AdminDelayProcessor
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.group import ProducerInfo, ProducerTableInfo, SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
-from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, QueryCorrectionOffsetBody, ResetOffsetBody
+from rocketpy.protocol.bodies.offset import (
+    DelayOffsetSerializeWrapper,
+    GetConsumerStatusBody,
+    QueryCorrectionOffsetBody,
+    ResetOffsetBody,
+)
 from rocketpy.protocol.bodies.queue import QueryConsumeQueueResponseBody
+from rocketpy.protocol.bodies.stats import ConsumeStatsList, OffsetWrapper, QueryConsumeTimeSpanBody, QueueTimeSpan
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
+from rocketpy.store.disk import OsDisk
 from rocketpy.store.results import ListedUnit
+from rocketpy.store.results import QueueTimeSpan as StoreTimeSpan
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
+from tests.broker.tables_of_a_broker import run_inline
 from tests.broker.test_golden_frames import Exchange, answer, of
 
 
@@ -142,3 +156,117 @@ async def test_query_consume_queue(broker: BrokerOnBytes, exchange: Exchange) ->
     broker.store.listings[queue] = units
     broker.store.max_offsets[queue] = java.max_queue_index
     assert (await answer(broker, exchange)).body == exchange.java.body
+
+
+CLEANING = {
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: "clean_expired_consumer_queue",
+    RequestCode.CLEAN_UNUSED_TOPIC: "clean_unused_topics",
+    RequestCode.DELETE_EXPIRED_COMMITLOG: "execute_delete_files_manually",
+}
+
+
+@pytest.mark.parametrize("exchange", of(*CLEANING))
+async def test_cleaning(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    await answer(broker, exchange)
+    (cleaned,) = broker.store.cleaned
+    assert cleaned.startswith(CLEANING[RequestCode(exchange.request.code)])
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.GET_ALL_DELAY_OFFSET))
+async def test_get_all_delay_offset(broker: BrokerOnBytes, exchange: Exchange, tmp_path: Path) -> None:
+    manager = DelayOffsetManager(path=str(tmp_path / "delayOffset.json"), disk=OsDisk(), run_blocking=run_inline)
+    manager.offset_table.update(decode_body(exchange.java.body, DelayOffsetSerializeWrapper).offset_table)
+    AdminDelayProcessor(delay_offset_manager=manager).register(broker.dispatcher)
+    assert (await answer(broker, exchange)).body == exchange.java.body
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.GET_ALL_PRODUCER_INFO))
+async def test_get_all_producer_info(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    """All but when a producer was heard last, which is now here."""
+    java = decode_body(exchange.java.body, ProducerTableInfo).data
+    for group, producers in java.items():
+        for each in producers:
+            address, _, port = each.remote_ip.removeprefix("/").rpartition(":")
+            channel = broker.connect((address, int(port)))
+            client = ClientChannelInfo(
+                channel, each.client_id, LanguageCode[each.language or "JAVA"], each.version, 0.0
+            )
+            broker.tables.producers.register_producer(group, client)
+    ours = decode_body((await answer(broker, exchange)).body, ProducerTableInfo).data
+
+    def without_times(table: dict[str, Sequence[ProducerInfo]]) -> dict[str, list[ProducerInfo]]:
+        return {
+            group: sorted((attrs.evolve(each, last_update_timestamp=0) for each in producers), key=repr)
+            for group, producers in table.items()
+        }
+
+    assert without_times(ours) == without_times(java)
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.GET_BROKER_CONSUME_STATS))
+async def test_get_broker_consume_stats(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
+    """All but rates; a group of Java's table is one of ours, in the same order."""
+    java = decode_body(exchange.java.body, ConsumeStatsList)
+    queues = [queue for groups in java.consume_stats_list for each in groups.values() for table in each
+              for queue in table.offset_table]  # fmt: skip
+    broker = broker_with(broker_name=queues[0].broker_name)
+    broker.tables.groups.subscription_group_table.clear()
+    for groups in java.consume_stats_list:
+        for group, tables in groups.items():
+            broker.tables.groups.subscription_group_table[group] = SubscriptionGroupConfig(group_name=group)
+            for table in tables:
+                for queue, offset in table.offset_table.items():
+                    key = (queue.topic, queue.queue_id)
+                    count = len(table.offset_table)
+                    broker.tables.topics.update_topic_config(TopicConfig(queue.topic, count, count))
+                    broker.tables.offsets.commit_offset("p", group, *key, offset.consumer_offset)
+                    broker.store.max_offsets[key] = offset.broker_offset
+                    broker.store.timestamps[(*key, offset.consumer_offset - 1)] = offset.last_timestamp
+    ours = decode_body((await answer(broker, exchange)).body, ConsumeStatsList)
+    assert ours.total_diff == java.total_diff
+
+    def offsets(stats: ConsumeStatsList) -> list[dict[str, dict[MessageQueue, OffsetWrapper]]]:
+        return [
+            {group: {queue: offset for table in tables for queue, offset in table.offset_table.items()}}
+            for groups in stats.consume_stats_list
+            for group, tables in groups.items()
+        ]
+
+    assert offsets(ours) == offsets(java)
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.QUERY_CONSUME_TIME_SPAN))
+async def test_query_consume_time_span(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
+    java = decode_body(exchange.java.body, QueryConsumeTimeSpanBody).consume_time_span_set
+    broker = broker_with(broker_name=java[0].message_queue.broker_name)
+    broker.tables.topics.update_topic_config(TopicConfig(exchange.fields["topic"], len(java), len(java)))
+    for span in java:
+        assert span.delay_time == 0, "everything was consumed"
+        queue = (span.message_queue.topic, span.message_queue.queue_id)
+        times = (span.min_time_stamp, span.max_time_stamp, span.consume_time_stamp)
+        broker.store.time_spans[queue] = StoreTimeSpan(*times, None)
+    ours = decode_body((await answer(broker, exchange)).body, QueryConsumeTimeSpanBody).consume_time_span_set
+
+    def without_texts(spans: Sequence[QueueTimeSpan]) -> list[QueueTimeSpan]:  # they are in local time
+        return [
+            attrs.evolve(span, min_time_stamp_str=None, max_time_stamp_str=None, consume_time_stamp_str=None)
+            for span in spans
+        ]
+
+    assert without_texts(ours) == without_texts(java)
+    assert all(span.min_time_stamp_str for span in ours)
+
+
+@pytest.mark.parametrize("exchange", of(RequestCode.VIEW_BROKER_STATS_DATA))
+async def test_view_broker_stats_data(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    """Whether there is such a statistic, and of which parts it has; its numbers are of another broker's minutes."""
+    name, key = exchange.fields["statsName"], exchange.fields["statsKey"]
+    if exchange.java.code == ResponseCode.SUCCESS:
+        if name == "TOPIC_PUT_NUMS":
+            broker.tables.stats.inc_topic_put(key, 1, 100)
+        else:
+            topic, _, group = key.partition("@")
+            broker.tables.stats.inc_group_get(group, topic, 1, 100)
+    ours = await answer(broker, exchange)
+    if ours.body is not None:
+        assert set(json.loads(ours.body)) == set(json.loads(exchange.java.body or b""))

@@ -124,6 +124,30 @@ async def test_an_old_model_is_none_once_automatic_creation_is_off(tmp_path: Pat
     assert queues_and_perm(off, "TBW102") == (8, 8, 6)
 
 
+async def test_automatic_creation_that_is_switched_on_again_creates(tmp_path: Path) -> None:
+    """In RocketMQ it never does, once a producer came in between: not even after a restart."""
+    tables = make_tables(tmp_path, auto_create_topic_enable=False)
+    tables.topics.update_topic_config(TopicConfig("TBW102", 5, 5, 6))
+    await tables.topics.stored.persist()
+    object.__setattr__(tables.config, "auto_create_topic_enable", True)  # as LiveSettings does
+    tables.topics.settings_changed()
+    assert queues_and_perm(tables, "TBW102") == (5, 5, 7)
+    assert tables.topics.create_topic_in_send_message_method("new", "TBW102", PEER, 4, 0) is not None
+    started = make_tables(tmp_path)
+    started.topics.load()
+    assert queues_and_perm(started, "TBW102") == (5, 5, 6)
+    started.topics.settings_changed()
+    assert queues_and_perm(started, "TBW102") == (5, 5, 7)
+
+
+def test_where_it_was_never_there_the_model_appears(tmp_path: Path) -> None:
+    tables = make_tables(tmp_path, auto_create_topic_enable=False)
+    assert tables.topics.select_topic_config("TBW102") is None
+    object.__setattr__(tables.config, "auto_create_topic_enable", True)
+    tables.topics.settings_changed()
+    assert queues_and_perm(tables, "TBW102") == (8, 8, 7)
+
+
 def test_internal_topics_are_created_as_asked(tables: Tables) -> None:
     config = tables.topics.create_topic_in_send_message_back_method("%RETRY%g", 2, 6, 2)
     assert config == TopicConfig("%RETRY%g", 2, 2, 6, topic_sys_flag=2)
