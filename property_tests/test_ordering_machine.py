@@ -181,7 +181,7 @@ class OrderingMachine(RuleBasedStateMachine):
 
 
 TestOrdering = OrderingMachine.TestCase
-TestOrdering.settings = settings(max_examples=max(15, settings.default.max_examples // 2))
+TestOrdering.settings = settings(max_examples=max(15, settings.default.max_examples // 4))
 
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------

@@ -1,0 +1,294 @@
+"""How far a group is, over every kind of end: never ahead of what it has acknowledged, and not much behind.
+
+The model is, for each queue, the list of offsets that the group acknowledged, with the moment of each. After an end
+the broker may answer one of them, and only one from the last interval in which it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from property_tests.group_clients import (
+    ASYNC,
+    OFFSETS_SECONDS,
+    SYNC,
+    commit,
+    make_world,
+    pull,
+    pulled,
+    query_offset,
+    send,
+    survivors,
+)
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.services.table_persist import TablePersistService
+from rocketpy.broker.stored_table import StoredTable
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.store.config import FlushDiskType
+from rocketpy.testing.broker_world import BrokerWorld, Client
+from rocketpy.testing.sim_disk import ProcessDied
+from rocketpy.testing.store_world import LifeEnded
+
+QUEUES = range(2)
+UNLIMITED = 1 << 50
+
+
+class Promise(Enum):
+    """What holds of a group's offsets."""
+
+    NEVER_AHEAD = "an offset is never ahead of what was acknowledged"
+    ACKNOWLEDGED = "an offset is one that was acknowledged"
+    NOT_FAR_BEHIND = "after a crash it is at most one interval old"
+    AS_IT_WAS = "while the broker runs, and after an orderly end, it is the last one"
+
+
+class PromiseBroken(AssertionError):
+    """The machine has found a way to break one."""
+
+    def __init__(self, promise: Promise, what: str) -> None:
+        super().__init__(f"{promise.value}: {what}")
+        self.promise = promise
+
+
+@attrs.define(eq=False)
+class Progress:
+    """What a group acknowledged of a queue: moments and offsets, rising both."""
+
+    acknowledged: list[tuple[float, int]] = attrs.field(factory=lambda: [(0.0, 0)])
+
+    @property
+    def last(self) -> int:
+        return self.acknowledged[-1][1]
+
+    def as_of(self, moment: float) -> int:
+        """Return what was the last one at a moment."""
+        return [offset for at, offset in self.acknowledged if at <= moment][-1]
+
+
+class OffsetMachine(RuleBasedStateMachine):
+    """One group, two queues, one broker through its lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: BrokerWorld = make_world()
+        self.queues = {queue_id: Progress() for queue_id in QUEUES}
+        self.is_hindered_since: float | None = None  # nothing can be written since
+        self.count = 0
+        self.client: Client | None = None
+
+    def teardown(self) -> None:
+        self.world.life.kill()
+
+    @initialize(flush=st.sampled_from([SYNC, ASYNC]), sector_size=st.sampled_from([64, 512]))
+    def first_start(self, flush: FlushDiskType, sector_size: int = 512) -> None:
+        self.world = make_world(flush, sector_size=sector_size, queue_nums=len(QUEUES))
+        self.world.begin()
+        self.world.pass_time(0)
+        self.client = self.world.connect()
+        for number in range(60):  # so many can be consumed; none of them is at risk
+            answer = self.client.ask(send(b"%d" % number, queue_id=number % len(QUEUES), queue_nums=len(QUEUES)))
+            assert answer is None or answer.code == ResponseCode.SUCCESS, answer
+        self.world.pass_time(30)
+
+    @property
+    def now(self) -> float:
+        return self.world.life.clock.timestamp_ms() / 1000
+
+    def living(self, step: Callable[[], object]) -> None:
+        """Do what may be the broker's last, because a death was arranged."""
+        try:
+            step()
+        except LifeEnded as ended:
+            if not isinstance(ended.cause, ProcessDied):
+                raise
+            self.crashed()
+
+    # ---- what happens ---------------------------------------------------------------------------------------------
+
+    @rule(queue_id=st.sampled_from(list(QUEUES)), count=st.integers(1, 4), with_pull=st.booleans())
+    def consume(self, queue_id: int, count: int, with_pull: bool) -> None:
+        """A consumer goes on where it was told to, and acknowledges, by itself or with its next pull."""
+        client, progress = self.client, self.queues[queue_id]
+        assert client is not None
+        begin = query_offset(client, queue_id=queue_id)
+        self.compare(queue_id, begin, progress.last, Promise.AS_IT_WAS)
+        messages = pulled(client.ask(pull(begin, queue_id=queue_id, count=count)))
+        if not messages:
+            return
+        end = begin + len(messages)
+        progress.acknowledged.append((self.now, end))
+        if with_pull:
+            client.ask(pull(end, queue_id=queue_id, count=1, commit_offset=end))
+        else:
+            client.ask(commit(end, queue_id=queue_id))
+        self.compare(queue_id, query_offset(client, queue_id=queue_id), end, Promise.AS_IT_WAS)
+
+    @rule(seconds=st.sampled_from([0.5, 1, OFFSETS_SECONDS + 0.5]))
+    def time_passes(self, seconds: float) -> None:
+        self.living(lambda: self.world.pass_time(seconds))
+
+    @rule(has_room=st.booleans())
+    def disk_fills(self, has_room: bool) -> None:
+        self.world.life.disk.capacity_bytes = UNLIMITED if has_room else 0
+        if has_room:
+            self.world.pass_time(OFFSETS_SECONDS + 0.5)
+            self.is_hindered_since = None
+        elif self.is_hindered_since is None:
+            self.is_hindered_since = self.now
+
+    @rule()
+    def stop(self) -> None:
+        if self.is_hindered_since is not None:
+            return
+        self.world.stop()
+        self.begin()
+        assert self.client is not None
+        for queue_id, progress in self.queues.items():
+            self.compare(queue_id, query_offset(self.client, queue_id=queue_id), progress.last, Promise.AS_IT_WAS)
+
+    @rule(survives=st.one_of(st.none(), st.integers(-2, 255)))
+    def crash(self, survives: int | None) -> None:
+        """The process is killed, or the power goes."""
+        if survives is None:
+            self.world.kill()
+        else:
+            self.world.lose_power(survivors(survives))
+        self.crashed()
+
+    @precondition(lambda self: self.is_hindered_since is None)
+    @rule(call=st.integers(1, 12), survives=st.one_of(st.none(), st.integers(-2, 255)))
+    def crash_soon(self, call: int, survives: int | None) -> None:
+        """The process dies in some change of the disk, in the middle of a table perhaps."""
+        self.world.life.disk.die_at_call(call)
+        try:
+            self.world.pass_time(OFFSETS_SECONDS + 0.5)
+            self.world.kill()
+        except LifeEnded as ended:
+            if not isinstance(ended.cause, ProcessDied):
+                raise
+        if survives is not None:
+            self.world.lose_power(survivors(survives))
+        self.crashed()
+
+    # ---- the model ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.world.life.disk.capacity_bytes = UNLIMITED
+        self.is_hindered_since = None
+        self.world.begin()
+        self.world.pass_time(0)
+        self.client = self.world.connect()
+
+    def crashed(self) -> None:
+        """What the next life answers is what the group goes on with."""
+        died_at = self.now if self.is_hindered_since is None else self.is_hindered_since
+        self.begin()
+        assert self.client is not None
+        for queue_id, progress in self.queues.items():
+            found = query_offset(self.client, queue_id=queue_id)
+            if found > progress.last:
+                raise PromiseBroken(Promise.NEVER_AHEAD, f"{found} in queue {queue_id}, {progress} was acknowledged")
+            if found not in [offset for _, offset in progress.acknowledged]:
+                raise PromiseBroken(Promise.ACKNOWLEDGED, f"{found} in queue {queue_id}, {progress} was acknowledged")
+            # The interval, and once more as much for the write itself.
+            least = progress.as_of(max(0.0, died_at - 2 * OFFSETS_SECONDS - 0.5))
+            if found < least:
+                raise PromiseBroken(Promise.NOT_FAR_BEHIND, f"{found} in queue {queue_id}, expected at least {least}")
+            progress.acknowledged = [(at, offset) for at, offset in progress.acknowledged if offset <= found]
+
+    def compare(self, queue_id: int, found: int, expected: int, promise: Promise) -> None:
+        if found != expected:
+            raise PromiseBroken(promise, f"{found} in queue {queue_id}, expected {expected}")
+
+
+TestOffsets = OffsetMachine.TestCase
+TestOffsets.settings = settings(max_examples=max(15, settings.default.max_examples // 4))
+
+
+# ---- deliberate bugs ------------------------------------------------------------------------------------------------
+
+Function = Callable[..., Any]
+
+
+def _guesses_the_next(snapshot: Function) -> Function:
+    def ahead(self: Any) -> Any:
+        table = snapshot(self)["offsetTable"]
+        return {"offsetTable": {key: {queue: at + 1 for queue, at in each.items()} for key, each in table.items()}}
+
+    return ahead
+
+
+def _never_writes(now_and_then: Function) -> Function:
+    async def nothing(self: Any, table: Any) -> None:
+        pass
+
+    return nothing
+
+
+def _forgets_at_the_end(persist_all: Function) -> Function:
+    async def nothing(self: Any) -> bool:
+        return True
+
+    return nothing
+
+
+def _keeps_the_first(load: Function) -> Function:
+    """What was read is not taken over."""
+
+    def loaded(self: Any, decode: Any) -> Any:
+        content = load(self, decode)
+        return None if self.path.endswith("consumerOffset.json") else content
+
+    return loaded
+
+
+PLANTED: Mapping[str, tuple[object, str, Callable[[Function], Function], tuple[Promise, ...]]] = {
+    "one too far on the disk": (
+        ConsumerOffsetManager,
+        "_snapshot",
+        _guesses_the_next,
+        (Promise.NEVER_AHEAD, Promise.ACKNOWLEDGED, Promise.AS_IT_WAS),
+    ),
+    "never written": (TablePersistService, "_persist_now_and_then", _never_writes, (Promise.NOT_FAR_BEHIND,)),
+    "not written at the end": (TablePersistService, "persist_all", _forgets_at_the_end, (Promise.AS_IT_WAS,)),
+    "not read": (StoredTable, "load", _keeps_the_first, (Promise.AS_IT_WAS, Promise.NOT_FAR_BEHIND)),
+}
+
+
+@contextmanager
+def planted(owner: object, name: str, change: Callable[[Function], Function]) -> Iterator[None]:
+    """Have a bug as long as the block lasts."""
+    original = getattr(owner, name)
+    setattr(owner, name, change(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+HUNTED = settings(
+    max_examples=200,
+    stateful_step_count=30,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_planted_bug_is_found(name: str) -> None:
+    owner, function, change, promises = PLANTED[name]
+    with planted(owner, function, change), pytest.raises(PromiseBroken) as raised:
+        run_state_machine_as_test(OffsetMachine, settings=HUNTED)
+    assert raised.value.promise in promises
