@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketpy.broker.stats.counters import GroupGetCounter, TopicPutCounter, fall_of
+from rocketpy.broker.stats.counters import HEAD_SIZE, GroupGetCounter, TopicPutCounter, last_record
 from rocketpy.broker.stats.stats_item import (
     ITEMS_MAX,
     MomentStatsItemSet,
@@ -81,7 +81,7 @@ class BrokerStatsManager:
         enable_lmq: bool = False,
     ) -> None:
         self._cluster_name = cluster_name
-        self._clock = clock
+        self._timestamp_ms = clock.timestamp_ms
         self._enable_detail_stat = enable_detail_stat
         self._disk_fall_recorded = disk_fall_recorded
         self._enable_lmq = enable_lmq
@@ -115,13 +115,15 @@ class BrokerStatsManager:
             counter = GroupGetCounter(group, topic, queue_id)
             if len(self._group_gets) < ITEMS_MAX:
                 self._group_gets[key] = counter
-        body = result.body
+        body, last_size = result.body, result.last_record_size
+        size = len(body)
         counter.pull_count += 1
         counter.message_count += result.message_count
-        counter.size_bytes += len(body)
-        if body:
-            counter.has_fall = True
-            counter.fall_bytes, counter.fall_ms = fall_of(body, result.last_record_size, log_end, self._clock)
+        counter.size_bytes += size
+        begin = size - last_size if last_size else last_record(body)
+        counter.last_head = body[begin : begin + HEAD_SIZE]
+        counter.log_end = log_end
+        counter.pulled_ms = self._timestamp_ms()
 
     # ---- what others count ----------------------------------------------------------------------------------------
 
@@ -273,8 +275,9 @@ class BrokerStatsManager:
         self._sets["GROUP_GET_SIZE"].add(key, got.size_bytes, got.pull_count)
         self._sets["BROKER_GET_NUMS"].add(self._cluster_name, got.message_count, 0)
         self.inc_group_get_latency(got.group, got.topic, got.queue_id, 0, got.pull_count)
-        if got.has_fall:
-            self.record_fall(got.group, got.topic, got.queue_id, got.fall_bytes, got.fall_ms)
+        fall = got.fall()
+        if fall is not None:
+            self.record_fall(got.group, got.topic, got.queue_id, *fall)
         got.clear()
 
     def _topic_at_group(self, topic: str, group: str) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 
-from rocketpy.clock import Clock
 from rocketpy.store import layout
 
 _PLACE = struct.Struct(">qi")
 """Physical offset and system flag, 28 bytes into a record."""
 _PLACE_POSITION = 28
+
+HEAD_SIZE = 76
+"""So many bytes of a record hold its place, and when it was stored."""
 
 _TIMESTAMP = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
@@ -35,15 +37,19 @@ class TopicPutCounter:
 
 
 class GroupGetCounter:
-    """What one group got of one queue since the counter was last emptied, and how far behind its last pull was."""
+    """What one group got of one queue since the counter was last emptied, and how far behind its last pull was.
+
+    Of the last pull a road notes the head of the last record, where the log ended and when that was; what they mean is
+    worked out when somebody asks (:meth:`fall`).
+    """
 
     __slots__ = (
-        "fall_bytes",
-        "fall_ms",
         "group",
-        "has_fall",
+        "last_head",
+        "log_end",
         "message_count",
         "pull_count",
+        "pulled_ms",
         "queue_id",
         "size_bytes",
         "topic",
@@ -56,27 +62,25 @@ class GroupGetCounter:
         self.pull_count = 0
         self.message_count = 0
         self.size_bytes = 0
-        self.fall_bytes = 0
-        self.fall_ms = 0
-        self.has_fall = False
+        self.last_head = b""
+        self.log_end = 0
+        self.pulled_ms = 0
 
     def clear(self) -> None:
-        """Begin anew. How far the group is behind is no count: it stays."""
+        """Begin anew."""
         self.pull_count = self.message_count = self.size_bytes = 0
 
-
-def fall_of(body: bytes, last_record_size: int, log_end: int, clock: Clock) -> tuple[int, int]:
-    """Return how far behind a pull is that ends with a record: bytes of the log from it on, and its age in ms.
-
-    ``body`` is whole records; ``last_record_size`` is 0 when the last one has yet to be found among them.
-    """
-    begin = len(body) - last_record_size if last_record_size else _last_record(body)
-    physical_offset, sys_flag = _PLACE.unpack_from(body, begin + _PLACE_POSITION)
-    (store_timestamp_ms,) = _TIMESTAMP.unpack_from(body, begin + layout.store_timestamp_position(sys_flag))
-    return log_end - physical_offset, max(0, clock.timestamp_ms() - store_timestamp_ms)
+    def fall(self) -> tuple[int, int] | None:
+        """Return bytes of the log from the last record on, and its age in milliseconds; None before the first pull."""
+        head = self.last_head
+        if not head:
+            return None
+        physical_offset, sys_flag = _PLACE.unpack_from(head, _PLACE_POSITION)
+        (store_timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
+        return self.log_end - physical_offset, max(0, self.pulled_ms - store_timestamp_ms)
 
 
-def _last_record(body: bytes) -> int:
+def last_record(body: bytes) -> int:
     """Return where the last of several records begins."""
     begin = position = 0
     while position < len(body):

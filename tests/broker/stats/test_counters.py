@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.stats.counters import GroupGetCounter, TopicPutCounter, fall_of
-from rocketpy.clock import ManualClock
+from rocketpy.broker.stats.counters import HEAD_SIZE, GroupGetCounter, TopicPutCounter, last_record
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 
@@ -35,24 +34,31 @@ def test_what_was_put_is_taken_once() -> None:
     assert (counter.count, counter.size_bytes) == (0, 0)
 
 
-def test_what_a_group_got_is_taken_once_and_how_far_it_is_behind_stays() -> None:
+def counter_after(body: bytes, begin: int, log_end: int, pulled_ms: int) -> GroupGetCounter:
     counter = GroupGetCounter("G", "T", 1)
+    counter.last_head, counter.log_end, counter.pulled_ms = body[begin : begin + HEAD_SIZE], log_end, pulled_ms
+    return counter
+
+
+def test_what_a_group_got_is_taken_once_and_how_far_it_is_behind_stays() -> None:
+    counter = counter_after(record(500, 9_400), 0, 600, 9_500)
     counter.pull_count = counter.message_count = counter.size_bytes = 5
-    counter.fall_bytes, counter.has_fall = 7, True
     counter.clear()
     assert (counter.pull_count, counter.message_count, counter.size_bytes) == (0, 0, 0)
-    assert (counter.fall_bytes, counter.has_fall) == (7, True)
+    assert counter.fall() == (100, 100)
 
 
 @pytest.mark.parametrize("born", [4, 6])
-@pytest.mark.parametrize("is_size_known", [True, False])
-def test_a_pull_is_behind_by_what_follows_its_last_record(born: int, is_size_known: bool) -> None:
-    clock = ManualClock(10_000)
-    last = record(500, 9_400, born=born, body=b"longer")
-    body = record(100, 9_000) + last
-    assert fall_of(body, len(last) if is_size_known else 0, 1_700, clock) == (1_200, 600)
+def test_a_pull_is_behind_by_what_follows_its_last_record(born: int) -> None:
+    first, last = record(100, 9_000), record(500, 9_400, born=born, body=b"longer")
+    assert last_record(first + last) == len(first)
+    assert counter_after(first + last, len(first), 1_700, 10_000).fall() == (1_200, 600)
 
 
 def test_a_clock_that_was_set_back_puts_nobody_ahead() -> None:
-    body = record(0, 9_000)
-    assert fall_of(body, 0, len(body), ManualClock(8_000)) == (len(body), 0)
+    assert counter_after(record(0, 9_000), 0, 50, 8_000).fall() == (50, 0)
+
+
+def test_before_the_first_pull_nobody_is_behind() -> None:
+    assert GroupGetCounter("G", "T", 1).fall() is None
+    assert last_record(b"") == 0
