@@ -5,11 +5,6 @@ RocketMQ's default. The key in the file is the camelCase of the name. Rules: a w
 :class:`~rocketpy.errors.SettingsError` that names file, line, key, value and what was expected; an unknown key is a
 warning with the nearest known name, because RocketMQ files carry keys we do not need; nothing is skipped silently.
 
-The syntax is that of ``java.util.Properties``: ``#`` and ``!`` begin a comment, ``=``, ``:`` or white space separate
-key and value, a backslash at the end of a line continues it, ``\\t \\n \\r \\f \\uXXXX`` are escapes, the last of
-equal keys counts. Compatibility: files are read as UTF-8 and only if that fails as ISO 8859-1, which Java always uses;
-what we write is ASCII, the same in both.
-
 This module knows no program and no key: the classes live where they are used.
 """
 
@@ -22,17 +17,19 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar, Union, cast
 
 import attrs
 
 from rocketpy.errors import SettingsError
+from rocketpy.properties_text import PropertyLine, decode_properties_text, format_property, read_properties
 
 T = TypeVar("T")
 Validator = Callable[[object, "attrs.Attribute[object]", object], None]
 
 _DETAIL = "rocketpy.setting"
+_KEY_SHOWN_MAX = 100
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z", re.ASCII)
 
@@ -114,16 +111,6 @@ class SettingRow:
     important: bool  # printed by -m
     fixed: bool  # counts only where the program is started
     live: bool  # a change by request counts at once, not with the next start only
-
-
-@attrs.frozen
-class PropertyLine:
-    """One key with its value, and the lines it fills in the file (counted from 1, both included)."""
-
-    key: str
-    value: str
-    line: int
-    last_line: int
 
 
 @attrs.frozen
@@ -231,14 +218,6 @@ def load_settings(path: str | None, *classes: object) -> LoadedSettings:
     return settings_from_text(decode_properties_text(content), path, *classes)
 
 
-def decode_properties_text(content: bytes) -> str:
-    """Decode the bytes of a properties file: UTF-8 (with or without a byte order mark), else ISO 8859-1."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("iso-8859-1")
-
-
 def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings:
     """Read properties text; ``file`` is only named in messages. A key may belong to several classes."""
     defaults = [each() if isinstance(each, type) else each for each in classes]
@@ -285,6 +264,25 @@ def updated_settings(settings: T, changes: Mapping[str, str]) -> T:
         raise SettingsError(str(error)) from error
 
 
+def replace_live(settings: object, target: object) -> tuple[list[str], list[str]]:
+    """Replace those fields of a settings value that may change while it is in use by those of ``target``, in place.
+
+    Whoever holds the value sees them at once; frozen it is for everybody else. Fields without effect are replaced too.
+    Returns the keys that have changed, and those that differ still, because they count from the next start.
+    """
+    now, then, fields = settings_values(settings), settings_values(target), _field_values(target)
+    changed, left = [], []
+    for row in setting_rows(settings.__class__):
+        if now.get(row.key) == then.get(row.key):
+            continue
+        if row.live or row.ignored is not None:
+            object.__setattr__(settings, row.name, fields[row.name])
+            changed.append(row.key)
+        else:
+            left.append(row.key)
+    return changed, left
+
+
 def settings_values(*settings: object, important_only: bool = False) -> dict[str, str]:
     """Return key and text of each setting; one that is None is left out, of equal keys the first counts."""
     values: dict[str, str] = {}
@@ -312,122 +310,11 @@ def format_settings(*settings: object, important_only: bool = False) -> list[str
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Say that a key has no effect, and which of the known ones may be meant."""
     by_lower = {name.lower(): name for name in known}
+    if len(key) > _KEY_SHOWN_MAX:  # comparing takes the square of the length
+        return f"unknown key {key[:_KEY_SHOWN_MAX]}... has no effect"
     nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
     return f"unknown key {key} has no effect{hint}"
-
-
-# -- properties text ------------------------------------------------------------------------------------------------
-
-
-def read_properties(text: str, file: str = "") -> Iterator[PropertyLine]:
-    """Yield each key with its value as ``java.util.Properties`` reads them, equal keys again and again.
-
-    Raises :class:`SettingsError` for a ``\\u`` that is not followed by four hexadecimal digits.
-    """
-    for logical, first, last in _logical_lines(text):
-        key, value = _split(logical)
-        try:
-            yield PropertyLine(_unescape(key), _unescape(value), first, last)
-        except ValueError as error:
-            raise SettingsError(f"{file} line {first}: {error}") from error
-
-
-def format_property(key: str, value: str) -> str:
-    """Return one ``key=value`` line in ASCII that reads back as the same key and value.
-
-    Compatibility: Java writes values without escapes, so there a backslash or a line feed does not survive.
-    """
-    escaped_key = re.sub(r"[ =:]|^[#!]", lambda match: "\\" + match.group(), _escape(key))
-    escaped = _escape(value)
-    return f"{escaped_key}=\\{escaped}" if escaped.startswith(" ") else f"{escaped_key}={escaped}"
-
-
-def format_properties(values: Mapping[str, str]) -> str:
-    """Return properties text with one line per key."""
-    return "".join(format_property(key, value) + "\n" for key, value in values.items())
-
-
-def rewritten_properties(text: str, changes: Mapping[str, str]) -> str:
-    """Return properties text with some values changed and everything else, comments above all, as it was.
-
-    A key that the text does not have is appended; one that it has several times keeps its last place only.
-    """
-    lines = re.split(r"\r\n|\r|\n", text)
-    if lines[-1] == "":
-        lines.pop()
-    remaining = dict(changes)
-    for property_line in reversed(list(read_properties(text))):
-        if property_line.key in changes:
-            value = remaining.pop(property_line.key, None)
-            replacement = [] if value is None else [format_property(property_line.key, value)]
-            lines[property_line.line - 1 : property_line.last_line] = replacement
-    lines.extend(format_property(key, value) for key, value in remaining.items())
-    return "".join(line + "\n" for line in lines)
-
-
-def _logical_lines(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (text without leading blanks, first line, last line) of each line that is neither blank nor a comment."""
-    pending: list[str] = []
-    first = 0
-    number = 0
-    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
-        stripped = raw.lstrip(" \t\f")
-        if not pending and (not stripped or stripped[0] in "#!"):
-            continue
-        if not pending:
-            first = number
-        backslashes = len(stripped) - len(stripped.rstrip("\\"))
-        if backslashes % 2:
-            pending.append(stripped[:-1])
-            continue
-        yield "".join([*pending, stripped]), first, number
-        pending = []
-    if any(pending):  # the text ends inside a continued line
-        yield "".join(pending), first, number
-
-
-def _split(logical: str) -> tuple[str, str]:
-    """Split at the first separator that is not escaped: blanks, at most one of ``=`` and ``:``, blanks."""
-    position = 0
-    while position < len(logical) and logical[position] not in "=: \t\f":
-        position += 2 if logical[position] == "\\" else 1
-    key, rest = logical[:position], logical[position:].lstrip(" \t\f")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t\f")
-    return key, rest
-
-
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-
-    def unescaped(match: re.Match[str]) -> str:
-        character = match.group(1)
-        if character[:1] != "u":
-            return _ESCAPED.get(character, character)
-        if len(character) != 5:
-            raise ValueError("expected four hexadecimal digits after \\u")
-        return chr(int(character[1:], 16))
-
-    units = re.sub(r"\\(u[0-9a-fA-F]{4}|.|\Z)", unescaped, text, flags=re.DOTALL)
-    # Two \u escapes may be the halves of one character beyond the basic plane.
-    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _escape(text: str) -> str:
-    def escaped(match: re.Match[str]) -> str:
-        character = match.group()
-        if character in _ESCAPES:
-            return _ESCAPES[character]
-        units = character.encode("utf-16-be", "surrogatepass")
-        return "".join(f"\\u{units[at] << 8 | units[at + 1]:04X}" for at in range(0, len(units), 2))
-
-    return re.sub(r"[^ -\[\]-~]", escaped, text)
 
 
 # -- values ---------------------------------------------------------------------------------------------------------

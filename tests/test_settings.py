@@ -7,27 +7,19 @@ from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rocketpy.errors import SettingsError
 from rocketpy.settings import (
     Between,
-    PropertyLine,
-    format_properties,
-    format_property,
     format_settings,
     load_settings,
-    read_properties,
-    rewritten_properties,
+    replace_live,
     setting,
     setting_rows,
     settings_from_text,
     settings_values,
     updated_settings,
 )
-
-GOLDEN_CONFIG = Path(__file__).parent / "golden" / "config"
 
 
 class Flush(enum.Enum):
@@ -55,52 +47,6 @@ class OtherSettings:
     def __attrs_post_init__(self) -> None:
         if self.low > self.high:
             raise ValueError(f"low is {self.low}, expected at most high, which is {self.high}")
-
-
-def properties(text: str) -> dict[str, str]:
-    return {line.key: line.value for line in read_properties(text)}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=1\nb = 2\nc:3\nd : 4\ne 5\nf\t6\n", {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5", "f": "6"}),
-        ("# c\n ! d\n\n  \t\n a=1", {"a": "1"}),
-        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
-        ("a = one \\\n   two\\\nthree", {"a": "one twothree"}),
-        ("a = ends with a backslash \\\\\nb=2", {"a": "ends with a backslash \\", "b": "2"}),
-        ("a=1\\", {"a": "1"}),
-        ("key\\ with\\ blanks=1\na\\=b=c=d\na\\:b:c", {"key with blanks": "1", "a=b": "c=d", "a:b": "c"}),
-        ("a=\\t\\n\\r\\f\\u00e9\\q", {"a": "\t\n\r\fé" + "q"}),
-        ("a=\\uD83D\\uDE80", {"a": "\N{ROCKET}"}),
-        ("alone\nb=\n=value", {"alone": "", "b": "", "": "value"}),
-        ("a=1 # no comment", {"a": "1 # no comment"}),
-        ("a==1", {"a": "=1"}),
-        ("a=trailing  ", {"a": "trailing  "}),
-        ("a=1 \\\n# still the value", {"a": "1 # still the value"}),
-        ("#comment does not continue \\\na=1", {"a": "1"}),
-        ("", {}),
-    ],
-)
-def test_text_is_read_as_java_properties(text: str, expected: dict[str, str]) -> None:
-    assert properties(text) == expected
-
-
-def test_lines_are_counted_across_continuations() -> None:
-    lines = list(read_properties("# one\na=1 \\\n  2\n\nb=3\n"))
-    assert lines == [PropertyLine("a", "1 2", 2, 3), PropertyLine("b", "3", 5, 5)]
-
-
-def test_a_broken_unicode_escape_names_file_and_line() -> None:
-    with pytest.raises(SettingsError, match=r"^x\.conf line 2: expected four hexadecimal digits after \\u$"):
-        settings_from_text("a=1\nb=\\u12g4", "x.conf")
-
-
-@given(st.dictionaries(st.text(), st.text()))
-def test_what_is_written_reads_back(values: dict[str, str]) -> None:
-    text = format_properties(values)
-    text.encode("ascii")
-    assert properties(text) == values
 
 
 def test_without_a_file_everything_has_its_default() -> None:
@@ -224,18 +170,6 @@ def test_changes_that_break_a_rule_over_several_keys_together_are_refused() -> N
         updated_settings(OtherSettings(), {"low": "7"})
 
 
-def test_rewriting_keeps_comments_order_and_foreign_keys() -> None:
-    text = "# the port\nlistenPort = 1\nother: \\\n  long \\\n  value\r\nlistenPort=2\n# end"
-    rewritten = rewritten_properties(text, {"listenPort": "3", "other": "o", "new": " n"})
-    assert rewritten == "# the port\nother=o\nlistenPort=3\n# end\nnew=\\ n\n"
-    assert rewritten_properties("", {"a": "1"}) == "a=1\n"
-    assert rewritten_properties("a=1\n\n", {}) == "a=1\n\n"
-
-
-def test_keys_with_separators_are_escaped() -> None:
-    assert format_property("#a b=c:d", "#e=f") == "\\#a\\ b\\=c\\:d=#e=f"
-
-
 def test_rows_describe_each_key() -> None:
     rows = {row.key: row for row in setting_rows(PortSettings)}
     assert (rows["listenPort"].default, rows["listenPort"].unit) == (8888, "port")
@@ -244,8 +178,20 @@ def test_rows_describe_each_key() -> None:
     assert Between(0.5).expected == "a number, at least 0.5"
 
 
-@pytest.mark.parametrize("name", ["namesrv.properties", "broker.properties"])
-def test_files_written_by_java_read_and_write_to_equal_values(name: str) -> None:
-    values = properties((GOLDEN_CONFIG / name).read_text())
-    assert len(values) > 15
-    assert properties(format_properties(values)) == values
+def test_what_is_live_is_replaced_in_place_and_the_rest_is_named() -> None:
+    @attrs.frozen(kw_only=True)
+    class Mixed:
+        now: int = setting(1, live=True)
+        later: int = setting(1)
+        idle: int = setting(1, ignored="nothing uses it")
+        same: int = setting(1)
+
+    held = Mixed()
+    assert replace_live(held, Mixed(now=2, later=3, idle=4)) == (["now", "idle"], ["later"])
+    assert held == Mixed(now=2, later=1, idle=4)
+    assert replace_live(held, held) == ([], [])
+
+
+def test_what_no_request_may_change_cannot_be_live() -> None:
+    with pytest.raises(AssertionError):
+        setting("", live=True, fixed=True)

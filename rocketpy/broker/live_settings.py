@@ -18,19 +18,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
 
 import attrs
 import trio
 
 from rocketpy.clock import Clock
 from rocketpy.errors import SettingsError
+from rocketpy.properties_text import format_property, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import (
-    format_property,
     format_settings,
-    read_properties,
+    replace_live,
     setting_rows,
     settings_values,
     unknown_key,
@@ -126,18 +125,12 @@ class LiveSettings:
 
     def _replace(self) -> SettingsChange:
         """Let those settings count that are live, tell whoever asked, and say which are left for the next start."""
-        changed, left = [], []
+        changed: list[str] = []
+        left: list[str] = []
         for value, next_value in zip(self.values, self._next_values, strict=True):
-            now, then = settings_values(value), settings_values(next_value)
-            for row in setting_rows(value.__class__):
-                if now.get(row.key) == then.get(row.key):
-                    continue
-                if row.live or row.ignored is not None:
-                    fields = attrs.asdict(cast(attrs.AttrsInstance, next_value), recurse=False)
-                    object.__setattr__(value, row.name, fields[row.name])
-                    changed.append(row.key)
-                else:
-                    left.append(row.key)
+            of_value = replace_live(value, next_value)
+            changed += of_value[0]
+            left += of_value[1]
         self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
         for keys, listener in self._listeners:
             if not keys.isdisjoint(changed):

@@ -13,16 +13,10 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
+from rocketpy.properties_text import read_properties
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import (
-    OneOf,
-    read_properties,
-    setting,
-    setting_rows,
-    settings_values,
-    updated_settings,
-)
+from rocketpy.settings import OneOf, setting, setting_rows, settings_values, updated_settings
 from rocketpy.store.disk import Disk
 from rocketpy.store.small_file import rewrite_properties_file
 

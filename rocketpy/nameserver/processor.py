@@ -22,6 +22,7 @@ from rocketpy.errors import RemoteProtocolError, RequestError, SettingsError, St
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.properties_text import decode_properties_text, format_properties
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable, TopicList
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfigSerializeWrapper
@@ -49,7 +50,9 @@ from rocketpy.protocol.headers.namesrv import (
 )
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.settings import decode_properties_text, format_properties
+
+SETTINGS_SIZE_MAX = 262_144
+"""How long a text of settings may be that a request brings."""
 
 VERSION_V3_0_11 = 37
 """Brokers before this one send their topics without filter servers around them."""
@@ -285,6 +288,10 @@ class DefaultRequestProcessor:
 
     async def update_namesrv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """318: change settings; answered when they are in the file."""
+        size = len(request.body or b"")
+        if size > SETTINGS_SIZE_MAX:
+            remark = f"nothing has changed: body: expected at most {SETTINGS_SIZE_MAX} bytes of settings, found {size}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
         text = decode_properties_text(request.body or b"")
         try:
             refused = self._configuration.refused_key(text)

@@ -9,7 +9,7 @@ import os.path
 from collections.abc import Mapping
 
 from rocketpy.errors import StartError, StoreError
-from rocketpy.settings import decode_properties_text, format_properties, rewritten_properties
+from rocketpy.properties_text import decode_properties_text, format_properties, rewritten_properties
 from rocketpy.store.disk import Disk, persist_text
 
 

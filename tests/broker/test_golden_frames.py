@@ -19,6 +19,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import (
     Connection,
@@ -37,7 +38,6 @@ from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrap
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame
-from rocketpy.settings import read_properties
 from tests.broker.broker_on_bytes import BrokerOnBytes
 
 FRAMES = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"

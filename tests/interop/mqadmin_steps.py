@@ -14,7 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.settings import read_properties, setting_rows
+from rocketpy.properties_text import read_properties
+from rocketpy.settings import setting_rows
 from tests.settings_table import CLASSES
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import DataVersion
@@ -24,7 +25,6 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame
 from rocketpy.remoting.connection import Connection
-from rocketpy.settings import read_properties
 
 if TYPE_CHECKING:
     from conftest import NameserverOnBytes

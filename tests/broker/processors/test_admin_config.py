@@ -10,11 +10,12 @@ import pytest
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import default_settings
 from rocketpy.nameserver.config import NamesrvConfig
+from rocketpy.properties_text import format_property
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.settings import format_property, setting_rows, settings_from_text
+from rocketpy.settings import setting_rows, settings_from_text
 from tests.broker.broker_on_bytes import BrokerOnBytes
 
 
