@@ -13,7 +13,11 @@ from rocketpy import log_files
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.logs import CONCERNS, LEVEL_KEYS, apply_log_levels, configure_logging
 from rocketpy.errors import SettingsError, StartError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import setting_rows, updated_settings
+from tests.broker.test_app import running, settings_at
 
 ROCKETMQ_FILES = {
     "broker.log": (128, 20),
@@ -118,6 +122,18 @@ def test_each_level_is_obeyed(key: str) -> None:
     levels = {each.name: logging.getLogger(each.logger).level for each in CONCERNS}
     assert levels[concern] == logging.DEBUG
     assert levels["broker" if concern != "broker" else "store"] == logging.ERROR
+
+
+async def test_a_request_changes_levels_of_a_running_broker(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    async with running(settings) as at, open_remoting_client() as client:
+        body = b"logLevel=ERROR\nlogLevel.stats=DEBUG\n"
+        answer = await client.request(at.address, RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=body))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert logging.getLogger("rocketpy.broker").level == logging.ERROR
+        assert logging.getLogger("rocketpy.broker.stats").level == logging.DEBUG
+        moved = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"logDirectory=/elsewhere\n")
+        assert (await client.request(at.address, moved)).code != ResponseCode.SUCCESS
 
 
 def test_a_level_that_is_none_is_refused() -> None:

@@ -37,6 +37,15 @@ def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> 
     )
 
 
+async def test_a_new_level_of_the_log_is_told(tmp_path: Path) -> None:
+    LEVELS.clear()
+    settings = configuration(tmp_path / "namesrv.conf")
+    await settings.update("clusterTest=true")
+    assert LEVELS == []
+    await settings.update("logLevel=DEBUG")
+    assert [each.log_level for each in LEVELS] == ["DEBUG"]
+
+
 def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
     text = CONF.read_text()
     blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
+from rocketpy.remoting.client import open_remoting_client
 from tests.broker.broker_on_bytes import BrokerOnBytes
+from tests.broker.test_app import running, settings_at
+
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 async def test_figures_are_all_text_and_the_stores_own_are_among_them(broker: BrokerOnBytes) -> None:
@@ -35,6 +42,18 @@ async def test_totals_of_days_are_those_of_midnights(broker: BrokerOnBytes) -> N
     answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
     table = decode_body(answer.body, KVTable).table
     assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("20", "50")
+
+
+async def test_every_figure_is_there_that_java_prints(tmp_path: Path) -> None:
+    """But for those that a path or a delay level is part of."""
+    with gzip.open(GOLDEN / "mqadmin.jsonl.gz", "rt") as lines:
+        printed = [row["stdout"] for row in map(json.loads, lines) if row["args"][:2] == ["brokerStatus", "-b"]]
+    keys = {line.split(":")[0].strip() for text in printed for line in text.splitlines() if ":" in line}
+    keys = {key for key in keys if not key.startswith(("commitLogDiskRatio_", "scheduleMessageOffset_"))}
+    assert len(keys) > 40
+    async with running(settings_at(tmp_path / "store")) as at, open_remoting_client() as client:
+        answer = await client.request(at.address, make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        assert keys <= decode_body(answer.body, KVTable).table.keys()
 
 
 async def test_capacities_are_what_the_settings_say(broker_with: Callable[..., BrokerOnBytes]) -> None:
