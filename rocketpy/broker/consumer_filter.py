@@ -120,6 +120,8 @@ class ConsumerFilterManager:
 
         When bit maps have another length or fewer hashes now, the whole file is passed over, as in RocketMQ.
         """
+        if self._config.enable_property_filter:
+            compile_sql92("TRUE")  # makes the parser now: later somebody would wait for it
         loaded = self.stored.load(lambda content: decode_value(content, ConsumerFilterWrapper))
         if loaded is None:
             return

@@ -1,8 +1,10 @@
 """Long polling: keeps the pulls that found nothing until a message arrives or their time is up.
 
-One table, ``(topic, queue id) -> held pulls``. The store notes each queue that got messages once per burst; when the
-burst's own replies have left, every woken queue's pulls are served once, a bounded number at a time: the service's task
-takes the rest in slices. A pull whose filter matches nothing goes on waiting from where it has looked.
+One table, ``(topic, queue id) -> held pulls``, and two ways into it: by the time at which pulls end, and by connection,
+so that neither the clock nor the end of a connection looks at everything. The store notes each queue that got messages
+once per burst; when the burst's own replies have left, every woken queue's pulls are served once, a bounded number at a
+time: the service's task takes the rest in slices. A pull whose filter matches nothing goes on waiting from where it has
+looked.
 
 Compatibility: ``PullRequestHoldService`` (4.9.8) looks at expired pulls every 5 s, so its answers come up to 5 s late,
 and it answers a non-matching arrival within 5 s. Here a pull ends when its time is up (checked every half second), with
@@ -18,7 +20,14 @@ from rocketpy.broker.pull_request import PullRequest
 from rocketpy.remoting.connection import Connection
 
 SWEEP_SECONDS = 0.5
+SLOTS_PER_SECOND = 10
+LOOKED_AT_SECONDS = 60.0
+"""A held pull is looked at so often at least, whatever time it has: what the two indexes keep of it is bounded."""
+
 PULLS_PER_SLICE = 64
+
+
+_Key = tuple[str, int]  # topic, queue id
 
 
 @attrs.frozen
@@ -35,8 +44,11 @@ class PullRequestHoldService:
     """Holds pulls. ``suspend`` and ``message_arriving`` are called from the hot path and do next to nothing."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int], list[PullRequest]] = {}
-        self._woken: dict[tuple[str, int], None] = {}  # ordered, each once
+        self._held: dict[_Key, list[PullRequest]] = {}
+        self._due: dict[int, dict[_Key, None]] = {}  # by tenths of a second, rounded up: where pulls may end then
+        self._keys_of: dict[Connection, dict[_Key, None]] = {}  # where a connection had pulls, perhaps no more
+        self._swept_at = 0.0
+        self._woken: dict[_Key, None] = {}  # ordered, each once
         self._more = trio.Event()
         self._woken_count = 0
         self._timed_out_count = 0
@@ -44,7 +56,10 @@ class PullRequestHoldService:
 
     def suspend(self, pull: PullRequest) -> None:
         """Hold a pull until a message arrives in its queue or its deadline passes."""
-        self._held.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
+        key = (pull.header.topic, pull.header.queue_id)
+        self._held.setdefault(key, []).append(pull)
+        self._note_due(key, pull)
+        self._keys_of.setdefault(pull.connection, {})[key] = None
 
     def message_arriving(self, topic: str, queue_id: int, max_queue_offset: int) -> None:
         """Note that a queue got messages; its pulls are served after the burst's replies."""
@@ -59,9 +74,8 @@ class PullRequestHoldService:
 
     def drop_connection(self, connection: Connection) -> None:
         """Forget the pulls of a connection that has ended."""
-        if connection.deferred_count == 0:
-            return
-        for key, pulls in list(self._held.items()):
+        for key in self._keys_of.pop(connection, ()):
+            pulls = self._held.get(key, [])
             left = [pull for pull in pulls if pull.connection is not connection]
             if len(left) != len(pulls):
                 self._dropped_count += len(pulls) - len(left)
@@ -79,15 +93,17 @@ class PullRequestHoldService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve what a burst left over and end the pulls whose time is up, until cancelled."""
         task_status.started()
+        sweep_at = trio.current_time() + SWEEP_SECONDS
         while True:
-            with trio.move_on_after(SWEEP_SECONDS):
+            with trio.move_on_at(sweep_at):
                 await self._more.wait()
             if self._more.is_set():
                 self._more = trio.Event()
                 while not self._serve_slice():
                     await trio.lowlevel.checkpoint()
-            else:
+            if trio.current_time() >= sweep_at:  # however much there is to serve
                 await self._end_expired()
+                sweep_at = trio.current_time() + SWEEP_SECONDS
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -107,18 +123,21 @@ class PullRequestHoldService:
         return True
 
     async def _end_expired(self) -> None:
-        now = trio.current_time()
-        for served, key in enumerate(list(self._held)):
+        now = self._swept_at = trio.current_time()
+        keys: dict[_Key, None] = {}
+        for slot in [slot for slot in self._due if slot <= now * SLOTS_PER_SECOND]:
+            keys |= self._due.pop(slot)
+        for served, key in enumerate(keys):
             if served % PULLS_PER_SLICE == PULLS_PER_SLICE - 1:
                 await trio.lowlevel.checkpoint()
-            pulls = self._held.get(key)
-            if pulls is None or all(pull.deadline > now and not pull.connection.is_closed for pull in pulls):
+            pulls = self._held.pop(key, None)
+            if pulls is None:
                 continue
-            del self._held[key]
             left = []
             for pull in pulls:
                 if pull.deadline > now and not pull.connection.is_closed:
                     left.append(pull)
+                    self._note_due(key, pull)
                 else:
                     self._timed_out_count += 1
                     done = self._is_done(pull, expired=True)
@@ -134,7 +153,11 @@ class PullRequestHoldService:
         pull.connection.flush()
         return True
 
-    def _keep(self, key: tuple[str, int], pulls: list[PullRequest]) -> None:
+    def _note_due(self, key: _Key, pull: PullRequest) -> None:
+        looked_at = min(pull.deadline, self._swept_at + LOOKED_AT_SECONDS)
+        self._due.setdefault(int(looked_at * SLOTS_PER_SECOND) + 1, {})[key] = None
+
+    def _keep(self, key: _Key, pulls: list[PullRequest]) -> None:
         if pulls:
             self._held[key] = pulls
         else:

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.pull_request import PullRequest
-from rocketpy.broker.services.pull_request_hold import PULLS_PER_SLICE, PullRequestHoldService
+from rocketpy.broker.services.pull_request_hold import LOOKED_AT_SECONDS, PULLS_PER_SLICE, PullRequestHoldService
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.remoting.connection import Connection
@@ -121,7 +121,7 @@ async def test_pulls_of_a_closed_connection_are_dropped(
     service.drop_connection(consumer.connection)
     assert service.statistics().held == 1
     other.connection.close()
-    await trio.sleep(1)  # the sweep finds what nobody told about
+    await trio.sleep(16)  # when its time is up the sweep finds what nobody told about
     assert service.statistics().held == 0
     assert service.statistics().dropped_count == 2
     assert consumer.answered == other.answered == []
@@ -148,3 +148,38 @@ async def test_many_woken_pulls_are_served_in_slices_by_the_task(
     await trio.testing.wait_all_tasks_blocked()
     assert len(consumer.answered) == 10 * PULLS_PER_SLICE
     assert consumer.connection.deferred_count == 0
+
+
+async def test_pulls_end_in_time_although_others_are_woken_all_the_time(
+    consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
+) -> None:
+    """There is always more to serve than one slice holds."""
+    service.suspend(consumer.pull(1, queue_id=9, suspend_s=1.0))
+    others = Consumer(*make_connection(), matches=False)
+    for _ in range(PULLS_PER_SLICE + 1):
+        service.suspend(others.pull(0, queue_id=1))
+        service.suspend(others.pull(0, queue_id=2))
+    until = trio.current_time() + 2.5
+    while trio.current_time() < until:
+        service.message_arriving("T", 1, 1)
+        service.message_arriving("T", 2, 1)
+        service.serve_woken()
+        await trio.sleep(0.1)
+    assert consumer.answered == [(1, True)]
+
+
+async def test_a_pull_with_much_time_is_looked_at_now_and_then_and_goes_on_waiting(
+    consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
+) -> None:
+    service.suspend(consumer.pull(1, suspend_s=1e15))
+    service.suspend(consumer.pull(2, suspend_s=3 * LOOKED_AT_SECONDS))
+    await trio.sleep(2 * LOOKED_AT_SECONDS + 1)
+    assert (consumer.tried, service.statistics().held) == (0, 2)
+    assert len(service._due) <= 2
+    await trio.sleep(LOOKED_AT_SECONDS)
+    assert consumer.answered == [(2, True)]
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert consumer.answered == [(2, True), (1, False)]
+    await trio.sleep(2 * LOOKED_AT_SECONDS)
+    assert service._due == {}, "nothing is kept of pulls that were answered"
