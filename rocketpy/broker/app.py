@@ -197,7 +197,7 @@ async def _open_all_listeners(settings: BrokerSettings) -> list[socket.socket]:
 def _log_recovery(report: RecoveryReport) -> None:
     """Say what was found; what looks like a damaged record at the end of the log is cut off, and said louder."""
     _store_log.info(
-        "store recovered: log end %d, %d records read from %d on, %d queue entries written",
+        "recovered: log end %d, %d records read from %d on, %d queue entries written",
         report.end_offset,
         report.record_count,
         report.scanned_from,
@@ -208,7 +208,7 @@ def _log_recovery(report: RecoveryReport) -> None:
 
 
 def _log_recovery_progress(reached_offset: int, end_offset: int) -> None:
-    _store_log.info("store is being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
+    _store_log.info("being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
 
 
 def _log_full(why: str | None) -> None:
