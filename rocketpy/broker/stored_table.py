@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import trio
@@ -34,6 +34,8 @@ class StoredTable:
         self.path = path
         self.change_count = 0
         """How many changes there were; for :meth:`wait_changed`."""
+        self.before_write: Callable[[], Awaitable[None]] | None = None
+        """Awaited between the snapshot and the write: what a table speaks of has to be on disk before the table is."""
         self._disk = disk
         self._run_blocking = run_blocking
         self._snapshot = snapshot
@@ -86,7 +88,10 @@ class StoredTable:
         async with self._writing:
             change_count = self.change_count
             if change_count != self._persisted_count:
-                await self._run_blocking(self._write, self._snapshot())
+                snapshot = self._snapshot()
+                if self.before_write is not None:
+                    await self.before_write()
+                await self._run_blocking(self._write, snapshot)
                 self._persisted_count = change_count
 
     def _write(self, snapshot: object) -> None:

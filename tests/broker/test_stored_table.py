@@ -250,3 +250,23 @@ async def test_who_waits_for_changes_sees_each_count_once(tmp_path: Path) -> Non
         table.changed()
         table.changed()
     assert seen == [1, 3]
+
+
+async def test_what_a_table_speaks_of_is_there_before_it(tmp_path: Path) -> None:
+    """The snapshot is older than that: what is said meanwhile is written the next time."""
+    said = ["first"]
+    path = tmp_path / "table.json"
+    stored = StoredTable(path=str(path), disk=OsDisk(), run_blocking=run_inline, snapshot=lambda: {"said": list(said)})
+    seen: list[bool] = []
+
+    async def before_write() -> None:
+        seen.append(path.exists())
+        said.append("meanwhile")
+        stored.changed()
+
+    stored.before_write = before_write
+    stored.changed()
+    await stored.persist()
+    assert seen == [False]
+    assert "meanwhile" not in path.read_text()
+    assert stored.has_changes
