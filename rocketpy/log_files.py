@@ -41,6 +41,9 @@ LEVELS: Mapping[str, int] = {
     "OFF": OFF,
 }
 
+LINE_BYTES_MAX = 65_536
+"""Of longer lines the end is not written: whoever sends a long name must not fill the disk with it."""
+
 RETRY_SECONDS = 1.0
 """After a failed write so long nothing is tried: a full disk must not cost a system call per event."""
 
@@ -136,7 +139,8 @@ class LogFile(logging.Handler):
         if self._lost_count and abs(record.created - self._retry_at) < RETRY_SECONDS:
             self._lost_count += 1
             return
-        line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+        line = self.format(record).encode("utf-8", "backslashreplace")
+        line = line + b"\n" if len(line) < LINE_BYTES_MAX else line[: LINE_BYTES_MAX - 4] + b"...\n"
         try:
             self._write(line)
         except OSError as failure:

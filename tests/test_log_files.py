@@ -13,6 +13,7 @@ import pytest
 
 from rocketpy import log_files
 from rocketpy.log_files import (
+    LINE_BYTES_MAX,
     RETRY_SECONDS,
     Concern,
     LineFormatter,
@@ -133,6 +134,17 @@ def test_a_line_longer_than_a_file_is_written_all_the_same(tmp_path: Path) -> No
     log.emit(event("x" * 1000))
     log.close()
     assert (tmp_path / "a.log").stat().st_size == 1001
+
+
+def test_of_a_very_long_line_the_end_is_left_out(tmp_path: Path) -> None:
+    log = log_file(tmp_path, [], size_bytes_max=1 << 20)
+    log.emit(event("x" * 10_000_000))
+    log.emit(event("next"))
+    log.close()
+    first, second = (tmp_path / "a.log").read_bytes().splitlines()
+    assert len(first) == LINE_BYTES_MAX - 1
+    assert first.endswith(b"xx...")
+    assert second == b"next"
 
 
 def test_text_that_is_no_unicode_is_written_as_escapes(tmp_path: Path) -> None:

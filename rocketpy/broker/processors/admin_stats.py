@@ -19,6 +19,9 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
+SHOWN_MAX = 1000
+"""So much of a name is repeated in a remark: an answer must fit into a frame."""
+
 
 class AdminStatsProcessor:
     """Serves VIEW_BROKER_STATS_DATA. One per broker."""
@@ -35,9 +38,8 @@ class AdminStatsProcessor:
         header = read_header(request, ViewBrokerStatsDataRequestHeader)
         item = self._stats.get_stats_item(header.stats_name, header.stats_key)
         if item is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
-            )
+            name, key = header.stats_name[:SHOWN_MAX], header.stats_key[:SHOWN_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
         body = BrokerStatsData(
             stats_minute=_figures(item, StatsWindow.MINUTE),
             stats_hour=_figures(item, StatsWindow.HOUR),

@@ -38,6 +38,9 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
+SHOWN_MAX = 255
+"""So much of a name is repeated in a remark: an answer must fit into a frame."""
+
 
 class ConsumeStatsProcessor:
     """Serves GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS and QUERY_CONSUME_TIME_SPAN. One per broker."""
@@ -114,7 +117,7 @@ class ConsumeStatsProcessor:
         header = read_header(request, QueryConsumeTimeSpanRequestHeader)
         config = self._topic_config_manager.select_topic_config(header.topic)
         if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic[:SHOWN_MAX]}] not exist")
         spans = [
             await self._time_span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)
         ]

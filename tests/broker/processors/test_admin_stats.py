@@ -60,6 +60,11 @@ async def test_what_was_never_counted_is_not_there(broker: BrokerOnBytes, name: 
     assert (refusal.code, refusal.remark) == (ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
 
 
+async def test_a_long_key_is_not_repeated_whole(broker: BrokerOnBytes) -> None:
+    refusal = await broker.ask(view("TOPIC_PUT_NUMS", "x" * 1_000_000))
+    assert refusal.remark == f"The stats <TOPIC_PUT_NUMS> <{'x' * 1000}> not exist"
+
+
 # ---- what Java answered ---------------------------------------------------------------------------------------------
 
 
