@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.access_control import load_accounts
-from rocketpy.broker.acl.hot_guards import hot_guards
+from rocketpy.broker.acl.hot_guards import HotGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.consumer_filter import ConsumerFilterManager
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -66,6 +66,7 @@ from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.clock import Clock
 from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -338,15 +339,16 @@ class BrokerParts:
     def dispatcher(self) -> Dispatcher:
         """Return who serves every request of the main port."""
         accounts = self._tables.accounts
+        guards = None if accounts is None else HotGuards(accounts)
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
             authorize=None if accounts is None else accounts.authorize,
-            fast_guards=None if accounts is None else hot_guards(accounts),
+            fast_guards=None if guards is None else guards.by_code(),
             end_burst=self.send_side.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
         self.transactions.register(dispatcher, after_replies=self.hold_service.serve_woken)
-        self._register_message_processors(dispatcher)
+        self._register_message_processors(dispatcher, decode_hot_send if guards is None else guards.decode_send)
         self._register_other_processors(dispatcher)
         return dispatcher
 
@@ -356,9 +358,9 @@ class BrokerParts:
         self._tables.topics.next_version()
         await self.registration.register_all()
 
-    def _register_message_processors(self, dispatcher: Dispatcher) -> None:
+    def _register_message_processors(self, dispatcher: Dispatcher, decode: DecodeSend) -> None:
         settings, store = self._settings, self._store
-        self.send_side.register(dispatcher)
+        self.send_side.register(dispatcher, decode=decode)
         self.pull_side.register(dispatcher)
         QueryMessageProcessor(store=store, default_query_max_num=settings.store.default_query_max_num).register(
             dispatcher

@@ -25,6 +25,7 @@ from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import Clock
+from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
@@ -83,8 +84,11 @@ class SendSide:
         self._randomness = randomness
         self._on_change: list[Callable[[], None]] = []
 
-    def register(self, dispatcher: Dispatcher) -> None:
-        """Take every code of the send side; the hot road only where no hook wants to hear of each send."""
+    def register(self, dispatcher: Dispatcher, *, decode: DecodeSend = decode_hot_send) -> None:
+        """Take every code of the send side; the hot road only where no hook wants to hear of each send.
+
+        ``decode`` is what the hot road decodes a header with.
+        """
         config = self._config
         check = SendCheck(
             config=config,
@@ -101,7 +105,7 @@ class SendSide:
         self._on_change.append(lambda: answers.tell_trace(config.trace_on))
         outcome = SendOutcome(store=self._store, answers=answers)
         if not self._send_hooks:
-            self._register_hot_road(dispatcher, check, answers, outcome)
+            self._register_hot_road(dispatcher, check, answers, outcome, decode)
         SendMessageProcessor(
             store=self._store,
             message_put=self._message_put,
@@ -149,7 +153,12 @@ class SendSide:
             listener()
 
     def _register_hot_road(
-        self, dispatcher: Dispatcher, check: SendCheck, answers: SendAnswers, outcome: SendOutcome
+        self,
+        dispatcher: Dispatcher,
+        check: SendCheck,
+        answers: SendAnswers,
+        outcome: SendOutcome,
+        decode: DecodeSend,
     ) -> None:
         hot = HotSend(
             store=self._store,
@@ -160,6 +169,7 @@ class SendSide:
             outcome=outcome,
             stats=self._stats,
             cluster=self._config.broker_cluster_name,
+            decode=decode,
         )
         self.gate.on_close(hot.forget)
         self._on_change.append(hot.forget)

@@ -10,12 +10,14 @@ Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
 
-_I32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-_I64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Numbers in the bounds that they keep on the wire."""
 
 HOT_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 """What the decoders raise when a header is not for them (``msgspec.ValidationError`` is a ``DecodeError``)."""
@@ -45,15 +47,15 @@ class HotSendFields(
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: _I32
-    queue_id: _I32
-    sys_flag: _I32
-    born_timestamp: _I64
-    flag: _I32
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     properties: str = ""
-    reconsume_times: _I32 = 0
+    reconsume_times: Int32 = 0
     unit_mode: bool = False
-    max_reconsume_times: _I32 = 0
+    max_reconsume_times: Int32 = 0
     batch: bool = False
 
 
@@ -61,8 +63,8 @@ class HotSendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False
     """A whole SEND_MESSAGE_V2 header; the request code was read by whoever chose this decoder."""
 
     ext_fields: HotSendFields
-    opaque: _I32
-    flag: _I32 = 0
+    opaque: Int32
+    flag: Int32 = 0
 
 
 class HotPullFields(msgspec.Struct, rename="camel", gc=False):
@@ -70,13 +72,13 @@ class HotPullFields(msgspec.Struct, rename="camel", gc=False):
 
     consumer_group: str
     topic: str
-    queue_id: _I32
-    queue_offset: _I64
-    max_msg_nums: _I32
-    sys_flag: _I32
-    commit_offset: _I64
-    suspend_timeout_millis: _I64
-    sub_version: _I64
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: Int64
+    suspend_timeout_millis: Int64
+    sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
 
@@ -85,9 +87,11 @@ class HotPullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False
     """A whole PULL_MESSAGE header."""
 
     ext_fields: HotPullFields
-    opaque: _I32
-    flag: _I32 = 0
+    opaque: Int32
+    flag: Int32 = 0
 
+
+DecodeSend = Callable[[bytes], HotSendHeader]
 
 decode_hot_send: Final = msgspec.json.Decoder(HotSendHeader, strict=False).decode
 decode_hot_pull: Final = msgspec.json.Decoder(HotPullHeader, strict=False).decode

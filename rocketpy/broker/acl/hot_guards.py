@@ -12,6 +12,7 @@ Rule: a guard and the hot road behind it read the same bytes with the same decod
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar, Final, cast
 
 import msgspec
 
@@ -20,38 +21,63 @@ from rocketpy.broker.acl.permission import PUB, SUB
 from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
 from rocketpy.broker.acl.plain_permission import TRACE_TOPIC, PlainPermissionManager, Session
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS
+from rocketpy.protocol.hot_headers import (
+    HOT_HEADER_ERRORS,
+    HotSendFields,
+    HotSendHeader,
+    Int32,
+    Int64,
+    decode_hot_send,
+)
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastGuard, FastPath
 
 _ALLOWED_MAX = 1000
+_NOTHING: Final = HotSendHeader(HotSendFields("", "", "", 0, 0, 0, 0, 0), 0)
 
 
 class _SignedSend(
     msgspec.Struct,
-    rename={"access_key": "AccessKey", "security_token": "SecurityToken", "signature": "Signature"},
+    rename={
+        "access_key": "AccessKey",
+        "security_token": "SecurityToken",
+        "signature": "Signature",
+        "topic": "b",
+        "queue_id": "e",
+        "born_timestamp": "g",
+        "properties": "i",
+    },
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which they are signed."""
+    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which they are signed.
+
+    Where ``f``, ``h``, ``j`` and ``m`` say what they usually do, it has every attribute that the hot road reads of
+    :class:`~rocketpy.protocol.hot_headers.HotSendFields`.
+    """
 
     access_key: str
     signature: bytes  # out of its Base64
-    b: str
+    topic: str
+    queue_id: Int32
+    born_timestamp: Int64
     security_token: str = ""
     a: str = ""
     c: str = ""
     d: str = ""
-    e: str = ""
     f: str = ""
-    g: str = ""
     h: str = ""
-    i: str = ""
+    properties: str = ""
     j: str = ""
     k: str = ""
     l: str = ""  # noqa: E741
     m: str = ""
     n: str = ""
+
+    sys_flag: ClassVar[int] = 0
+    flag: ClassVar[int] = 0
+    reconsume_times: ClassVar[int] = 0
+    batch: ClassVar[bool] = False
 
 
 class _SignedPull(
@@ -97,56 +123,79 @@ class _SignedPull(
 
 class _SendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     ext_fields: _SignedSend
+    opaque: Int32
+    flag: Int32 = 0
 
 
 class _PullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     ext_fields: _SignedPull
 
 
-_decode_send = msgspec.json.Decoder(_SendHeader).decode
+_decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader).decode
 
 
-def hot_guards(manager: PlainPermissionManager) -> dict[int, FastGuard]:
-    """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`, by code.
+class HotGuards:
+    """The guards of one broker, and what the hot road of sends decodes with behind them.
 
-    RocketMQ asks of a batch for its signature only; with ``aclStrict`` it is like every other send.
+    A send is decoded once where that can be: what a guard has decoded is given to the hot road that it calls next.
     """
-    return {
-        RequestCode.SEND_MESSAGE_V2: partial(_guarded_send, manager, checks_topic=True),
-        RequestCode.SEND_BATCH_MESSAGE: partial(_guarded_send, manager, checks_topic=manager.is_strict),
-        RequestCode.PULL_MESSAGE: partial(_guarded_pull, manager),
-    }
 
+    def __init__(self, manager: PlainPermissionManager) -> None:
+        self._manager = manager
+        self._header = b"no header"  # what the guard has let through last, and what it says
+        self._request = _NOTHING
 
-def _guarded_send(manager: PlainPermissionManager, fast_path: FastPath, *, checks_topic: bool) -> FastPath:
-    sessions = manager.sessions
+    def by_code(self) -> dict[int, FastGuard]:
+        """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`.
 
-    def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
-        session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
-        if session is not None and session.needs_nothing:
-            return fast_path(connection, header, body)
-        try:
-            fields = _decode_send(header).ext_fields
-        except HOT_HEADER_ERRORS:
-            return False
-        if session is None or session.access_key != fields.access_key:
-            session = manager.open_session(connection.peer, fields.access_key)
-            if session is None:
+        RocketMQ asks of a batch for its signature only; with ``aclStrict`` it is like every other send.
+        """
+        return {
+            RequestCode.SEND_MESSAGE_V2: partial(self._guarded_send, checks_topic=True),
+            RequestCode.SEND_BATCH_MESSAGE: partial(self._guarded_send, checks_topic=self._manager.is_strict),
+            RequestCode.PULL_MESSAGE: partial(_guarded_pull, self._manager),
+        }
+
+    def decode_send(self, header: bytes) -> HotSendHeader:
+        """Decode the header of a send like ``decode_hot_send``; one that the guard has decoded is not decoded again."""
+        if header is self._header:
+            return self._request
+        return decode_hot_send(header)
+
+    def _guarded_send(self, fast_path: FastPath, *, checks_topic: bool) -> FastPath:
+        manager, sessions = self._manager, self._manager.sessions
+
+        def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
+            session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
+            if session is not None and session.needs_nothing:
+                return fast_path(connection, header, body)
+            try:
+                request = _decode_send(header)
+            except HOT_HEADER_ERRORS:
                 return False
-        if session.needs_no_signature:
+            fields = request.ext_fields
+            if session is None or session.access_key != fields.access_key:
+                session = manager.open_session(connection.peer, fields.access_key)
+                if session is None:
+                    return False
+            if session.needs_no_signature:
+                return fast_path(connection, header, body)
+            if checks_topic and fields.topic not in session.allowed and not _learn_send(session, fields.topic):
+                return False
+            content = (
+                f"{fields.access_key}{fields.security_token}{fields.a}{fields.topic}{fields.c}{fields.d}"
+                f"{fields.queue_id}{fields.f}{fields.born_timestamp}{fields.h}{fields.properties}{fields.j}{fields.k}"
+                f"{fields.l}{fields.m}{fields.n}"
+            ).encode()
+            if not session.matches(content if body is None else content + body, fields.signature):
+                return False
+            if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
+                self._header = header
+                self._request = cast(HotSendHeader, request)
             return fast_path(connection, header, body)
-        if checks_topic and fields.b not in session.allowed and not _learn_send(session, fields.b):
-            return False
-        content = (
-            f"{fields.access_key}{fields.security_token}{fields.a}{fields.b}{fields.c}{fields.d}{fields.e}{fields.f}"
-            f"{fields.g}{fields.h}{fields.i}{fields.j}{fields.k}{fields.l}{fields.m}{fields.n}"
-        ).encode()
-        return session.matches(content if body is None else content + body, fields.signature) and fast_path(
-            connection, header, body
-        )
 
-    return guarded
+        return guarded
 
 
 def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastPath:

@@ -39,7 +39,7 @@ from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_send
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, DecodeSend, decode_hot_send
 from rocketpy.protocol.properties import decode_properties, encode_properties, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
@@ -66,7 +66,9 @@ class HotSend:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         cluster: str,
+        decode: DecodeSend = decode_hot_send,
     ) -> None:
+        self._decode = decode
         self._store = store
         self._put = store.put
         self._sync_flush = store.sync_flush
@@ -96,7 +98,7 @@ class HotSend:
     def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
         """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
         try:
-            request = decode_hot_send(header)
+            request = self._decode(header)
         except HOT_HEADER_ERRORS:
             return False
         fields = request.ext_fields

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy.broker.acl.hot_guards import hot_guards
+from rocketpy.broker.acl.hot_guards import HotGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
@@ -35,7 +35,7 @@ PULL_FIELDS = {
 
 def checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
     """Return the guards before a hot road that takes everything: what they say is whether they let it through."""
-    return {code: guard(lambda connection, header, body: True) for code, guard in hot_guards(manager).items()}
+    return {code: guard(lambda connection, header, body: True) for code, guard in HotGuards(manager).by_code().items()}
 
 
 def long_way(manager: PlainPermissionManager, address: str, header: bytes, body: bytes | None) -> bool:
