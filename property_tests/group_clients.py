@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
+from rocketpy.protocol.bodies.group import ConsumerConnection, GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.admin import GetConsumerConnectionListRequestHeader
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.offset import (
@@ -105,6 +106,16 @@ def members(client: Client, group: str = GROUP) -> list[str]:
     if answer.code != ResponseCode.SUCCESS:
         return []
     return sorted(decode_body(answer.body or b"", GetConsumerListByGroupResponseBody).consumer_id_list)
+
+
+def subscribed(client: Client, group: str = GROUP) -> set[str]:
+    """Return the topics that a group wants, as the broker tells operators; none for a group that is not online."""
+    header = GetConsumerConnectionListRequestHeader(group)
+    answer = client.ask(make_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header))
+    assert answer is not None
+    if answer.code != ResponseCode.SUCCESS:
+        return set()
+    return set(decode_body(answer.body or b"", ConsumerConnection).subscription_table)
 
 
 def queues_of(topic: str, queue_ids: Iterable[int]) -> list[MessageQueue]:
