@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
+from rocketpy.errors import SettingsError
 from rocketpy.properties_text import read_properties
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import OneOf, setting, setting_rows, settings_values, updated_settings
+from rocketpy.settings import OneOf, replace_live, setting, setting_rows, settings_values, unknown_key, updated_settings
 from rocketpy.store.disk import Disk
 from rocketpy.store.small_file import rewrite_properties_file
 
@@ -68,7 +69,8 @@ def default_server_config() -> NettyServerConfig:
 class NamesrvConfiguration:
     """The settings as they are now, and how to change them while the nameserver runs.
 
-    Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one; here it is refused.
+    Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one, and to a key that
+    it does not know; here both are refused.
     What is only looked at when the process starts is written to the file and counts from the next start, as in Java;
     paths and addresses (``listenPort``, ``bindAddress``) no request changes. Comments in the file survive.
     """
@@ -85,6 +87,7 @@ class NamesrvConfiguration:
     ) -> None:
         self._namesrv = namesrv
         self._server = server
+        self._next_namesrv, self._next_server = attrs.evolve(namesrv), attrs.evolve(server)  # with what waits for it
         self._unknown = dict(unknown)  # keys of the file that mean nothing here: kept, changed, written back
         self._disk = disk
         self._run_blocking = run_blocking
@@ -106,24 +109,28 @@ class NamesrvConfiguration:
         black_list = self._namesrv.black_list
         return next((line.key for line in read_properties(text) if line.key in black_list), None)
 
-    async def update(self, text: str) -> dict[str, str]:
-        """Apply properties text and write the file; return the changes of known keys (others are passed over).
+    async def update(self, text: str) -> list[str]:
+        """Apply properties text and write the file; return the keys that count from the next start only.
 
-        Raises :class:`~rocketpy.errors.SettingsError` naming the key for a wrong value, ``StoreError`` if the file
-        cannot be written; nothing has changed then.
+        Raises :class:`~rocketpy.errors.SettingsError` naming the key for a wrong value or an unknown key,
+        ``StoreError`` if the file cannot be written; nothing has changed then.
         """
+        changes = {line.key: line.value for line in read_properties(text)}
+        known = [row.key for each in _CLASSES for row in setting_rows(each)]
+        for key in changes:
+            if key not in known and key not in self._unknown:
+                raise SettingsError(unknown_key(key, known))
         async with self._change_lock:
-            known = self._unknown.keys() | {row.key for each in _CLASSES for row in setting_rows(each)}
-            changes = {line.key: line.value for line in read_properties(text) if line.key in known}
-            namesrv = updated_settings(self._namesrv, changes)
-            server = updated_settings(self._server, changes)
+            namesrv = updated_settings(self._next_namesrv, changes)
+            server = updated_settings(self._next_server, changes)
             unknown = {key: changes.get(key, value) for key, value in self._unknown.items()}
             if changes:
                 all_values = {**unknown, **settings_values(namesrv, server)}
                 rewrite = functools.partial(rewrite_properties_file, initial=all_values)
                 await self._run_blocking(rewrite, self._disk, namesrv.config_store_file, changes)
-            has_other_level = namesrv.log_level != self._namesrv.log_level
-            self._namesrv, self._server, self._unknown = namesrv, server, unknown
-            if has_other_level:
-                self._log_level_changed(namesrv)
-            return changes
+            self._next_namesrv, self._next_server, self._unknown = namesrv, server, unknown
+            changed, left = replace_live(self._namesrv, namesrv)
+            _, left_of_server = replace_live(self._server, server)
+            if "logLevel" in changed:
+                self._log_level_changed(self._namesrv)
+            return left + left_of_server

@@ -22,7 +22,7 @@ from rocketpy.errors import RemoteProtocolError, RequestError, SettingsError, St
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.route_info import RouteInfoManager
-from rocketpy.properties_text import decode_properties_text, format_properties
+from rocketpy.properties_text import decode_properties_text, format_properties, read_properties
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable, TopicList
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfigSerializeWrapper
@@ -298,13 +298,15 @@ class DefaultRequestProcessor:
             if refused is not None:
                 remark = f"Can not update config in black list. {refused} is changed in the file, with a restart"
                 return make_response(request, ResponseCode.NO_PERMISSION, remark)
-            changes = await self._configuration.update(text)
+            left = await self._configuration.update(text)
         except SettingsError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         except StoreError as error:
             raise _not_written(error) from error
-        _log.info("settings changed by %s: %s", connection.peer, changes)
-        return make_response(request)
+        changed = ", ".join(line.key for line in read_properties(text))
+        _log.info("settings changed by %s: %s", connection.peer, changed)
+        later = f"takes effect with the next start: {', '.join(left)}" if left else None
+        return make_response(request, remark=later)
 
 
 def _topic_list_processor(

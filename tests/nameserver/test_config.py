@@ -124,13 +124,11 @@ async def test_an_update_keeps_comments_and_changes_known_keys_only(tmp_path: Pa
     path = tmp_path / "n.conf"
     path.write_text("# mine\norderMessageEnable = false\nforeign=1\n")
     now = configuration(path, text=path.read_text())
-    changes = await now.update("orderMessageEnable=true\nforeign=2\nnobodyKnows=3")
-    assert changes == {"orderMessageEnable": "true", "foreign": "2"}
+    assert await now.update("orderMessageEnable=true\nforeign=2") == []
     assert now.namesrv.order_message_enable
     assert path.read_text() == "# mine\norderMessageEnable=true\nforeign=2\n"
     assert now.values()["foreign"] == "2"
     assert now.values()["listenPort"] == "9876"
-    assert "nobodyKnows" not in now.values()
 
 
 async def test_a_latin1_file_is_not_spoilt_by_an_update(tmp_path: Path) -> None:
@@ -144,9 +142,12 @@ async def test_a_latin1_file_is_not_spoilt_by_an_update(tmp_path: Path) -> None:
 async def test_the_first_update_without_a_file_writes_every_key(tmp_path: Path) -> None:
     path = tmp_path / "below" / "n.conf"
     now = configuration(path)
-    assert await now.update("nobodyKnows=3") == {}
+    with pytest.raises(SettingsError, match=r"^unknown key clusterTast has no effect; did you mean clusterTest\?$"):
+        await now.update("clusterTast=true\norderMessageEnable=true")
     assert not path.exists()
-    await now.update("clusterTest=true\nclusterTest=false\nserverSocketBacklog=1")
+    left = await now.update("clusterTest=true\nclusterTest=false\nserverSocketBacklog=1")
+    assert left == ["serverSocketBacklog"]
+    assert now.values()["serverSocketBacklog"] == "1024", "what counts is shown"
     loaded = load_settings(str(path), NamesrvConfig, NettyServerConfig)
     assert loaded.warnings == ()
     assert loaded.of(NettyServerConfig).server_socket_backlog == 1

@@ -310,15 +310,21 @@ async def test_settings_are_shown_and_changed(nameserver: NameserverOnBytes, tmp
     assert reply.body is not None
     lines = reply.body.decode().splitlines()
     assert {"listenPort=9876", "orderMessageEnable=false", "foreignKey=1"} <= set(lines)
-    body = b"orderMessageEnable=true\nforeignKey=2\nunknown=3\n"
-    await good(nameserver, request(RequestCode.UPDATE_NAMESRV_CONFIG, body))
+    body = b"orderMessageEnable=true\nforeignKey=2\n"
+    assert (await good(nameserver, request(RequestCode.UPDATE_NAMESRV_CONFIG, body))).remark is None
     await good(nameserver, request(RequestCode.UPDATE_NAMESRV_CONFIG))
     reply = await good(nameserver, request(RequestCode.GET_NAMESRV_CONFIG))
     assert reply.body is not None
     lines = reply.body.decode().splitlines()
     assert {"orderMessageEnable=true", "foreignKey=2"} <= set(lines)
-    assert "unknown=3" not in lines
     assert sorted((tmp_path / "namesrv.properties").read_text().splitlines()) == sorted(lines)
+
+
+async def test_what_waits_for_the_next_start_is_named(nameserver: NameserverOnBytes) -> None:
+    reply = await nameserver.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, b"connectionsMax=5\nclusterTest=true"))
+    assert reply is not None
+    assert reply.code == ResponseCode.SUCCESS
+    assert reply.remark == "takes effect with the next start: connectionsMax"
 
 
 @pytest.mark.parametrize(
@@ -327,6 +333,7 @@ async def test_settings_are_shown_and_changed(nameserver: NameserverOnBytes, tmp
         (b"kvConfigPath=/x", ResponseCode.NO_PERMISSION, "kvConfigPath"),
         (b"clusterTest=true\nrocketmqHome=/x", ResponseCode.NO_PERMISSION, "rocketmqHome"),
         (b"listenPort=9x", ResponseCode.SYSTEM_ERROR, "listenPort = '9x'"),
+        (b"orderMessageEnabled=true", ResponseCode.SYSTEM_ERROR, "did you mean orderMessageEnable?"),
         (b"orderMessageEnable=\\u00zz", ResponseCode.SYSTEM_ERROR, "line 1"),
     ],
 )
