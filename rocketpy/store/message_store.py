@@ -374,11 +374,6 @@ class MessageStore:
 
     # ---- how far others are behind --------------------------------------------------------------------------------
 
-    def settings_changed(self) -> None:
-        """Go on with what the settings say now about deletion and the size of answers; the rest counts at the start."""
-        self._files.settings_changed()
-        self._reader.settings_changed(self._config)
-
     @property
     def dispatch_behind(self) -> int:
         """Bytes of the log without units: none, append makes them itself."""
@@ -388,6 +383,11 @@ class MessageStore:
     def index_behind(self) -> int:
         """How much is not indexed yet: messages, or after a crash bytes of the log that are still to be read."""
         return self._services.index_behind
+
+    def settings_changed(self) -> None:
+        """Go on with what the settings say now about deletion and the size of answers; the rest counts at the start."""
+        self._files.settings_changed()
+        self._reader.settings_changed(self._config)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 
