@@ -15,8 +15,10 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, HotSendHeader, decode_hot_send
 from rocketpy.protocol.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath
 from tests.broker.acl.accounts import ACCOUNTS, ADMIN, make_manager, peer_at, signed
 
@@ -156,6 +158,47 @@ def test_of_repeated_keys_both_ways_see_the_same() -> None:
         doubled = header.replace(b'"b":"orders"', twice)
         short = checks(manager)[SEND](peer_at("10.0.0.1"), doubled, None)
         assert short == long_way(manager, "10.0.0.1", doubled, None) == twice.endswith(b'"orders"')
+
+
+READ_BY_THE_HOT_ROAD = (
+    "topic", "queue_id", "batch", "properties", "flag", "sys_flag", "born_timestamp", "reconsume_times",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"e": "7", "g": "-5"}, {"f": "1"}, {"h": "9"}, {"j": "2"}, {"m": "true"}, {"i": ""}, {"n": ""}],
+    ids=str,
+)
+def test_the_hot_road_reads_the_same_whoever_decodes(changes: dict[str, str]) -> None:
+    """What the guard has decoded is given on only where it says all that the hot road reads."""
+    guards = HotGuards(make_manager())
+    read: list[HotSendHeader] = []
+
+    def hot_road(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        read.append(guards.decode_send(header))
+        return True
+
+    request = signed(SEND, SEND_FIELDS | changes)
+    request.opaque, request.flag = 7, 2
+    header = encode_json_header(request)
+    assert guards.by_code()[SEND](hot_road)(peer_at("10.0.0.1"), header, None)
+    plain = decode_hot_send(header)
+    for found in (*read, guards.decode_send(bytes(bytearray(header)))):
+        assert (found.opaque, found.flag) == (7, 2)
+        assert [getattr(found.ext_fields, each) for each in READ_BY_THE_HOT_ROAD] == [
+            getattr(plain.ext_fields, each) for each in READ_BY_THE_HOT_ROAD
+        ]
+
+
+def test_what_is_not_let_through_is_not_given_on() -> None:
+    guards = HotGuards(make_manager())
+    guarded = guards.by_code()[SEND](lambda connection, header, body: True)
+    header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": "invoices"}))
+    assert not guarded(peer_at("10.0.0.1"), header, None)
+    assert type(guards.decode_send(header)) is HotSendHeader
+    with pytest.raises(HOT_HEADER_ERRORS):
+        guards.decode_send(b"no header")
 
 
 async def test_a_reload_is_felt_by_the_next_request() -> None:
