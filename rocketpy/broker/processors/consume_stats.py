@@ -1,5 +1,8 @@
 """How far groups have come: queue by queue, for one group or all, in messages and in time.
 
+A broker may have a hundred thousand queues to tell of. So the answer is made topic by topic, others run in between, and
+the pieces are put together to the very bytes that the generic encoder would make of the whole.
+
 GET_BROKER_CONSUME_STATS lists groups with their topics; it looks at write queues, GET_CONSUME_STATS at read queues, as
 in RocketMQ. A group that has consumed all of a queue is late by 0, also where retention has taken what it consumed.
 
@@ -8,7 +11,9 @@ Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+import trio
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -30,6 +35,7 @@ from rocketpy.protocol.bodies.stats import (
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.headers.admin import GetConsumeStatsInBrokerHeader, GetConsumeStatsRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.topic import QueryConsumeTimeSpanRequestHeader
@@ -37,6 +43,9 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
+
+_NO_OFFSETS = encode_body(ConsumeStats())
+"""Ends with the braces of an empty table and of the whole."""
 
 SHOWN_MAX = 255
 """So much of a name is repeated in a remark: an answer must fit into a frame."""
@@ -81,23 +90,25 @@ class ConsumeStatsProcessor:
         topics = self._consumer_offset_manager.which_topic_by_consumer(group)
         if header.topic and header.topic.strip():
             topics = [header.topic]
-        offset_table: dict[MessageQueue, OffsetWrapper] = {}
+        tables: list[bytes] = []
         consume_tps = 0.0
         for config in self._consumed(group, topics):
-            offset_table |= await self._offsets(group, config.topic_name, config.read_queue_nums)
+            offset_table = await self._offsets(group, config.topic_name, config.read_queue_nums)
+            if offset_table:
+                tables.append(encode_body(ConsumeStats(offset_table=offset_table))[len(_NO_OFFSETS) - 2 : -2])
             consume_tps += self._stats.tps_group_get_nums(group, config.topic_name)
-        body = ConsumeStats(offset_table=offset_table, consume_tps=consume_tps)
-        return make_response(request, body=encode_body(body))
+        empty = encode_body(ConsumeStats(consume_tps=consume_tps))
+        return make_response(request, body=empty[:-2] + b",".join(tables) + empty[-2:])
 
     async def process_get_broker_consume_stats(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
         """Answer the same for every group, topic by topic; of ordered topics only if the header says so."""
         header = read_header(request, GetConsumeStatsInBrokerHeader)
-        groups: list[dict[str, Sequence[ConsumeStats]]] = []
+        groups: list[bytes] = []
         total_diff = 0
         for group in list(self._subscription_group_manager.subscription_group_table):
-            stats_of_group: list[ConsumeStats] = []
+            stats_of_group: list[bytes] = []
             topics = self._consumer_offset_manager.which_topic_by_consumer(group)
             for config in self._consumed(group, topics):
                 if header.is_order and not config.order:
@@ -105,10 +116,11 @@ class ConsumeStatsProcessor:
                 offsets = await self._offsets(group, config.topic_name, config.write_queue_nums)
                 total_diff += sum(each.broker_offset - each.consumer_offset for each in offsets.values())
                 tps = self._stats.tps_group_get_nums(group, config.topic_name)
-                stats_of_group.append(ConsumeStats(offset_table=offsets, consume_tps=tps))
-            groups.append({group: stats_of_group})
-        body = ConsumeStatsList(consume_stats_list=groups, broker_addr=self._broker_addr, total_diff=total_diff)
-        return make_response(request, body=encode_body(body))
+                stats_of_group.append(encode_body(ConsumeStats(offset_table=offsets, consume_tps=tps)))
+            groups.append(b"{" + dumps(group).encode() + b":[" + b",".join(stats_of_group) + b"]}")
+        empty = encode_body(ConsumeStatsList(broker_addr=self._broker_addr, total_diff=total_diff))
+        begin, key, end = empty.partition(b'"consumeStatsList":[')
+        return make_response(request, body=begin + key + b",".join(groups) + end)
 
     async def process_query_consume_time_span(
         self, connection: Connection, request: RemotingCommand
@@ -135,6 +147,7 @@ class ConsumeStatsProcessor:
                 yield config
 
     async def _offsets(self, group: str, topic: str, queue_nums: int) -> dict[MessageQueue, OffsetWrapper]:
+        await trio.lowlevel.checkpoint()
         return {
             MessageQueue(topic, self._config.broker_name, queue_id): await self._progress(group, topic, queue_id)
             for queue_id in range(queue_nums)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import trio
+
 from rocketpy.broker.stats.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
@@ -65,6 +67,39 @@ async def test_rates_of_topics_are_added_up(broker: BrokerOnBytes) -> None:
     list(broker.tables.stats.sample(StatsWindow.MINUTE, 0.0))
     assert decode_body((await broker.ask(consume_stats())).body, ConsumeStats).consume_tps == 3.0
     assert decode_body((await broker.ask(consume_stats("t"))).body, ConsumeStats).consume_tps == 1.0
+
+
+async def test_the_bytes_are_those_of_the_generic_encoder(broker: BrokerOnBytes) -> None:
+    for topic, queue_nums in (("t", 2), ("none", 0), ('q"uote', 1)):
+        broker.tables.topics.update_topic_config(TopicConfig(topic, queue_nums, queue_nums))
+        broker.tables.offsets.commit_offset("peer", "g", topic, 0, 5)
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("g"))
+    for request, body_class in (
+        (consume_stats(), ConsumeStats),
+        (consume_stats("none"), ConsumeStats),
+        (RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS), ConsumeStatsList),
+    ):
+        answer = await broker.ask(request)
+        assert answer.body == encode_body(decode_body(answer.body, body_class))
+
+
+async def test_others_run_while_a_long_answer_is_made(broker: BrokerOnBytes) -> None:
+    for number in range(50):
+        broker.tables.topics.update_topic_config(TopicConfig(f"t{number}", 1, 1))
+        broker.tables.offsets.commit_offset("peer", "g", f"t{number}", 0, 0)
+    turns = 0
+    async with trio.open_nursery() as nursery:
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(count_turns)
+        assert len(stats(await broker.ask(consume_stats()))) == 50
+        nursery.cancel_scope.cancel()
+    assert turns >= 45
 
 
 # ---- all groups -----------------------------------------------------------------------------------------------------
