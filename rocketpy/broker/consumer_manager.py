@@ -103,6 +103,10 @@ class ConsumerManager:
     def __iter__(self) -> Iterator[ConsumerGroupInfo]:
         return iter(list(self._groups.values()))
 
+    def groups_of(self, channel: Connection) -> set[str]:
+        """Return the groups that a connection is in."""
+        return set(self._groups_of.get(channel, ()))
+
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
         """Return a group, None when nobody of it is online."""
         return self._groups.get(group)

@@ -28,6 +28,10 @@ class ProducerManager:
         """The groups that are online."""
         return list(self._groups)
 
+    def groups_of(self, channel: Connection) -> set[str]:
+        """Return the groups that a connection is in."""
+        return set(self._groups_of.get(channel, ()))
+
     def members(self, group: str) -> list[ClientChannelInfo] | None:
         """Return the members of a group, None when nobody of it is online."""
         members = self._groups.get(group)

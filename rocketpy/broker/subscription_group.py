@@ -34,6 +34,9 @@ PREDEFINED_GROUPS = (
 )
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
+NAME_LENGTH_MAX = 255
+"""Longer names of groups and clients are refused: RocketMQ's clients do not let them out either."""
+
 _log = logging.getLogger("rocketpy.broker")
 
 
@@ -79,8 +82,13 @@ class SubscriptionGroupManager:
         if self._enable_lmq and group.startswith(LMQ_PREFIX):
             return SubscriptionGroupConfig(group_name=group)
         group_config = self.subscription_group_table.get(group)
-        if group_config is None and (
-            (self._config.auto_create_subscription_group and not self.is_full) or group.startswith(SYSTEM_GROUP_PREFIX)
+        if (
+            group_config is None
+            and len(group) <= NAME_LENGTH_MAX
+            and (
+                (self._config.auto_create_subscription_group and not self.is_full)
+                or group.startswith(SYSTEM_GROUP_PREFIX)
+            )
         ):
             group_config = SubscriptionGroupConfig(group_name=group)
             self.subscription_group_table[group] = group_config

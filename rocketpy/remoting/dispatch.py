@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FAST_PATH_PREFIX_SIZE: Final = 12
 """``{"code":310,`` and ``{"code":11,"``: long enough to name every code of two or three digits."""
 
+REMARK_LENGTH_MAX: Final = 8192
+"""Longer remarks of refusals are cut."""
+
 _log = logging.getLogger("rocketpy.remoting")
 
 
@@ -158,7 +161,7 @@ class Dispatcher:
                 return
             response = processor(connection, command)
         except RequestError as refusal:
-            response = make_response(command, refusal.response_code, refusal.remark)
+            response = _refused(command, refusal)
         except (StoreError, AssertionError):
             raise
         except Exception as failure:
@@ -211,7 +214,7 @@ class Dispatcher:
         try:
             response = await slow(connection, command)
         except RequestError as refusal:
-            response = make_response(command, refusal.response_code, refusal.remark)
+            response = _refused(command, refusal)
         except (StoreError, AssertionError):
             raise
         except Exception as failure:
@@ -231,6 +234,14 @@ def _fast_path_prefix(code: int) -> bytes:
     prefix = (b'{"code":%d,"' % code)[:FAST_PATH_PREFIX_SIZE]
     assert len(prefix) == FAST_PATH_PREFIX_SIZE, code
     return prefix
+
+
+def _refused(command: RemotingCommand, refusal: RequestError) -> RemotingCommand:
+    """The answer of a refusal; what the peer sent may be repeated in it, but not megabytes of it."""
+    remark = refusal.remark
+    if len(remark) > REMARK_LENGTH_MAX:
+        remark = remark[:REMARK_LENGTH_MAX] + "..."
+    return make_response(command, refusal.response_code, remark)
 
 
 def _system_error(command: RemotingCommand, failure: Exception) -> RemotingCommand:

@@ -27,6 +27,13 @@ def test_an_unknown_group_is_created_once(tables: Tables) -> None:
     assert tables.groups.stored.change_count == 1
 
 
+def test_a_group_with_an_endless_name_does_not_appear(tables: Tables) -> None:
+    """It would be in every answer that lists the groups, until none of them fits into a frame."""
+    assert tables.groups.find_subscription_group_config("g" * 255) is not None
+    assert tables.groups.find_subscription_group_config("g" * 256) is None
+    assert tables.groups.find_subscription_group_config("CID_RMQ_SYS_" * 100) is None
+
+
 def test_without_automatic_creation_only_system_groups_are_created(tables_with: Callable[..., Tables]) -> None:
     groups = tables_with(auto_create_subscription_group=False).groups
     assert groups.find_subscription_group_config("g") is None

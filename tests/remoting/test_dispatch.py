@@ -12,7 +12,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Dispatcher, FastPath
+from rocketpy.remoting.dispatch import DEFERRED, REMARK_LENGTH_MAX, Dispatcher, FastPath
 from tests.remoting.test_connection import make_connection, sent
 
 
@@ -192,3 +192,17 @@ async def test_a_hook_sees_the_answer_of_a_slow_command() -> None:
     dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=12))[8:], None)
     await tasks[0]()
     assert recorder.seen == [("after", 12, 17)]
+
+
+def test_a_remark_that_repeats_megabytes_is_cut() -> None:
+    def refuse(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "found " + "x" * (1 << 20))
+
+    dispatcher = Dispatcher()
+    dispatcher.register(310, refuse)
+    connection, _ = make_connection()
+    connection._dispatcher = dispatcher
+    connection.receive(encode_frame(RemotingCommand(code=310)))
+    connection.serve(1)
+    (answer,) = sent(connection)
+    assert answer.remark == "found " + "x" * (REMARK_LENGTH_MAX - 6) + "..."

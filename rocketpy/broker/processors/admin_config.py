@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
+from rocketpy.broker.processors.request_body import SETTINGS_SIZE_MAX
 from rocketpy.errors import RequestError, SettingsError, StoreError
 from rocketpy.protocol.bodies.codec import encode_text
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -85,6 +86,9 @@ class AdminConfigProcessor:
 
 def _text_of(body: bytes) -> str:
     """Decode properties text as Java does, which reads a request as UTF-8."""
+    if len(body) > SETTINGS_SIZE_MAX:
+        remark = f"nothing has changed: body: expected at most {SETTINGS_SIZE_MAX} bytes of settings, found {len(body)}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
     try:
         return body.decode()
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
 from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.processors.pull_check import not_supported
-from rocketpy.broker.processors.request_body import check_name, read_body
+from rocketpy.broker.processors.request_body import check_name, check_range, read_body
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
@@ -30,6 +30,12 @@ from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+
+GROUPS_OF_CLIENT_MAX = 1000
+"""Producer groups, and consumer groups, of one connection."""
+
+SUBSCRIPTIONS_MAX = 10_000
+"""Topics that one group subscribes to."""
 
 
 class ClientManageProcessor:
@@ -64,8 +70,10 @@ class ClientManageProcessor:
         client_id = check_name(heartbeat, "clientID", heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:
             check_topic_name(RETRY_PREFIX + check_name(consumer, "groupName", consumer.group_name))
+            check_range(consumer, "subscriptionDataSet", len(consumer.subscription_data_set), 0, SUBSCRIPTIONS_MAX)
         for producer in heartbeat.producer_data_set:
             check_name(producer, "groupName", producer.group_name)
+        self._check_group_count(connection, heartbeat)
         client = ClientChannelInfo(connection, client_id, request.language, request.version, self._current_time())
         for consumer in heartbeat.consumer_data_set:
             self._register_consumer(client, consumer)
@@ -100,6 +108,17 @@ class ClientManageProcessor:
         return make_response(request)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _check_group_count(self, connection: Connection, heartbeat: HeartbeatData) -> None:
+        """Refuse a heartbeat with which a connection would be in more groups than any client needs."""
+        consumers = self._consumer_manager.groups_of(connection).union(
+            each.group_name for each in heartbeat.consumer_data_set
+        )
+        check_range(heartbeat, "consumerDataSet", len(consumers), 0, GROUPS_OF_CLIENT_MAX)
+        producers = self._producer_manager.groups_of(connection).union(
+            each.group_name for each in heartbeat.producer_data_set
+        )
+        check_range(heartbeat, "producerDataSet", len(producers), 0, GROUPS_OF_CLIENT_MAX)
 
     def _register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
         group = consumer.group_name

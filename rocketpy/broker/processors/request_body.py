@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from rocketpy.broker.subscription_group import NAME_LENGTH_MAX
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 
 BodyT = TypeVar("BodyT")
+
+SETTINGS_SIZE_MAX = 262_144
+"""How long a text of settings may be that a request brings: there are some hundred, of some bytes each."""
 
 
 def read_body(request: RemotingCommand, body_class: type[BodyT]) -> BodyT:
@@ -32,8 +36,13 @@ def check_range(header: object, field: str, value: int, low: int, high: int | No
 
 
 def check_name(owner: object, field: str, value: str | None) -> str:
-    """Return a name; refuse one that is missing or blank with a remark that names its place."""
+    """Return a name; refuse one that is missing, blank or too long with a remark that names its place."""
     if value is None or not value.strip():
         found = "nothing" if value is None else "a blank text"
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{type(owner).__name__}.{field}: expected a name, found {found}")
+    if len(value) > NAME_LENGTH_MAX:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{type(owner).__name__}.{field}: expected at most {NAME_LENGTH_MAX} characters, found {len(value)}",
+        )
     return value

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rocketpy.broker.processors.client_manage import GROUPS_OF_CLIENT_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import (
@@ -211,3 +212,33 @@ async def test_a_question_without_body_is_answered_yes(broker: BrokerOnBytes) ->
     assert answer.code == ResponseCode.SUCCESS
     answer = await broker.ask(make_request(RequestCode.CHECK_CLIENT_CONFIG, body=b"{}"))
     assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_client_is_in_so_many_groups_and_no_more(broker: BrokerOnBytes) -> None:
+    """Counted over all heartbeats of a connection: names are cheap to make up, and everybody's lists hold them."""
+    connection = broker.connect()
+    most = tuple(f"p{number}" for number in range(GROUPS_OF_CLIENT_MAX))
+    assert (await broker.ask(heartbeat(producers=most), connection)).code == ResponseCode.SUCCESS
+    assert (await broker.ask(heartbeat(producers=most[:3]), connection)).code == ResponseCode.SUCCESS
+    answer = await broker.ask(heartbeat(producers=("one more",)), connection)
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR, "HeartbeatData.producerDataSet: expected 0 to 1000, found 1001"
+    )  # fmt: skip
+    answer = await broker.ask(heartbeat(consumers=tuple(f"g{number}" for number in range(GROUPS_OF_CLIENT_MAX + 1))))
+    assert answer.remark == "HeartbeatData.consumerDataSet: expected 0 to 1000, found 1001"
+    assert len(broker.tables.producers.groups) == GROUPS_OF_CLIENT_MAX
+    assert broker.tables.consumers.get_consumer_group_info("g0") is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (heartbeat(client_id="c" * 256, producers=("p",)), "HeartbeatData.clientID"),
+        (heartbeat(producers=("p" * 256,)), "ProducerData.groupName"),
+    ],
+)
+async def test_names_have_a_length(broker: BrokerOnBytes, request_: RemotingCommand, field: str) -> None:
+    answer = await broker.ask(request_)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"{field}: expected at most 255 characters, found 256"
+    assert broker.tables.producers.groups == []
