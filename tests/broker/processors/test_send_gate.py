@@ -61,12 +61,3 @@ async def test_every_road_is_refused_while_it_is_closed(request_of: object) -> N
         broker.side.gate.open()
         assert (await broker.ask(send())).code == ResponseCode.SUCCESS
         assert broker.send_path.taken[-1]
-
-
-@pytest.mark.parametrize("is_enabled", [True, False])
-async def test_fast_failure_can_be_switched_off(is_enabled: bool) -> None:
-    async with open_message_broker(broker_fast_failure_enable=is_enabled) as broker:
-        side = broker.side
-        assert (side.end_burst == side.fast_failure.end_burst) is is_enabled
-        assert side.services == ((side.fast_failure,) if is_enabled else ())
-        assert (side.end_burst == broker.store.end_burst) is not is_enabled

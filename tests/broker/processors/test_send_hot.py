@@ -1,0 +1,76 @@
+"""The hot road: what it takes, what it leaves to the whole one, and when it looks again. That both roads do the same is
+shown in ``test_two_roads``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.broker.processors.test_send_batch import item, send_batch
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[MessageBroker]:
+    async with open_message_broker() as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        send(),
+        send(properties=""),
+        send(oneway=True),
+        send(properties="KEYS\x01a b\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"),
+    ],
+)
+async def test_it_takes_plain_messages(broker: MessageBroker, request_: RemotingCommand) -> None:
+    await broker.ask_all(request_)
+    assert broker.send_path.taken == [request_.ext_fields is not None and bool(request_.ext_fields["i"])]
+
+
+async def test_it_takes_plain_batches(broker: MessageBroker) -> None:
+    await broker.ask(send_batch(item(b"1", b"") * 3))
+    assert broker.batch_path.taken == [True]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        send(properties="DELAY\x011"),
+        send(properties="TRAN_MSG\x01true"),
+        send(properties="INNER_MULTI_DISPATCH\x01a"),
+        send(properties="INNER_MULTI_QUEUE_OFFSET\x010"),
+        send(properties="WAIT\x01false\x02a\x01b"),
+        send(queue_id=-1),
+        send(queue_id=4),
+        send(topic="Unknown"),
+        send(topic="%RETRY%G"),
+        send(topic="SELF_TEST_TOPIC"),
+        send(batch=True),
+    ],
+)
+async def test_it_leaves_the_rest(broker: MessageBroker, request_: RemotingCommand) -> None:
+    await broker.ask(request_)
+    assert broker.send_path.taken == [False]
+
+
+async def test_other_codes_and_forms_are_not_offered_to_it(broker: MessageBroker) -> None:
+    await broker.ask(send(code=RequestCode.SEND_MESSAGE))
+    await broker.ask(send(serialize_type=SerializeType.ROCKETMQ))
+    assert broker.send_path.taken == []
+
+
+async def test_it_looks_again_when_a_topic_has_changed(broker: MessageBroker) -> None:
+    await broker.ask(send(queue_id=3))
+    broker.add_topic(TOPIC, queue_nums=2)
+    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SYSTEM_ERROR
+    broker.add_topic(TOPIC, queue_nums=4)
+    await broker.ask(send(queue_id=3))
+    broker.tables.topics.delete_topic_config(TOPIC)
+    assert (await broker.ask(send(default_topic="none"))).code == ResponseCode.TOPIC_NOT_EXIST
+    assert broker.send_path.taken == [True, False, True, False]
