@@ -1,7 +1,7 @@
 """How far groups have come: queue by queue, for one group or all, in messages and in time.
 
-A broker may have a hundred thousand queues to tell of. So the answer is made topic by topic, others run in between, and
-the pieces are put together to the very bytes that the generic encoder would make of the whole.
+A broker may have a hundred thousand queues to tell of. So the answer is made in pieces, others run in between, and the
+pieces are put together to the very bytes that the generic encoder would make of the whole.
 
 GET_BROKER_CONSUME_STATS lists groups with their topics; it looks at write queues, GET_CONSUME_STATS at read queues, as
 in RocketMQ. A group that has consumed all of a queue is late by 0, also where retention has taken what it consumed.
@@ -44,9 +44,10 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
-_NO_OFFSETS = encode_body(ConsumeStats())
-"""Ends with the braces of an empty table and of the whole."""
+_ENTRIES_BEGIN, _ENTRIES_END = len(encode_body(ConsumeStats())) - 2, -2
+"""Where in an encoded ConsumeStats its offset table has entries: the braces of the table and of the whole end it."""
 
+QUEUES_PER_SLICE = 64
 SHOWN_MAX = 255
 """So much of a name is repeated in a remark: an answer must fit into a frame."""
 
@@ -93,12 +94,11 @@ class ConsumeStatsProcessor:
         tables: list[bytes] = []
         consume_tps = 0.0
         for config in self._consumed(group, topics):
-            offset_table = await self._offsets(group, config.topic_name, config.read_queue_nums)
-            if offset_table:
-                tables.append(encode_body(ConsumeStats(offset_table=offset_table))[len(_NO_OFFSETS) - 2 : -2])
+            entries, _ = await self._offsets(group, config.topic_name, config.read_queue_nums)
+            if entries:
+                tables.append(entries)
             consume_tps += self._stats.tps_group_get_nums(group, config.topic_name)
-        empty = encode_body(ConsumeStats(consume_tps=consume_tps))
-        return make_response(request, body=empty[:-2] + b",".join(tables) + empty[-2:])
+        return make_response(request, body=_consume_stats(consume_tps, b",".join(tables)))
 
     async def process_get_broker_consume_stats(
         self, connection: Connection, request: RemotingCommand
@@ -113,10 +113,10 @@ class ConsumeStatsProcessor:
             for config in self._consumed(group, topics):
                 if header.is_order and not config.order:
                     continue
-                offsets = await self._offsets(group, config.topic_name, config.write_queue_nums)
-                total_diff += sum(each.broker_offset - each.consumer_offset for each in offsets.values())
+                entries, diff = await self._offsets(group, config.topic_name, config.write_queue_nums)
+                total_diff += diff
                 tps = self._stats.tps_group_get_nums(group, config.topic_name)
-                stats_of_group.append(encode_body(ConsumeStats(offset_table=offsets, consume_tps=tps)))
+                stats_of_group.append(_consume_stats(tps, entries))
             groups.append(b"{" + dumps(group).encode() + b":[" + b",".join(stats_of_group) + b"]}")
         empty = encode_body(ConsumeStatsList(broker_addr=self._broker_addr, total_diff=total_diff))
         begin, key, end = empty.partition(b'"consumeStatsList":[')
@@ -131,9 +131,11 @@ class ConsumeStatsProcessor:
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic[:SHOWN_MAX]}] not exist")
         spans = [
-            await self._time_span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)
+            encode_body(await self._time_span(header.group, header.topic, queue_id))
+            for queue_id in range(config.write_queue_nums)
         ]
-        return make_response(request, body=encode_body(QueryConsumeTimeSpanBody(spans)))
+        empty = encode_body(QueryConsumeTimeSpanBody())
+        return make_response(request, body=empty[:-2] + b",".join(spans) + empty[-2:])
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -146,12 +148,19 @@ class ConsumeStatsProcessor:
             if config is not None and (not subscribed or topic in subscribed):
                 yield config
 
-    async def _offsets(self, group: str, topic: str, queue_nums: int) -> dict[MessageQueue, OffsetWrapper]:
-        await trio.lowlevel.checkpoint()
-        return {
-            MessageQueue(topic, self._config.broker_name, queue_id): await self._progress(group, topic, queue_id)
-            for queue_id in range(queue_nums)
-        }
+    async def _offsets(self, group: str, topic: str, queue_nums: int) -> tuple[bytes, int]:
+        """Return the entries of an offset table, encoded, and how far behind the group is in all of them."""
+        pieces: list[bytes] = []
+        total_diff = 0
+        for first in range(0, queue_nums, QUEUES_PER_SLICE):
+            await trio.lowlevel.checkpoint()
+            offsets = {
+                MessageQueue(topic, self._config.broker_name, queue_id): await self._progress(group, topic, queue_id)
+                for queue_id in range(first, min(first + QUEUES_PER_SLICE, queue_nums))
+            }
+            total_diff += sum(each.broker_offset - each.consumer_offset for each in offsets.values())
+            pieces.append(encode_body(ConsumeStats(offset_table=offsets))[_ENTRIES_BEGIN:_ENTRIES_END])
+        return b",".join(pieces), total_diff
 
     async def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         broker_offset = max(0, self._store.max_offset_in_queue(topic, queue_id))
@@ -176,3 +185,8 @@ class ConsumeStatsProcessor:
                 delay_time=delay_ms,
             )
         )
+
+
+def _consume_stats(consume_tps: float, entries: bytes) -> bytes:
+    empty = encode_body(ConsumeStats(consume_tps=consume_tps))
+    return empty[:_ENTRIES_END] + entries + empty[_ENTRIES_END:]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import trio
 
+from rocketpy.broker.processors.consume_stats import QUEUES_PER_SLICE
 from rocketpy.broker.stats.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
@@ -70,7 +71,7 @@ async def test_rates_of_topics_are_added_up(broker: BrokerOnBytes) -> None:
 
 
 async def test_the_bytes_are_those_of_the_generic_encoder(broker: BrokerOnBytes) -> None:
-    for topic, queue_nums in (("t", 2), ("none", 0), ('q"uote', 1)):
+    for topic, queue_nums in (("t", 2), ("none", 0), ('q"uote', 1), ("many", 3 * QUEUES_PER_SLICE + 1)):
         broker.tables.topics.update_topic_config(TopicConfig(topic, queue_nums, queue_nums))
         broker.tables.offsets.commit_offset("peer", "g", topic, 0, 5)
     broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("g"))
@@ -78,6 +79,8 @@ async def test_the_bytes_are_those_of_the_generic_encoder(broker: BrokerOnBytes)
         (consume_stats(), ConsumeStats),
         (consume_stats("none"), ConsumeStats),
         (RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS), ConsumeStatsList),
+        (time_spans_request("many"), QueryConsumeTimeSpanBody),
+        (time_spans_request("none"), QueryConsumeTimeSpanBody),
     ):
         answer = await broker.ask(request)
         assert answer.body == encode_body(decode_body(answer.body, body_class))
@@ -140,9 +143,13 @@ async def test_every_group_is_listed_with_its_topics(broker: BrokerOnBytes) -> N
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 
-async def time_spans(broker: BrokerOnBytes, topic: str = "t") -> RemotingCommand:
+def time_spans_request(topic: str) -> RemotingCommand:
     header = QueryConsumeTimeSpanRequestHeader(topic=topic, group="g")
-    return await broker.ask(make_request(RequestCode.QUERY_CONSUME_TIME_SPAN, header))
+    return make_request(RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+
+
+async def time_spans(broker: BrokerOnBytes, topic: str = "t") -> RemotingCommand:
+    return await broker.ask(time_spans_request(topic))
 
 
 async def test_where_a_group_is_in_time(broker: BrokerOnBytes) -> None:
