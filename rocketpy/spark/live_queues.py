@@ -67,7 +67,7 @@ def plan_queue_ranges(options: ReadOptions) -> list[QueueRange]:
 def read_queue_range(part: QueueRange, options: ReadOptions) -> Iterator[MessageExt]:
     """Yield the wanted messages of a range in order."""
     position, fruitless = part.start, 0
-    with BlockingRemotingClient(part.address, timeout_s=options.request_timeout_s) as client:
+    with _client(part.address, options) as client:
         while position < part.end:
             response = client.request(RequestCode.PULL_MESSAGE, _pull(part, position, options))
             next_position = _next_position(response, part, position, options)
@@ -84,6 +84,10 @@ def read_queue_range(part: QueueRange, options: ReadOptions) -> Iterator[Message
             if fruitless == FRUITLESS_PULLS_MAX:
                 raise ClientError(response.code, f"no progress at {_place(part, position)}: {response.remark}")
             position = max(position, next_position)
+
+
+def _client(address: str, options: ReadOptions) -> BlockingRemotingClient:
+    return BlockingRemotingClient(address, timeout_s=options.request_timeout_s, credentials=options.credentials)
 
 
 def _queues_of_topic(topic: str, options: ReadOptions) -> Iterator[QueueRange]:
@@ -104,7 +108,7 @@ def _route(topic: str, options: ReadOptions) -> TopicRouteData:
     failure: RemotingError | BrokerError | None = None
     for name_server in options.name_servers:
         try:
-            with BlockingRemotingClient(name_server, timeout_s=options.request_timeout_s) as client:
+            with _client(name_server, options) as client:
                 header = GetRouteInfoRequestHeader(topic=topic)
                 response = client.expect_success(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
             return decode_body(response.body, TopicRouteData)
@@ -119,7 +123,7 @@ def _route(topic: str, options: ReadOptions) -> TopicRouteData:
 
 
 def _queues_of_broker(topic: str, queues: QueueData, address: str, options: ReadOptions) -> Iterator[QueueRange]:
-    with BlockingRemotingClient(address, timeout_s=options.request_timeout_s) as client:
+    with _client(address, options) as client:
         for queue_id in range(queues.read_queue_nums):
             least = client.expect_success(
                 RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic=topic, queue_id=queue_id)

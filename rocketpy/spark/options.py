@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import attrs
 
 from rocketpy.errors import SettingsError
+from rocketpy.protocol.signature import SessionCredentials
 
 DEFAULT_CONSUMER_GROUP = "rocketpy_spark"
 MIN_PARTITIONS_MAX = 100_000
@@ -27,6 +28,8 @@ OPTION_NAMES = (
     "failOnDataLoss",
     "consumerGroup",
     "requestTimeoutMs",
+    "accessKey",
+    "secretKey",
 )
 
 
@@ -44,6 +47,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     consumer_group: str = DEFAULT_CONSUMER_GROUP
     request_timeout_s: float = 10.0
+    credentials: SessionCredentials | None = None  # requests are signed with them
 
     def wants(self, topic: str, store_timestamp_ms: int) -> bool:
         """Return whether a message belongs to the result."""
@@ -78,6 +82,9 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         raise SettingsError(
             "the option nameServer also needs the option topic (one name, or several separated by commas)"
         )
+    access_key, secret_key = given.get("accesskey"), given.get("secretkey")
+    if bool(access_key) != bool(secret_key):
+        raise SettingsError("the options accessKey and secretKey belong together, found only one of them")
     for address in name_servers:
         check_address("nameServer", address)
     return ReadOptions(
@@ -91,6 +98,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=_boolean("failOnDataLoss", given, default=True),
         consumer_group=given.get("consumergroup") or DEFAULT_CONSUMER_GROUP,
         request_timeout_s=_integer("requestTimeoutMs", given, default=10_000, maximum=600_000) / 1000,
+        credentials=SessionCredentials(access_key, secret_key) if access_key and secret_key else None,
     )
 
 

@@ -19,6 +19,7 @@ from rocketpy.errors import (
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.spark.options import check_address
 
 RECEIVE_SIZE = 256 * 1024
@@ -31,7 +32,8 @@ class BlockingRemotingClient:
     ``RemotingTimeoutError``. After any of them the client is of no further use.
     """
 
-    def __init__(self, address: str, *, timeout_s: float) -> None:
+    def __init__(self, address: str, *, timeout_s: float, credentials: SessionCredentials | None = None) -> None:
+        self._sign = None if credentials is None else RequestSigner(credentials)
         self._address = address
         self._reader = FrameReader()
         self._opaque = 0
@@ -52,6 +54,8 @@ class BlockingRemotingClient:
     def request(self, code: int, header: object) -> RemotingCommand:
         """Send a request and return its answer, whatever its response code."""
         request = make_request(code, header)
+        if self._sign is not None:
+            self._sign(request)
         self._opaque += 1
         request.opaque = self._opaque
         try:

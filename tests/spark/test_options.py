@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import SettingsError
+from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.spark.options import ReadOptions, parse_options
 
 
@@ -18,6 +19,16 @@ def test_live_options_in_any_case_and_as_lists() -> None:
     assert options.topics == ("T1", "T2")
     assert not options.fail_on_data_loss
     assert options.path is None
+
+
+def test_an_account_signs_requests_and_its_secret_is_not_shown() -> None:
+    live = {"nameServer": "a:1", "topic": "T", "accessKey": "RocketMQ", "secretKey": "12345678"}
+    options = parse_options(live)
+    assert options.credentials == SessionCredentials("RocketMQ", "12345678")
+    assert "12345678" not in repr(options)
+    for missing in ("accessKey", "secretKey"):
+        with pytest.raises(SettingsError, match="accessKey and secretKey belong together"):
+            parse_options({key: value for key, value in live.items() if key != missing})
 
 
 @pytest.mark.parametrize(

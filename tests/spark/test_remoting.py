@@ -20,6 +20,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.headers.offset import GetMaxOffsetRequestHeader
+from rocketpy.protocol.signature import SessionCredentials, SigningKey, signature_matches
 from rocketpy.spark.remoting import BlockingRemotingClient
 
 HEADER = GetMaxOffsetRequestHeader(topic="T", queue_id=3)
@@ -106,3 +107,22 @@ def test_nobody_listening_names_the_address() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{port}"):
         request(f"127.0.0.1:{port}")
+
+
+def test_requests_are_signed_where_there_is_an_account() -> None:
+    seen: list[RemotingCommand] = []
+
+    def answer(request: RemotingCommand) -> bytes:
+        seen.append(request)
+        return encode_frame(make_response(request))
+
+    credentials = SessionCredentials("RocketMQ", "12345678")
+    with (
+        peer(answer) as address,
+        BlockingRemotingClient(address, timeout_s=10, credentials=credentials) as client,
+    ):
+        client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER)
+    (request,) = seen
+    assert request.ext_fields is not None
+    assert request.ext_fields["AccessKey"] == "RocketMQ"
+    assert signature_matches(request.ext_fields, None, SigningKey("12345678"))
