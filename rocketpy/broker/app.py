@@ -75,7 +75,7 @@ async def run_broker(
     """
     plug_ins = load_factories(settings.broker.message_store_plug_in)
     hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
-    tls = ServerTls(settings.tls_server)
+    tls = ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text))
     listeners = await _open_all_listeners(settings)
     try:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)

@@ -47,7 +47,7 @@ async def run_nameserver(
     Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file makes no sense, and
     :class:`~rocketpy.errors.SettingsError` if a file of ``tls`` (permissive if left out) does not.
     """
-    server_tls = ServerTls(tls or TlsServerConfig())
+    server_tls = ServerTls(tls or TlsServerConfig(), report=lambda text: _log.info("%s", text))
     kv_config = KVConfigManager(path=config.kv_config_file, disk=disk, run_blocking=run_blocking)
     kv_config.load()
     route_info: RouteInfoManager[Connection] = RouteInfoManager()

@@ -123,9 +123,19 @@ class ServerTls:
     asked for.
     """
 
-    def __init__(self, config: TlsServerConfig, *, randbelow: Callable[[int], int] = secrets.randbelow) -> None:
-        """Load what the settings name; SettingsError unless the files are there, readable and fit together."""
+    def __init__(
+        self,
+        config: TlsServerConfig,
+        *,
+        report: Callable[[str], None] | None = None,
+        randbelow: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
+        """Load what the settings name; SettingsError unless the files are there, readable and fit together.
+
+        :param report: is told in words which certificate clients are shown from now on.
+        """
         self._config = config
+        self._report = report or _tell_nobody
         self._randbelow = randbelow
         self._context: ssl.SSLContext | None = None
         self._states: Sequence[_FileState] = ()
@@ -144,7 +154,7 @@ class ServerTls:
         assert self.mode is not TlsMode.DISABLED
         if self._context is None:
             self._context = server_context(self._config, self._randbelow)
-            _log.info("made a certificate for TLS test mode: it encrypts, and proves nothing about who we are")
+            self._report("made a certificate for TLS test mode: it encrypts, and proves nothing about who we are")
         return self._context
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -167,11 +177,15 @@ class ServerTls:
         except SettingsError as failure:
             _log.warning("the certificate that was loaded before stays: %s", failure)
         else:
-            _log.info("loaded certificate and key again: %s, %s", self._config.cert_path, self._config.key_path)
+            self._report(f"loaded the certificate for TLS again: {self._config.cert_path}")
 
     def _look(self) -> Sequence[_FileState]:
         config = self._config
         return [_state_of(path) for path in (config.cert_path, config.key_path, config.trust_cert_path) if path]
+
+
+def _tell_nobody(_: str) -> None:
+    pass
 
 
 def _state_of(path: str) -> _FileState:
