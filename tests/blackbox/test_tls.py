@@ -1,0 +1,81 @@
+"""TLS of running processes: certificates that are replaced, and starts that are refused because of one."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.blackbox import processes
+from tests.blackbox.processes import Process, python_command
+from tests.remoting.certificate_files import crt, key
+
+pytestmark = pytest.mark.blackbox
+
+RELOAD_SECONDS = 15.0
+
+
+def shown_by(address: str) -> str:
+    """The name in the certificate that a server shows."""
+    context = ssl.create_default_context(cafile=crt("authority"))
+    context.check_hostname = False
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as plain, context.wrap_socket(plain) as stream:
+        certificate = stream.getpeercert()
+    assert certificate is not None
+    return str(dict(pair for (pair,) in certificate["subject"])["commonName"])  # type: ignore[misc]
+
+
+def put(directory: Path, name: str) -> None:
+    shutil.copy(crt(name), directory / "now.crt")
+    shutil.copy(key(name), directory / "now.key")
+
+
+def tls_settings(directory: Path) -> dict[str, object]:
+    return {
+        "tls.test.mode.enable": "false",
+        "tls.server.certPath": directory / "now.crt",
+        "tls.server.keyPath": directory / "now.key",
+    }
+
+
+def test_a_new_certificate_is_shown_within_seconds_on_every_port(tmp_path: Path) -> None:
+    first = processes.free_ports(8)
+    namesrv, broker, vip = (f"127.0.0.1:{port}" for port in (first, first + 5, first + 3))
+    put(tmp_path, "server")
+    running = [processes.start_nameserver(tmp_path, first, tls_settings(tmp_path))]
+    try:
+        settings = {**processes.broker_settings(tmp_path, first + 5, namesrv), **tls_settings(tmp_path)}
+        running.append(processes.start_broker(tmp_path, settings))
+        processes.await_brokers(namesrv, {"broker-0"}, running)
+        assert {shown_by(address) for address in (namesrv, broker, vip)} == {"tests server"}
+        put(tmp_path, "server-2")
+        deadline = time.monotonic() + RELOAD_SECONDS
+        while {shown_by(address) for address in (namesrv, broker, vip)} != {"tests server-2"}:
+            assert time.monotonic() < deadline, running[1].log()
+            time.sleep(0.1)
+        assert "loaded the certificate for TLS again" in running[1].log()
+    finally:
+        assert [process.terminate() for process in reversed(running)] == [0] * len(running)
+
+
+@pytest.mark.parametrize("program", ["broker", "nameserver"])
+def test_a_key_of_somebody_else_is_one_sentence_and_status_2(tmp_path: Path, program: str) -> None:
+    put(tmp_path, "server")
+    shutil.copy(key("client"), tmp_path / "now.key")
+    config = processes.write_config(
+        tmp_path / "server.conf",
+        {"listenPort": processes.free_ports(4) + 2, "bindAddress": "127.0.0.1", "namesrvAddr": "127.0.0.1:1",
+         "storePathRootDir": tmp_path / "store", **tls_settings(tmp_path)},
+    )  # fmt: skip
+    process = Process.start(python_command(f"rocketpy.{program}", "-c", str(config)), tmp_path / "log", cwd=tmp_path)
+    assert process.wait(20) == 2
+    last = process.log().splitlines()[-1]
+    assert last.startswith(
+        f"tls.server.keyPath = '{tmp_path}/now.key': expected the key that belongs to tls.server.cert"
+    )
+    assert not (tmp_path / "store" / "commitlog").exists()
