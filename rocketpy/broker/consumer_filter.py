@@ -23,6 +23,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.message_filter import Sql92MessageFilter
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
+from rocketpy.log_files import event_fields
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.filter import (
@@ -195,7 +196,7 @@ class ConsumerFilterManager:
             if each.is_dead and each.dead_time <= oldest
         ]
         for each in old:
-            _log.info("filter of group %s for topic %s forgotten: dead for too long", each.consumer_group, each.topic)
+            _note("filter forgotten: dead for too long", each.consumer_group, each.topic)
             self._remove(each)
         if old:
             self.stored.changed()
@@ -217,23 +218,17 @@ class ConsumerFilterManager:
             is_same = expression == old.expression and expression_type == old.expression_type
             if version < old.client_version or (version == old.client_version and not old.is_dead):
                 if not is_same:
-                    _log.info(
-                        "filter of group %s for topic %s not taken over: version %d is not above %d, expression %s",
-                        group, topic, version, old.client_version, expression[:_SHOWN_MAX],
-                    )  # fmt: skip
+                    _note("filter not taken over: its version is not newer", group, topic, expression, version=version)
                 return 0
             if is_same or version == old.client_version:
                 old.client_version = version
                 if old.is_dead:
-                    _log.info("filter of group %s for topic %s is alive again", group, topic)
+                    _note("filter alive again", group, topic)
                     old.dead_time = 0
                 self.stored.changed()
                 return 0
         if len(expression) > compiled_max:
-            _log.warning(
-                "filter of group %s for topic %s not taken over: more than %d characters of SQL in one heartbeat",
-                group, topic, COMPILED_PER_HEARTBEAT_MAX,
-            )  # fmt: skip
+            _note("filter not taken over: too much SQL in one heartbeat", group, topic, level=logging.WARNING)
             return 0
         self._replace(group, subscription, old)
         return len(expression)
@@ -245,21 +240,19 @@ class ConsumerFilterManager:
             self._remove(old)
             self.stored.changed()
         elif self._count >= FILTERS_MAX:
-            _log.error("filter of group %s for topic %s not registered: there are %d", group, topic, FILTERS_MAX)
+            _note(f"filter not registered: there are {FILTERS_MAX}", group, topic, level=logging.ERROR)
             return
         try:
             selector = compile_expression(subscription.expression_type, subscription.sub_string)
         except SelectorError as failure:
-            _log.error(
-                "filter of group %s for topic %s is none: %s: %s",
-                group, topic, subscription.sub_string[:_SHOWN_MAX], failure,
-            )  # fmt: skip
+            why = str(failure)[:_SHOWN_MAX]
+            _note("filter does not compile", group, topic, subscription.sub_string, level=logging.ERROR, why=why)
             return
         data = self.bloom_filter.generate(f"{group}#{topic}")
         self._add(
             group, topic, selector, subscription.expression_type or "", data, self._now(), subscription.sub_version
         )
-        _log.info("filter of group %s for topic %s: %s", group, topic, subscription.sub_string[:_SHOWN_MAX])
+        _note("filter registered", group, topic, subscription.sub_string)
         self.stored.changed()
 
     def _add(
@@ -306,15 +299,15 @@ class ConsumerFilterManager:
     def _die(self, each: ConsumerFilter) -> None:
         if not each.is_dead:
             each.dead_time = self._now()
-            _log.info("filter of group %s for topic %s is dead", each.consumer_group, each.topic)
+            _note("filter dead", each.consumer_group, each.topic)
             self.stored.changed()
 
     def _load(self, filter_data: ConsumerFilterData, now: int) -> None:
         group, topic = filter_data.consumer_group, filter_data.topic
         try:
             selector = compile_expression(filter_data.expression_type, filter_data.expression)
-        except SelectorError as failure:
-            _log.error("filter of group %s for topic %s in %s is none: %s", group, topic, self.stored.path, failure)
+        except SelectorError:
+            _note("filter in the file does not compile", group, topic, filter_data.expression, level=logging.ERROR)
             return
         assert filter_data.bloom_filter_data is not None
         loaded = self._add(
@@ -338,3 +331,12 @@ class ConsumerFilterManager:
                 }
             )
         )
+
+
+def _note(
+    text: str, group: str, topic: str, expression: str | None = None, *, level: int = logging.INFO, **more: object
+) -> None:
+    fields: dict[str, object] = {"group": group, "topic": topic}
+    if expression is not None:
+        fields["expression"] = expression[:_SHOWN_MAX]
+    _log.log(level, text, extra=event_fields(**fields, **more))

@@ -18,6 +18,9 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.message import MessageQueue
 
+LOCKS_MAX = 200_000
+"""So many queues are locked at once, of all groups; another one is not locked until some are free."""
+
 _log = logging.getLogger("rocketpy.broker.lock")
 
 
@@ -36,6 +39,7 @@ class RebalanceLockManager:
         self._config = config
         self._current_time = current_time
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
 
     def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Lock or renew what is free, expired or the client's own; return those of ``queues`` that it now holds."""
@@ -45,8 +49,11 @@ class RebalanceLockManager:
         held = []
         for queue in queues:
             lock = locks.get(queue)
+            if lock is None and self._count >= LOCKS_MAX:
+                continue
             if lock is None or lock.client_id == client_id or now - lock.renewed > live_seconds:
                 if lock is None:
+                    self._count += 1
                     _note("queue locked", group, queue, client=client_id)
                 elif lock.client_id != client_id:
                     _note("queue locked: its lock had expired", group, queue, client=client_id, was=lock.client_id)
@@ -68,6 +75,7 @@ class RebalanceLockManager:
             if lock is not None and lock.client_id == client_id:
                 _note("queue unlocked", group, queue, client=client_id)
                 del locks[queue]
+                self._count -= 1
         if not locks:
             del self._locks[group]
 
@@ -78,6 +86,7 @@ class RebalanceLockManager:
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if lock.renewed < oldest]:
                 del locks[queue]
+                self._count -= 1
                 forgotten += 1
             if not locks:
                 del self._locks[group]

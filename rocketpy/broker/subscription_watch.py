@@ -16,6 +16,7 @@ import logging
 import attrs
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.heartbeat import EXPRESSION_TYPE_TAG, SUB_ALL, ConsumerData
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
@@ -96,9 +97,11 @@ class SubscriptionWatch:
             return
         self._inconsistent.add(group)
         _log.warning(
-            "members of group %s subscribe to different things: %s wants %s; %s wants %s",
-            group, client.client_id, wanted, other.client_id, other.wanted,
-        )  # fmt: skip
+            "members of a group subscribe to different things",
+            extra=event_fields(
+                group=group, client=client.client_id, wants=wanted, other=other.client_id, otherWants=other.wanted
+            ),
+        )
 
     def left(self, group: str, channel: Connection) -> None:
         """Forget a member that has left; those who stay may be of one mind now."""
@@ -114,4 +117,4 @@ class SubscriptionWatch:
     def _agreed(self, group: str) -> None:
         if group in self._inconsistent:
             self._inconsistent.discard(group)
-            _log.info("members of group %s subscribe to the same again", group)
+            _log.info("members of a group subscribe to the same again", extra=event_fields(group=group))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.broker import rebalance_lock
 from rocketpy.log_files import LineFormatter
 from rocketpy.protocol.message import MessageQueue
 from tests.broker.tables_of_a_broker import Tables, make_tables
@@ -89,3 +90,16 @@ def test_who_gets_and_gives_queues_is_logged_and_renewals_are_not(
         f"queue not locked: another holds it {place} client=c2 holder=c1",
         f"queue unlocked {place} client=c1",
     ]
+
+
+def test_there_is_an_end_to_locks(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues and groups need not exist, so whoever likes could lock any number."""
+    monkeypatch.setattr(rebalance_lock, "LOCKS_MAX", 2)
+    assert tables.locks.try_lock_batch("g", [Q0, Q1, Q2], "c1") == [Q0, Q1]
+    assert tables.locks.try_lock_batch("h", [Q0], "c1") == []
+    assert tables.locks.try_lock_batch("g", [Q0, Q1], "c1") == [Q0, Q1], "what is held can be renewed"
+    tables.locks.unlock_batch("g", [Q1], "c1")
+    assert tables.locks.try_lock_batch("h", [Q0, Q1], "c1") == [Q0]
+    tables.time.now += 601
+    assert tables.locks.forget_expired() == 2
+    assert tables.locks.try_lock_batch("h", [Q0, Q1, Q2], "c2") == [Q0, Q1]

@@ -31,12 +31,22 @@ class Group:
         peer = self.peers.setdefault(client_id, Peer())
         client = ClientChannelInfo(peer, client_id, LanguageCode.JAVA, 409, 0.0)  # type: ignore[arg-type]
         self.watch.heard(client, ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions)))
-        return [record.getMessage() for record in self._caplog.records]
+        return self._lines()
 
     def leave(self, client_id: str) -> list[str]:
         self._caplog.clear()
         self.watch.left("G", self.peers.pop(client_id))  # type: ignore[arg-type]
-        return [record.getMessage() for record in self._caplog.records]
+        return self._lines()
+
+    def _lines(self) -> list[str]:
+        """Each line's text, and what it says of client and other client."""
+        lines = []
+        for record in self._caplog.records:
+            fields = record.__dict__["fields"]
+            assert fields["group"] == "G"
+            shown = "".join(f"; {name}={fields[name]}" for name in fields if name != "group")
+            lines.append(record.getMessage() + shown)
+        return lines
 
     @property
     def count(self) -> str:
@@ -63,7 +73,8 @@ def test_members_that_differ_are_named_once_with_what_they_want(group: Group) ->
     group.heartbeat("c1", A1)
     (line,) = group.heartbeat("c2", A1, B)
     assert line == (
-        "members of group G subscribe to different things: c2 wants T: x, U: * (CLUSTERING); c1 wants T: x (CLUSTERING)"
+        "members of a group subscribe to different things; client=c2; wants=T: x, U: * (CLUSTERING); "
+        "other=c1; otherWants=T: x (CLUSTERING)"
     )
     assert group.heartbeat("c2", A1, B) == []
     assert group.heartbeat("c1", A1) == []
@@ -76,20 +87,20 @@ def test_members_that_differ_are_named_once_with_what_they_want(group: Group) ->
 def test_expression_type_and_topic_count(group: Group, other: SubscriptionData, shown: str) -> None:
     group.heartbeat("c1", A1)
     (line,) = group.heartbeat("c2", other)
-    assert f"c2 wants {shown} (" in line
+    assert f"client=c2; wants={shown} (" in line
 
 
 def test_the_message_model_counts(group: Group) -> None:
     group.heartbeat("c1", A1)
     (line,) = group.heartbeat("c2", A1, model="BROADCASTING")
-    assert "c2 wants T: x (BROADCASTING); c1 wants T: x (CLUSTERING)" in line
+    assert "client=c2; wants=T: x (BROADCASTING); other=c1; otherWants=T: x (CLUSTERING)" in line
 
 
 def test_every_change_is_a_line(group: Group) -> None:
     group.heartbeat("c1", A1)
     assert len(group.heartbeat("c2", B)) == 1
     assert len(group.heartbeat("c2", SQL)) == 1
-    assert group.heartbeat("c2", A1) == ["members of group G subscribe to the same again"]
+    assert group.heartbeat("c2", A1) == ["members of a group subscribe to the same again"]
     assert group.count == "0"
     assert len(group.heartbeat("c2", B)) == 1
 
@@ -101,7 +112,7 @@ def test_a_member_that_leaves_takes_the_disagreement_along(group: Group) -> None
     group.heartbeat("c4", SQL)
     assert group.leave("c3") == []
     assert group.count == "1"
-    assert group.leave("c4") == ["members of group G subscribe to the same again"]
+    assert group.leave("c4") == ["members of a group subscribe to the same again"]
     assert group.count == "0"
 
 
@@ -124,4 +135,4 @@ def test_long_subscriptions_are_shortened(group: Group) -> None:
 def test_a_member_that_subscribes_to_nothing(group: Group) -> None:
     group.heartbeat("c1", A1)
     (line,) = group.heartbeat("c2")
-    assert "c2 wants nothing" in line
+    assert "wants=nothing" in line

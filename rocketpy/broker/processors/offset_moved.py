@@ -11,6 +11,7 @@ import logging
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.pull_request import PullHeader
 from rocketpy.clock import Clock
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.offset import OffsetMovedEvent
 from rocketpy.protocol.message import MessageQueue
@@ -54,7 +55,13 @@ class OffsetMovedEvents:
         )
         self._store.end_burst()
         _log.warning(
-            "offset moved: group %s asked for %d of topic %s queue %d, and goes on at %d%s",
-            header.consumer_group, header.queue_offset, header.topic, header.queue_id, offset_new,
-            "" if result.is_ok else f" (no message about it: {result.status.name})",
-        )  # fmt: skip
+            "offset moved",
+            extra=event_fields(
+                group=header.consumer_group,
+                topic=header.topic,
+                queueId=header.queue_id,
+                asked=header.queue_offset,
+                new=offset_new,
+                event=result.status.name,
+            ),
+        )

@@ -15,6 +15,7 @@ import trio
 
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.heartbeat import MessageModel
 from rocketpy.store.message_store import MessageStore
 
@@ -85,7 +86,7 @@ class ConsumerLagService:
                 waiting[place] = self._progress(place, consumer_offset, lag, now)
         for place, progress in self._waiting.items():
             if progress.is_reported and (place not in waiting or not waiting[place].is_reported):
-                _log.info("group %s goes on in topic %s queue %d", *place)
+                _log.info("group goes on", extra=_fields(place))
         self._waiting = waiting
         stuck = sum(progress.is_reported for progress in waiting.values())
         self._statistics = ConsumerLagStatistics(lag_total, stuck, len(places))
@@ -119,8 +120,12 @@ class ConsumerLagService:
             return _Progress(consumer_offset, now)
         if not progress.is_reported and now - progress.since >= STUCK_SECONDS:
             progress.is_reported = True
-            _log.warning(
-                "group %s is stuck in topic %s queue %d: its offset is %d for %d s while %d messages wait",
-                *place, consumer_offset, now - progress.since, lag,
-            )  # fmt: skip
+            stuck_seconds = int(now - progress.since)
+            fields = _fields(place, offset=consumer_offset, seconds=stuck_seconds, waiting=lag)
+            _log.warning("group is stuck: its offset does not move while messages wait", extra=fields)
         return progress
+
+
+def _fields(place: _Place, **more: int) -> dict[str, object]:
+    group, topic, queue_id = place
+    return event_fields(group=group, topic=topic, queueId=queue_id, **more)

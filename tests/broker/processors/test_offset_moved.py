@@ -36,7 +36,9 @@ async def test_an_offset_that_moved_is_told_in_a_message(road: str, caplog: pyte
         queue = {"brokerName": "broker-a", "queueId": 0, "topic": TOPIC}
         event = {"consumerGroup": "G", "messageQueue": queue, "offsetNew": 2, "offsetRequest": 99}
         assert await events(broker) == [(event, "G", "G")]
-        assert "group G asked for 99 of topic TopicTest queue 0, and goes on at 2" in caplog.text
+        (record,) = [record for record in caplog.records if record.getMessage() == "offset moved"]
+        place = {"group": "G", "topic": TOPIC, "queueId": 0}
+        assert record.__dict__["fields"] == {**place, "asked": 99, "new": 2, "event": "PUT_OK"}
 
 
 async def test_the_body_is_java_s_byte_for_byte() -> None:

@@ -74,11 +74,14 @@ async def test_a_queue_that_stands_still_is_named_once_and_once_more_when_it_goe
     await trio.sleep(1)
     await lag.service.look()
     await lag.service.look()
-    assert caplog.messages == ["group G is stuck in topic T queue 0: its offset is 4 for 300 s while 6 messages wait"]
+    (record,) = caplog.records
+    assert record.getMessage() == "group is stuck: its offset does not move while messages wait"
+    place = {"group": "G", "topic": "T", "queueId": 0}
+    assert record.__dict__["fields"] == {**place, "offset": 4, "seconds": 300, "waiting": 6}
     assert lag.figures == ("6", "1")
     lag.commit(5)
     await lag.service.look()
-    assert caplog.messages[1:] == ["group G goes on in topic T queue 0"]
+    assert caplog.messages[1:] == ["group goes on"]
     assert lag.figures == ("5", "0")
 
 
