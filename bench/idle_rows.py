@@ -15,9 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import trio
+
 from bench.brokers import REPOSITORY, free_port
 from bench.delays import processor_seconds
 from bench.rows import Row, Session
+from rocketpy.broker.services.registration_body import RegistrationBody
+from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import encode_frame
 
 TOPICS = 1_000
 QUEUES_PER_TOPIC = 8
@@ -103,6 +110,18 @@ def _idle_share(session: Session) -> float:
     return used / WATCHED_S * 100
 
 
+def _registration_ms(session: Session) -> float | None:
+    """Return the processor time of making a registration of all topics that are new to it, in this process."""
+    if session.broker.kind != "ours":
+        return None
+    topics = {f"idle_topic_{number:04}": TopicConfig(f"idle_topic_{number:04}", 8, 8) for number in range(TOPICS)}
+    wrapper = TopicConfigSerializeWrapper(topics, DataVersion(1, 1))
+    begin = time.thread_time()
+    body = trio.run(RegistrationBody().encode, wrapper)
+    encode_frame(make_request(RequestCode.REGISTER_BROKER, body=body))
+    return (time.thread_time() - begin) * 1e3
+
+
 IDLE_ROWS = [
     Row("idle, 1,000 topics and 500 groups", "% of a core", _idle_share, is_less_better=True),
     Row(
@@ -111,4 +130,5 @@ IDLE_ROWS = [
         lambda session: session.kept.get(LATENESS_KEY),
         is_less_better=True,
     ),
+    Row("registration of 1,000 new topics, processor time", "ms", _registration_ms, is_less_better=True),
 ]
