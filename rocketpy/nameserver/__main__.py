@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         namesrv, server_config = loaded.of(NamesrvConfig), loaded.of(NettyServerConfig)
         if options.config_file is not None:
             namesrv = attrs.evolve(namesrv, config_store_path=options.config_file)
+        if options.log_directory is not None:
+            namesrv = attrs.evolve(namesrv, log_directory=options.log_directory)
         if options.print_config_item:
             print("\n".join(format_settings(namesrv, server_config)))
         else:
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
+    parser.add_argument("--log-directory", metavar="DIR", help="where log files go (without: standard error)")
     parser.add_argument(
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"
     )

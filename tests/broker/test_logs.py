@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from rocketpy import log_files
+from rocketpy.broker.__main__ import main
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.logs import CONCERNS, LEVEL_KEYS, apply_log_levels, configure_logging
 from rocketpy.errors import SettingsError, StartError
@@ -90,6 +91,11 @@ def test_without_a_directory_everything_goes_to_standard_error(capsys: pytest.Ca
     logging.getLogger("rocketpy.broker.watermark").info("[WATERMARK] ...")
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == ["INFO broker begun"]
+
+
+def test_the_directory_may_be_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-p", "--log-directory", "logs"]) == 0
+    assert "logDirectory=logs" in capsys.readouterr().out.splitlines()
 
 
 def test_a_directory_that_cannot_be_is_an_error_of_the_start(tmp_path: Path) -> None:

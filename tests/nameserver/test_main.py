@@ -52,6 +52,17 @@ def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signa
     assert "Traceback" not in stderr
 
 
+def test_the_directory_of_logs_may_be_an_option(
+    conf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-p", "--log-directory", "logs"]) == 0
+    assert "logDirectory=logs" in capsys.readouterr().out.splitlines()
+    (tmp_path / "file").write_text("")
+    assert main(["-c", str(conf), "--log-directory", f"{tmp_path}/file/logs"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected a directory that can be written" in line
+
+
 def test_a_port_in_use_is_one_sentence_and_status_2(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
