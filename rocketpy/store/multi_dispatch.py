@@ -15,6 +15,7 @@ Compatibility: ``MultiDispatch`` (4.9.8). RocketMQ takes any names and any numbe
 them; here a name that cannot be a directory, or more than ``NAMES_MAX`` of them, is MESSAGE_ILLEGAL. Properties that
 the offsets make too long are PROPERTIES_SIZE_EXCEEDED, not UNKNOWN_ERROR. Without enableLmq RocketMQ gives a ``%LMQ%``
 queue the number of the message's own; here it is 0 all the same, because the log does not tell recovery which it was.
+RocketMQ puts half messages and delayed ones into the queues they name at once, and again in the end.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from rocketpy.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.protocol.topic_name import LMQ_PREFIX, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.store import layout
 from rocketpy.store.results import PutMessageStatus
 
 NAMES_MAX = 256
 """So many queues one message may name: each new one costs two directories and a file."""
+
+_NOBODY_READS = frozenset((TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+"""A message in one of these is for nobody yet: the queues it names get it when it is put into its own topic."""
 
 _SEPARATOR = ","
 _DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
@@ -77,6 +81,8 @@ class MultiDispatch:
 
     def address(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
         """Return a message's addresses, or why it is refused; without named queues the properties stay as they are."""
+        if topic in _NOBODY_READS:
+            return Addressed(properties)
         if self._limit is not None and topic.startswith(LMQ_PREFIX) and not self._may_have([(topic, queue_id)]):
             return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         if _DISPATCH not in properties:

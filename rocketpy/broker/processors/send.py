@@ -33,6 +33,7 @@ from rocketpy.broker.processors.send_properties import (
     batch_records,
     fits_as_batch,
     is_transactional,
+    leave_named_queues,
     refuse_brokers_own,
     refuse_special_batch,
     refuse_unreadable_delay,
@@ -130,6 +131,8 @@ class SendMessageProcessor:
     ) -> RemotingCommand | None:
         """Store one message; return the answer if that is refused, otherwise see to it that there will be one."""
         properties = decode_properties(header.properties or "")
+        if header.topic.startswith(RETRY_PREFIX):
+            leave_named_queues(properties)
         refuse_brokers_own(properties)
         refuse_unreadable_delay(properties)
         topic, queue_id = header.topic, chosen_queue(header.queue_id, config, self._randomness)

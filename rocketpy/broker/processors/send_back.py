@@ -24,6 +24,7 @@ from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
+from rocketpy.broker.processors.send_properties import leave_named_queues
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -38,8 +39,6 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT_STORE_MSG_OK,
@@ -198,8 +197,7 @@ class SendBackProcessor:
         if not properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "").strip():
             msg_id = encode_offset_msg_id(encode_host(message.store_host), message.physical_offset)
             properties[PROPERTY_ORIGIN_MESSAGE_ID] = msg_id
-        properties.pop(PROPERTY_INNER_MULTI_DISPATCH, None)
-        properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
+        leave_named_queues(properties)
         return MessageExtBrokerInner(
             topic=topic,
             queue_id=queue_id,

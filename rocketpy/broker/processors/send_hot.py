@@ -51,6 +51,9 @@ _PUT_OK = PutMessageStatus.PUT_OK
 
 _PLAIN_TOPICS_MAX = 10_000
 
+_IS_BATCH = b'"m":"true"'
+"""As clients write it. The hot decoder takes 1 for true as well, Java does not."""
+
 
 class HotSend:
     """Serves plain sends and batches. One per broker."""
@@ -171,7 +174,7 @@ class HotSend:
         plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
         if plain is None:
             return False
-        if not 0 <= queue_id < plain[0].write_queue_nums or not fields.batch:
+        if not 0 <= queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
             return False
         if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False

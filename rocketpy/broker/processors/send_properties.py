@@ -18,6 +18,7 @@ from rocketpy.protocol.delay_level import read_delay_level
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_TRANSACTION_PREPARED,
     decode_properties,
@@ -132,6 +133,12 @@ def refuse_brokers_own(properties: Mapping[str, str]) -> None:
     """Refuse what only a broker may write: recovery believes it, and would put the message into queues of any name."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+
+
+def leave_named_queues(properties: dict[str, str]) -> None:
+    """Take the names of queues from a message that comes back: it is for the group that gave it back alone."""
+    properties.pop(PROPERTY_INNER_MULTI_DISPATCH, None)
+    properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
 
 
 def refuse_unreadable_delay(properties: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio.testing
 
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.stored_message import decode_messages
@@ -83,3 +84,21 @@ async def test_only_so_many_light_queues_are_made() -> None:
         )
         assert broker.stored_bytes == stored
         assert (await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"))).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("property_", ["TRAN_MSG\x01true", "DELAY\x013"])
+async def test_a_message_that_waits_is_in_no_light_queue_yet(broker: MessageBroker, property_: str) -> None:
+    """RocketMQ shows a half message to the readers of light queues before it is committed."""
+    answer = await broker.ask(send(properties=f"{TO_BOTH}\x02{property_}"))
+    assert answer.code == ResponseCode.SUCCESS
+    assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0
+
+
+async def test_a_retry_that_its_consumer_sends_itself_is_for_its_group_alone(broker: MessageBroker) -> None:
+    """Java's client does so when a send-back fails, with all properties of the message."""
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    properties = f"{TO_BOTH}\x02INNER_MULTI_QUEUE_OFFSET\x010,0"
+    assert (await broker.ask(send(topic="%RETRY%G", properties=properties))).code == ResponseCode.SUCCESS
+    (message,) = await broker.messages("%RETRY%G")
+    assert not [name for name in message.properties if name.startswith("INNER")]
+    assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0

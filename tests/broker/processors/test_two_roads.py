@@ -266,6 +266,8 @@ def batch_body(properties: Sequence[str], cut: int = 0) -> bytes:
 )
 @example(own=["UNIQ_KEY\x010A\x02WAIT\x01true"] * 3, shared="WAIT\x01true", fields={}, cut=0, flag=0)
 @example(own=[JAVA, "a\x01b", ""], shared="", fields={}, cut=0, flag=0)
+@example(own=[JAVA], shared="", fields={"m": "1"}, cut=0, flag=0)
+@example(own=[JAVA], shared="", fields={"m": "TRUE"}, cut=0, flag=0)
 @settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 async def test_batches_of_any_kind(own: list[str], shared: str, fields: dict[str, object], cut: int, flag: int) -> None:
     sent = send_fields(i=shared, m="true") | fields
