@@ -201,6 +201,8 @@ class LogFile(logging.Handler):
 def open_log_files(concerns: Sequence[Concern], directory: str, *, isolated: str = "") -> None:
     """Let each concern go to its file; one about the logger "" gets what no other is about. OSError: no directory.
 
+    What is critical, because the program ends with it, goes to standard error too.
+
     ``isolated`` is a directory of its own below both ``directory`` and its ``otherdays``, for one broker of several.
     Call once, in a ``__main__``. The handlers there were are taken away.
     """
@@ -208,6 +210,9 @@ def open_log_files(concerns: Sequence[Concern], directory: str, *, isolated: str
     others = os.path.join(directory, OTHER_DAYS, isolated) if isolated else os.path.join(directory, OTHER_DAYS)
     os.makedirs(own, exist_ok=True)
     _detach(concerns)
+    last_words = logging.StreamHandler()
+    last_words.setLevel(logging.CRITICAL)
+    last_words.setFormatter(LineFormatter(is_one_line=False))
     for concern in concerns:
         handler = LogFile(
             os.path.join(own, concern.file_name),
@@ -218,6 +223,7 @@ def open_log_files(concerns: Sequence[Concern], directory: str, *, isolated: str
         handler.setFormatter(LineFormatter(is_one_line=True))
         logger = logging.getLogger(concern.logger)
         logger.addHandler(handler)
+        logger.addHandler(last_words)
         logger.propagate = False
 
 

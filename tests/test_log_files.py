@@ -232,6 +232,15 @@ def test_every_concern_has_a_file(tmp_path: Path) -> None:
     assert counts(tmp_path / "logs") == {"one.log": 4, "part.log": 2, "ticks.log": 2, "default.log": 2}
 
 
+def test_the_last_words_are_on_standard_error_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    open_log_files(CONCERNS, str(tmp_path))
+    set_levels(CONCERNS, level="INFO", levels={}, in_files=True)
+    logging.getLogger("rocketpy.test.one").error("bad")
+    logging.getLogger("rocketpy.test.one.part").critical("the end")
+    assert capsys.readouterr().err.endswith("Z CRITICAL test.one.part the end\n")
+    assert counts(tmp_path) == {"one.log": 1, "part.log": 1}
+
+
 def test_a_broker_of_several_has_directories_of_its_own(tmp_path: Path) -> None:
     concerns = (Concern("one", "rocketpy.test.one", "one.log", 60, 2),)
     open_log_files(concerns, str(tmp_path), isolated="a_0")

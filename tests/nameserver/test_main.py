@@ -52,9 +52,7 @@ def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signa
     assert "Traceback" not in stderr
 
 
-def test_the_directory_of_logs_may_be_an_option(
-    conf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_directory_of_logs_may_be_an_option(conf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-p", "--log-directory", "logs"]) == 0
     assert "logDirectory=logs" in capsys.readouterr().out.splitlines()
     (tmp_path / "file").write_text("")
