@@ -103,6 +103,7 @@ class PullRequestHoldService:
                     await trio.lowlevel.checkpoint()
             if trio.current_time() >= sweep_at:  # however much there is to serve
                 await self._end_expired()
+                self.serve_woken()  # by what an ended pull has left: a message about a moved offset
                 sweep_at = trio.current_time() + SWEEP_SECONDS
 
     # ---- private --------------------------------------------------------------------------------------------------

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 SIZE_MAX: Final = 32_768
-"""Characters of a selector: the longest takes 0.2 s to parse. RocketMQ has no such limit."""
+"""Characters of a selector. RocketMQ has no such limit."""
+
+TOKENS_MAX: Final = 4_096
+"""Names, values, keywords and signs of a selector: a text with more would keep the broker busy for over 30 ms."""
 
 GRAMMAR: Final = r"""
 start: or_expression
@@ -105,7 +108,9 @@ def parse(text: str) -> tree.Node:
     tokens: Iterator[Token] = state.lexer_thread.lex(state.parser_state)  # type: ignore[no-untyped-call]
     last: Token | None = None
     try:
-        for token in tokens:
+        for number, token in enumerate(tokens):
+            if number == TOKENS_MAX:
+                raise SelectorError(f"expected at most {TOKENS_MAX} words and signs of SQL, found more")
             try:
                 state.feed_token(token)
             except UnexpectedToken:

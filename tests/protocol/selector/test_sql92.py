@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.selector import sql92, sql92_tree
 from rocketpy.protocol.selector.sql92 import CACHED_TEXTS, compile_sql92
-from rocketpy.protocol.selector.sql92_grammar import SIZE_MAX, parse
+from rocketpy.protocol.selector.sql92_grammar import SIZE_MAX, TOKENS_MAX, parse
 from rocketpy.protocol.selector.sql92_values import EvaluationError, SelectorError
 from tests.protocol.selector import sql92_oracle as oracle
 
@@ -239,12 +239,12 @@ def test_texts_and_refusals_are_remembered_and_old_ones_forgotten(monkeypatch: p
 
 # ---- hostile texts ---------------------------------------------------------------------------------------------------
 
-HALF = SIZE_MAX // 2 - 4
+HALF = TOKENS_MAX // 2 - 1
 
 
 @pytest.mark.parametrize(
     "text",
-    ["NOT " * (SIZE_MAX // 4 - 1) + "a", "-" * (SIZE_MAX - 4) + "a", "a" + "=a" * HALF, "a" + " IS NULL" * 4000,
+    ["NOT " * 4000 + "a", "- " * 4000 + "a", "a" + "=a" * 2000, "a" + " IS NULL" * 2000,
      "a = " + "NOT (" * 300 + "a" + ")" * 300],
 )  # fmt: skip
 def test_depth_is_bounded(text: str) -> None:
@@ -261,10 +261,12 @@ def test_a_selector_as_deep_as_can_be_is_compiled_printed_and_evaluated() -> Non
 
 def test_parentheses_and_chains_are_not_depth() -> None:
     assert compile_sql92("(" * HALF + "a" + ")" * HALF).evaluate({}) is None
-    chain = compile_sql92(" OR ".join(["a = 1"] * 3000))
+    listed = ", ".join(f"'{number:08}'" for number in range(2000))
+    assert compile_sql92(f"a IN ({listed})").evaluate({"a": "00001999"}) is True
+    chain = compile_sql92(" OR ".join(["a = 1"] * 1000))
     assert chain.evaluate({"a": "1"}) is True
     assert chain.evaluate({"a": "2"}) is False
-    assert len(str(chain)) > 3000
+    assert len(str(chain)) > 5000
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "a = 1 OR " * 120_000, "(" * 1_000_000, "'" * 1_000_000])
@@ -284,6 +286,12 @@ def test_a_refusal_does_not_repeat_a_long_text(text: str) -> None:
     with pytest.raises(SelectorError) as caught:
         compile_sql92(text)
     assert len(str(caught.value)) < 2_000
+
+
+@pytest.mark.parametrize("text", ["a = 1 OR " * 3000 + "a", "(" * 30_000, "NOT " * 8000 + "a", "-" * 5000 + "a = 1"])
+def test_the_number_of_words_and_signs_is_bounded(text: str) -> None:
+    with pytest.raises(SelectorError, match=f"expected at most {TOKENS_MAX} words and signs of SQL, found more"):
+        compile_sql92(text)
 
 
 TOKENS = ["a", "b", "AND", "OR", "NOT", "IN", "IS", "NULL", "BETWEEN", "TRUE", "=", "<>", ">", "<=", "(", ")", ",",
