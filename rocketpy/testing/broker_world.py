@@ -59,6 +59,7 @@ class BrokerWorld:
         self.life = StoreWorld(settings.store, disk=disk, clock=clock, open_life=self._open_life)
         """Disk, clock and death; its calls about the store serve here too."""
         self._parts: BrokerParts | None = None
+        self._tables: Tables | None = None
         self._dispatcher: Dispatcher | None = None
         self._nursery: trio.Nursery | None = None
         self._client_count = 0
@@ -124,6 +125,11 @@ class BrokerWorld:
 
         return self.life.ask(read)
 
+    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Return where the broker of this life has a group go on, -1 if it does not know."""
+        assert self._tables is not None, "the broker is open"
+        return self._tables.offsets.query_offset(group, topic, queue_id)
+
     def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
         """Run a slow command of a client; for :class:`Client`."""
         assert self._nursery is not None, "the broker is open"
@@ -177,6 +183,7 @@ class BrokerWorld:
                     if service not in (parts.lateness, parts.send_side.fast_failure):
                         await services.start(service.run)
                 self._parts, self._dispatcher, self._nursery = parts, parts.dispatcher(), services
+                self._tables = tables
                 yield store
                 services.cancel_scope.cancel()
             await parts.schedule.finish()

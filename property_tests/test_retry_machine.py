@@ -1,0 +1,108 @@
+"""What a broker promises about retries and dead letters, held against every order of events: see ``retry_machine.py``.
+
+The machine itself, by its profile, and deliberate bugs, each of which it must find, because a machine that finds no
+planted bug proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from property_tests.retry_machine import Promise, PromiseBroken, RetryMachine
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.broker.processors import send_back
+from rocketpy.broker.processors.send_back import SendBackProcessor
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import make_response
+from rocketpy.protocol.topic_name import DLQ_PREFIX
+
+TestRetries = RetryMachine.TestCase
+TestRetries.settings = settings(stateful_step_count=30)
+
+Function = Callable[..., Any]
+
+
+@attrs.frozen
+class Bug:
+    """A wrong function in the place of the right one."""
+
+    owner: object
+    name: str
+    wrong: Callable[[Function], Function]
+    promises: tuple[Promise, ...]
+    """Those that may be seen broken first."""
+
+
+def _forgets_one_in_three(put_again: Function) -> Function:
+    def put(self: Any, back: Any, record: Any) -> Any:
+        self.put_count = getattr(self, "put_count", 0) + 1
+        if self.put_count % 3:
+            return put_again(self, back, record)
+        return make_response(back.request, ResponseCode.SUCCESS)
+
+    return put
+
+
+def _allows_one_more(limit: Function) -> Function:
+    return lambda *arguments, **others: limit(*arguments, **others) + 1
+
+
+def _loses_dead_letters(rewritten: Function) -> Function:
+    def elsewhere(self: Any, back: Any, message: Any) -> Any:
+        retry = rewritten(self, back, message)
+        if retry.topic.startswith(DLQ_PREFIX):
+            retry.topic = "NOWHERE"
+        return retry
+
+    return elsewhere
+
+
+def _is_too_early(delay_ms: Function) -> Function:
+    return lambda self, level: delay_ms(self, level) // 2
+
+
+def _goes_one_too_far(commit: Function) -> Function:
+    def committed(self: Any, peer: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        commit(self, peer, group, topic, queue_id, offset + 1)
+
+    return committed
+
+
+PLANTED: Mapping[str, Bug] = {
+    "one send-back in three is not stored": Bug(
+        SendBackProcessor, "_put_again", _forgets_one_in_three, (Promise.NEVER_GONE, Promise.DUE)
+    ),
+    "a group has one try too many": Bug(send_back, "retries_max", _allows_one_more, (Promise.LIMITED,)),
+    "dead letters are lost": Bug(SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,)),
+    "delays are half as long": Bug(DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,)),
+    "progress is one message too far": Bug(
+        ConsumerOffsetManager, "commit_offset", _goes_one_too_far, (Promise.NEVER_GONE,)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = PLANTED[name]
+    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
+    with pytest.raises(PromiseBroken) as found:
+        run_state_machine_as_test(
+            RetryMachine,
+            settings=settings(
+                max_examples=200,
+                stateful_step_count=30,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    assert found.value.promise in bug.promises
