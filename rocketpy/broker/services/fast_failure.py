@@ -69,7 +69,7 @@ class FastFailureService:
         self._config = config
         self._busy_timeout_ms = busy_timeout_ms
         self._monotonic = monotonic
-        self._write_limit_seconds = min(busy_timeout_ms, config.wait_time_mills_in_send_queue) / 1000
+        self._write_limit_seconds = max(1, min(busy_timeout_ms, config.wait_time_mills_in_send_queue)) / 1000
         self._write_refusal: Refusal | None = None
         self._reopen_at = 0.0  # by Trio's clock
         self._disk_refusal: Refusal | None = None

@@ -145,6 +145,16 @@ async def test_the_limits_are_settings(autojump_clock: trio.testing.MockClock) -
         assert "osPageCacheBusyTimeOutMills is 50" in remark_of(gate.check, connection(trio.current_time()))
 
 
+async def test_a_limit_of_zero_does_not_refuse_everything(autojump_clock: trio.testing.MockClock) -> None:
+    store = SlowStore(autojump_clock, sync_flush=False)
+    async with service_over(store, BrokerConfig(wait_time_mills_in_send_queue=0)) as (service, gate):
+        service.end_burst()
+        assert gate.is_open
+        store.write_seconds = 0.002
+        service.end_burst()
+        assert not gate.is_open
+
+
 async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     store = SlowStore(autojump_clock, sync_flush=True)
     async with service_over(store) as (service, gate):
