@@ -77,6 +77,8 @@ def rewritten_properties(text: str, changes: Mapping[str, str]) -> str:
             value = remaining.pop(property_line.key, None)
             replacement = [] if value is None else [format_property(property_line.key, value)]
             lines[property_line.line - 1 : property_line.last_line] = replacement
+    if remaining and lines and (len(lines[-1]) - len(lines[-1].rstrip("\\"))) % 2:
+        lines.append("")  # the text ends inside a continued line, which must not go on with what is appended
     lines.extend(format_property(key, value) for key, value in remaining.items())
     return "".join(line + "\n" for line in lines)
 

@@ -75,6 +75,24 @@ def test_rewriting_keeps_comments_order_and_foreign_keys() -> None:
     assert rewritten_properties("a=1\n\n", {}) == "a=1\n\n"
 
 
+LINES = st.sampled_from(
+    ["# one", "! two", "", "  ", "a=1", "b : 2", "a 3", "c=x \\", "   more", "\\u0061=4", "d=\\\\", "e=\\", "# ends \\"]
+)
+
+
+@given(st.lists(LINES, max_size=12), st.dictionaries(st.sampled_from("abcdefg "), st.text(max_size=5), max_size=4))
+def test_whatever_the_text_is_it_has_the_new_values_and_everything_else(
+    lines: list[str], changes: dict[str, str]
+) -> None:
+    text = "\n".join(lines)
+    rewritten = rewritten_properties(text, changes)
+    assert properties(rewritten) == properties(text) | changes
+    kept = rewritten.splitlines()
+    comments = [line for line in lines if line.startswith(("#", "!"))]
+    continued = sum(line.endswith("\\") and not line.startswith(("#", "!")) for line in lines)
+    assert sum(line in kept for line in comments) >= len(comments) - 2 * continued
+
+
 def test_keys_with_separators_are_escaped() -> None:
     assert format_property("#a b=c:d", "#e=f") == "\\#a\\ b\\=c\\:d=#e=f"
 
