@@ -31,6 +31,8 @@ from rocketpy.protocol.bodies.topic import DataVersion
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./|=%@+-]*")
 _NOT_PLAIN = re.compile(r"true|false|yes|no|on|off|y|n|null", re.IGNORECASE)
 
+_STRANGE = "the file is laid out in a way that cannot be edited by request, edit it by hand"
+
 _Fields = list[tuple[str, "str | list[str]"]]  # key and value; a value is rendered already, a list is not
 
 
@@ -145,9 +147,12 @@ class _Edit:
         ordered = sorted(self._replacements, key=lambda each: each[:2])
         for start, _, end, new in reversed(ordered):
             text = text[:start] + new + text[end:]
-        found = _only_values(read_acl_document(text))
-        if found != _only_values(wanted):
-            raise AclError("the file is laid out in a way that cannot be edited by request, edit it by hand")
+        try:
+            found = read_acl_document(text)
+        except AclError as failure:
+            raise AclError(_STRANGE) from failure
+        if _only_values(found) != _only_values(wanted):
+            raise AclError(_STRANGE)
         return text
 
     def account(self, access_key: str) -> YamlMap | None:

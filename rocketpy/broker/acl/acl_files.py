@@ -107,7 +107,10 @@ class AclFiles:
         """Replace a file durably. AclError when its text makes no sense, StoreError when the disk refuses."""
         if len(text.encode("utf-8", "replace")) > FILE_SIZE_MAX:
             raise AclError(f"{path}: expected at most {FILE_SIZE_MAX} bytes, the change would make it longer")
-        _checked_file(path, text, 0)
+        try:
+            _checked_file(path, text, 0)
+        except AclError as failure:
+            raise AclError(f"{path}: {failure}") from failure
         persist_text(self._disk, path, text)
 
     def _paths(self, directory: str, depth: int) -> Iterator[str]:

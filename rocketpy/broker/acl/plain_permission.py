@@ -30,7 +30,7 @@ from rocketpy.broker.acl.acl_table import AclTable, make_table
 from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, STRICT_ADMIN_CODES, needed_permissions
 from rocketpy.broker.acl.permission import PUB, check_resource_permissions
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
-from rocketpy.broker.acl.remote_address import host_of_peer
+from rocketpy.broker.acl.remote_address import host_of_peer, parse_address_pattern
 from rocketpy.clock import Clock
 from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
@@ -157,6 +157,7 @@ class PlainPermissionManager:
         check_keys(change)
         check_resource_permissions(change.topic_perms)
         check_resource_permissions(change.group_perms)
+        parse_address_pattern(change.white_remote_address)
         async with self._changing:
             path = self._table.owners.get(change.access_key, self.default_path)
             await self._edit(path, lambda text: with_account(text, change))
@@ -174,6 +175,8 @@ class PlainPermissionManager:
 
     async def update_white_addresses(self, addresses: Sequence[str], path: str | None) -> bool:
         """Replace the global white list of one file, the default one without a path; False when it is none of ours."""
+        for each in addresses:
+            parse_address_pattern(each)
         async with self._changing:
             if path and path not in self._table.files and path != self.default_path:
                 return False
@@ -258,9 +261,14 @@ class PlainPermissionManager:
         timestamp_ms = self._clock.timestamp_ms()
 
         def edit() -> None:
-            text = change(self._files.read_text(path))
-            version = read_acl_document(text).version or DataVersion()
-            self._files.write_text(path, with_version(text, version.next_version(timestamp_ms)))
+            text = self._files.read_text(path)
+            try:
+                text = change(text)
+                version = read_acl_document(text).version or DataVersion()
+                text = with_version(text, version.next_version(timestamp_ms))
+            except AclError as failure:
+                raise AclError(f"{path}: {failure}") from failure
+            self._files.write_text(path, text)
 
         await self._run_blocking(edit)
         self._stamps.pop(path, None)

@@ -288,6 +288,24 @@ async def test_a_change_that_makes_no_sense_changes_nothing(change: PlainAccessC
     assert verdict(manager, signed(9999)) == "allowed"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("accounts: nobody\n", "line 1: expected a list for accounts"),
+        ("accounts:\n- {accessKey: RocketMQ,}\n", "edit it by hand"),
+        ("accounts:\n- {accessKey: a, secretKey: b}\n", "cannot be null and length should longer than 6"),
+    ],
+)
+async def test_a_file_that_was_broken_by_hand_is_named_and_left_alone(text: str, expected: str) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    write_file(disk, DEFAULT, text)
+    with pytest.raises(AclError, match=f"^{DEFAULT}: .*{expected}"):
+        await manager.update_account(PlainAccessConfig("RocketMQ", "secret-1"))
+    assert read_file(disk, DEFAULT) == text
+    assert verdict(manager, signed(9999)) == "allowed", "what was known before stays"
+
+
 async def test_a_disk_that_refuses_changes_nothing() -> None:
     disk = SimDisk()
     manager = make_manager(disk=disk)
