@@ -96,7 +96,7 @@ async def test_nobody_gets_past_access_control_with_a_bad_signature(
     async with open_whole_broker(with_access_control(tmp_path)) as whole:
         fuzz = Fuzz(whole, creates=False)
         for code in whole.codes:
-            for base in bases_of(code, "broker"):
+            for base in bases_of(code, "broker")[:2]:
                 sign(base)
                 fields = base.ext_fields or {}
                 for name in (ACCESS_KEY, SIGNATURE):
@@ -122,7 +122,7 @@ async def test_with_access_control_the_administrators_bad_requests_are_answered_
         fuzz = Fuzz(whole)
         for code in whole.codes:
             for base in bases_of(code, "broker"):
-                for case in islice(cases_of(base, random), code % 5, None, 5):
+                for case in islice(cases_of(base, random), code % 9, None, 9):
                     sign(case.command)
                     await fuzz.ask(case, None)
         report(fuzz, "broker with access control", capsys)
