@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 import trio.testing
 
+from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.topic import DeleteTopicRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 
@@ -102,3 +106,45 @@ async def test_a_retry_that_its_consumer_sends_itself_is_for_its_group_alone(bro
     (message,) = await broker.messages("%RETRY%G")
     assert not [name for name in message.properties if name.startswith("INNER")]
     assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0
+
+
+async def test_a_deleted_light_queue_begins_anew() -> None:
+    """In this life and in the next: its old messages stay in the log, and out of it."""
+    disk = SimDisk()
+    async with open_message_broker(disk=disk, store=LMQ) as broker:
+        administer_topics(broker)
+        for body in (b"one", b"two"):
+            await broker.ask(send(body, properties=TO_BOTH))
+        header = DeleteTopicRequestHeader(topic="%LMQ%alice")
+        answer = await broker.ask(make_request(RequestCode.DELETE_TOPIC_IN_BROKER, header))
+        assert answer.code == ResponseCode.SUCCESS
+        assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0
+        assert broker.store.max_offset_in_queue("%LMQ%bob", 0) == 2
+        await broker.ask(send(b"three", properties=TO_BOTH))
+        assert await bodies_of(broker, "%LMQ%alice") == [b"three"]
+    async with open_message_broker(disk=disk, store=LMQ) as broker:
+        assert await bodies_of(broker, "%LMQ%alice") == [b"three"]
+        assert await bodies_of(broker, "%LMQ%bob") == [b"one", b"two", b"three"]
+
+
+async def bodies_of(broker: MessageBroker, topic: str) -> list[bytes | None]:
+    answer = await broker.ask(pull(topic=topic, consumer_group="%LMQ%readers"))
+    return [message.body for message in decode_messages(answer.body or b"")]
+
+
+def administer_topics(broker: MessageBroker) -> None:
+    """Let the broker serve what operators ask about topics."""
+
+    async def register_topics() -> None:
+        return
+
+    tables = broker.tables
+    AdminTopicProcessor(
+        config=tables.config,
+        topic_config_manager=tables.topics,
+        consumer_manager=tables.consumers,
+        consumer_offset_manager=tables.offsets,
+        store=broker.store,
+        stats=tables.stats,
+        register_topics=register_topics,
+    ).register(broker.dispatcher)
