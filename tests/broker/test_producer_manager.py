@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.protocol.codes import LanguageCode
+from rocketpy.remoting.connection import Connection
 from tests.broker.tables_of_a_broker import Tables
 
 
@@ -71,3 +75,42 @@ def test_who_is_silent_for_more_than_120_seconds_is_found_once(tables: Tables) -
     tables.producers.register_producer("g", client(two, "p2"))
     tables.time.now += 120
     assert tables.producers.scan_not_active_channel() == [one]
+
+
+class _Channel:
+    """As much of a connection as a choice among them asks for."""
+
+    def __init__(self, *, is_closed: bool = False, wants_reading: bool = True) -> None:
+        self.is_closed = is_closed
+        self.wants_reading = wants_reading
+
+
+def _online(*channels: _Channel) -> ProducerManager:
+    manager = ProducerManager(current_time=lambda: 0.0)
+    for index, each in enumerate(channels):
+        channel = cast(Connection, each)
+        manager.register_producer("P", ClientChannelInfo(channel, f"c{index}", LanguageCode.JAVA, 400, 0.0))
+    return manager
+
+
+def _chosen(manager: ProducerManager, group: str = "P") -> object:
+    return manager.available_channel(group)
+
+
+def test_the_connections_of_a_group_take_turns() -> None:
+    channels = [_Channel() for _ in range(3)]
+    manager = _online(*channels)
+    chosen = [_chosen(manager) for _ in range(6)]
+    assert {chosen.count(each) for each in channels} == {2}
+    assert _chosen(manager, "Q") is None
+
+
+def test_three_tries_look_for_a_connection_that_takes_bytes() -> None:
+    full, closed, free = _Channel(wants_reading=False), _Channel(is_closed=True), _Channel()
+    assert all(_chosen(_online(full, closed, free)) is free for _ in range(3))
+    assert _chosen(_online(closed, full)) is full, "better a full one than none"
+    assert _chosen(_online(closed)) is None
+    many = [_Channel(wants_reading=False) for _ in range(4)]
+    manager = _online(*many, free)
+    chosen = [_chosen(manager) for _ in range(5)]
+    assert 0 < chosen.count(free) < 5, "three tries do not always find it"
