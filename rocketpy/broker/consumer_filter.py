@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -34,13 +35,14 @@ from rocketpy.protocol.bodies.filter import (
 )
 from rocketpy.protocol.bodies.heartbeat import EXPRESSION_TYPE_SQL92, EXPRESSION_TYPE_TAG, SubscriptionData
 from rocketpy.protocol.selector.bloom import BloomFilter
-from rocketpy.protocol.selector.sql92 import Sql92Selector, compile_sql92
-from rocketpy.protocol.selector.sql92_grammar import SIZE_MAX
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SIZE_MAX, SelectorError
 from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 from rocketpy.store.results import MessageFilter
+
+if TYPE_CHECKING:
+    from rocketpy.protocol.selector.sql92 import Sql92Selector
 
 FILTERS_MAX = 10_000
 """So many filters are kept, of groups online and gone; a filter beyond them is not registered."""
@@ -64,6 +66,8 @@ def compile_expression(expression_type: str | None, expression: str) -> Sql92Sel
     if expression_type != EXPRESSION_TYPE_SQL92:
         shown = str(expression_type)[:_SHOWN_MAX]
         raise SelectorError(f"expected {EXPRESSION_TYPE_TAG} or {EXPRESSION_TYPE_SQL92}, found {shown}")
+    from rocketpy.protocol.selector.sql92 import compile_sql92  # milliseconds that most brokers need not wait for
+
     return compile_sql92(expression)
 
 
@@ -122,7 +126,7 @@ class ConsumerFilterManager:
         When bit maps have another length or fewer hashes now, the whole file is passed over, as in RocketMQ.
         """
         if self._config.enable_property_filter:
-            compile_sql92("TRUE")  # makes the parser now: later somebody would wait for it
+            compile_expression(EXPRESSION_TYPE_SQL92, "TRUE")  # makes the parser now: later somebody would wait for it
         loaded = self.stored.load(lambda content: decode_value(content, ConsumerFilterWrapper))
         if loaded is None:
             return

@@ -9,16 +9,19 @@ Compatibility: ``ExpressionMessageFilter`` and ``ExpressionForRetryMessageFilter
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rocketpy.protocol.properties import PROPERTY_RETRY_TOPIC
-from rocketpy.protocol.selector.sql92 import Sql92Selector
 from rocketpy.protocol.stored_message import decode_record_properties
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.results import MessageFilter
 
-SelectorOf = Callable[[str, str], Sql92Selector | None]
+if TYPE_CHECKING:  # it takes milliseconds to import, and most brokers start without a filter
+    from rocketpy.protocol.selector.sql92 import Sql92Selector
+
+SelectorOf = Callable[[str, str], "Sql92Selector | None"]
 """The selector of a topic and a group, None when the group wants every message of the topic."""
 
 

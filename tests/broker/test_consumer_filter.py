@@ -12,7 +12,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import ConsumerFilterManager, compile_expression, is_tag_type
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.disk import OsDisk
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, run_inline

@@ -25,7 +25,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 from rocketpy.remoting.connection import Connection

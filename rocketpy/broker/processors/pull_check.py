@@ -22,7 +22,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.protocol.topic_name import FAQ, RETRY_PREFIX

@@ -17,14 +17,13 @@ from functools import lru_cache
 from typing import Final
 
 from rocketpy.protocol.selector import sql92_tree as tree
+from rocketpy.protocol.selector.sql92_errors import EvaluationError, SelectorError
 from rocketpy.protocol.selector.sql92_grammar import check_size, parse
 from rocketpy.protocol.selector.sql92_values import (
     ORDER_TESTS,
     Compare,
-    EvaluationError,
     Kind,
     OrderTest,
-    SelectorError,
     Value,
     compare_texts_as_numbers,
     comparer,

@@ -20,17 +20,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rocketpy.protocol.selector import sql92_tree as tree
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SIZE_MAX, TOKENS_MAX, SelectorError
 
 if TYPE_CHECKING:
     from lark import Lark, Token
     from lark.parsers.lalr_interactive_parser import InteractiveParser
-
-SIZE_MAX: Final = 32_768
-"""Characters of a selector. RocketMQ has no such limit."""
-
-TOKENS_MAX: Final = 4_096
-"""Names, values, keywords and signs of a selector: a text with more would keep the broker busy for over 30 ms."""
 
 GRAMMAR: Final = r"""
 start: or_expression

@@ -16,19 +16,15 @@ from typing import Final
 
 import attrs
 
+from rocketpy.protocol.selector.sql92_errors import DEPTH_MAX, EvaluationError, SelectorError
 from rocketpy.protocol.selector.sql92_values import (
-    EvaluationError,
     Kind,
-    SelectorError,
     Value,
     comparer,
     decimal_constant,
     double_constant,
     double_text,
 )
-
-DEPTH_MAX: Final = 200
-"""So many parts may lie within each other: NOT, unary minus, comparisons and parentheses around AND and OR."""
 
 _SHOWN_MAX = 1000
 

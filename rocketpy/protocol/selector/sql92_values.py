@@ -18,19 +18,13 @@ from math import copysign, isinf, isnan
 from operator import ge, gt, le, lt
 from typing import Final
 
+from rocketpy.protocol.selector.sql92_errors import EvaluationError, SelectorError
+
 Value = int | float | str | bool
 """What a part of an expression is for a message, if it is not NULL (None)."""
 
 Compare = Callable[[Value, Value], int]
 """Below, at or above 0, as Java's ``compareTo``; EvaluationError where Java throws."""
-
-
-class SelectorError(ValueError):
-    """A text that is no selector. The message is that of RocketMQ's ``MQFilterException``."""
-
-
-class EvaluationError(Exception):
-    """A selector that makes no sense for a message, as a comparison of a number with ``abc``: it does not match."""
 
 
 class Kind(Enum):

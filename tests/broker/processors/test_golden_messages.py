@@ -24,7 +24,7 @@ from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.properties import decode_properties, encode_properties
-from rocketpy.protocol.selector.sql92_values import SelectorError
+from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from tests.broker.broker_on_bytes import received

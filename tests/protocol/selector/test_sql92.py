@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.selector import sql92, sql92_tree
 from rocketpy.protocol.selector.sql92 import CACHED_TEXTS, compile_sql92
-from rocketpy.protocol.selector.sql92_grammar import SIZE_MAX, TOKENS_MAX, parse
-from rocketpy.protocol.selector.sql92_values import EvaluationError, SelectorError
+from rocketpy.protocol.selector.sql92_errors import DEPTH_MAX, SIZE_MAX, TOKENS_MAX, EvaluationError, SelectorError
+from rocketpy.protocol.selector.sql92_grammar import parse
 from tests.protocol.selector import sql92_oracle as oracle
 
 HEAD, *VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["sql92"]
@@ -248,12 +248,12 @@ HALF = TOKENS_MAX // 2 - 1
      "a = " + "NOT (" * 300 + "a" + ")" * 300],
 )  # fmt: skip
 def test_depth_is_bounded(text: str) -> None:
-    with pytest.raises(SelectorError, match=f"expected at most {sql92_tree.DEPTH_MAX} expressions within each other"):
+    with pytest.raises(SelectorError, match=f"expected at most {DEPTH_MAX} expressions within each other"):
         compile_sql92(text)
 
 
 def test_a_selector_as_deep_as_can_be_is_compiled_printed_and_evaluated() -> None:
-    levels = sql92_tree.DEPTH_MAX - 1
+    levels = DEPTH_MAX - 1
     selector = compile_sql92("NOT (" * levels + "a" + ")" * levels)
     assert selector.evaluate({"a": "1"}) is True
     assert str(selector).startswith("(NOT (NOT")
@@ -322,7 +322,9 @@ def test_any_text_is_a_selector_or_refused(text: str) -> None:
 
 def test_lark_is_not_imported_before_there_is_a_selector() -> None:
     """Start-up must not pay for a parser that most brokers never need."""
-    program = "import sys, rocketpy.protocol.selector.sql92 as sql92; print('lark' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    program = (
+        "import sys, rocketpy.broker.app; print('rocketpy.protocol.selector.sql92_tree' in sys.modules);"
+        "import rocketpy.protocol.selector.sql92; print('lark' in sys.modules)"
     )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nFalse\n"

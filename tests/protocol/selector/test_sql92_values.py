@@ -6,10 +6,9 @@ import math
 
 import pytest
 
+from rocketpy.protocol.selector.sql92_errors import EvaluationError, SelectorError
 from rocketpy.protocol.selector.sql92_values import (
-    EvaluationError,
     Kind,
-    SelectorError,
     compare_texts_as_numbers,
     comparer,
     decimal_constant,
