@@ -27,6 +27,12 @@ from rocketpy.store.disk import Disk
 LMQ_FILE_NAME = "lmqConsumerOffset.json"
 _SEPARATOR = "@"
 
+GROUPS_OF_TOPICS_MAX = 500_000
+"""Pairs of a group and a topic that clients may make up by committing offsets; pulls need a topic and a group first."""
+
+QUEUES_MAX = 65_536
+"""Queues of such a pair; no topic has more."""
+
 
 class ConsumerOffsetManager:
     """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``."""
@@ -55,6 +61,13 @@ class ConsumerOffsetManager:
             loaded = self._plain.load(_decode)
         if loaded is not None:
             self.offset_table = loaded
+
+    def has_room_for(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset that clients bring may be kept: known ones always, new ones up to a bound."""
+        offsets = self.offset_table.get(topic + _SEPARATOR + group)
+        if offsets is None:
+            return len(self.offset_table) < GROUPS_OF_TOPICS_MAX
+        return queue_id in offsets or len(offsets) < QUEUES_MAX
 
     def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""

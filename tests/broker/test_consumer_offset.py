@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.broker import consumer_offset
 from rocketpy.errors import StartError
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
 
@@ -22,6 +23,19 @@ def test_an_offset_may_go_back(tables: Tables) -> None:
     tables.offsets.commit_offset("peer", "g", "t", 0, 9)
     tables.offsets.commit_offset("peer", "g", "t", 0, 3)
     assert tables.offsets.query_offset("g", "t", 0) == 3
+
+
+def test_there_is_room_for_what_is_known_and_for_so_many_more(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_offset, "GROUPS_OF_TOPICS_MAX", 2)
+    monkeypatch.setattr(consumer_offset, "QUEUES_MAX", 2)
+    for group in ("g", "h"):
+        assert tables.offsets.has_room_for(group, "t", 0)
+        tables.offsets.commit_offset("peer", group, "t", 0, 1)
+    assert not tables.offsets.has_room_for("i", "t", 0)
+    assert tables.offsets.has_room_for("g", "t", 7)
+    tables.offsets.commit_offset("peer", "g", "t", 7, 1)
+    assert not tables.offsets.has_room_for("g", "t", 8)
+    assert tables.offsets.has_room_for("g", "t", 7)
 
 
 def test_the_same_offset_again_is_no_change(tables: Tables) -> None:

@@ -62,15 +62,19 @@ class ConsumerManageProcessor:
         return make_response(request, header=GetConsumerListByGroupResponseHeader(), body=encode_body(body))
 
     def process_update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remember how far a group is; any topic and any offset is believed."""
+        """Remember how far a group is; any topic and any offset is believed, as long as there are not too many."""
         header = read_header(request, UpdateConsumerOffsetRequestHeader)
         check_name(header, "consumerGroup", header.consumer_group)
         check_name(header, "topic", header.topic)
         check_range(header, "queueId", header.queue_id, 0)
         check_range(header, "commitOffset", header.commit_offset, 0)
-        self._consumer_offset_manager.commit_offset(
-            connection.peer, header.consumer_group, header.topic, header.queue_id, header.commit_offset
-        )
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if not self._consumer_offset_manager.has_room_for(group, topic, queue_id):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"no offset is kept for consumerGroup {group}, topic {topic}, queueId {queue_id}: there are too many",
+            )
+        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
         return make_response(request, header=UpdateConsumerOffsetResponseHeader())
 
     def process_query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.broker import consumer_offset
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
@@ -97,3 +98,14 @@ async def test_a_oneway_commit_is_kept_and_not_answered(broker: BrokerOnBytes) -
     request.flag |= 2
     assert await broker.ask_all(request) == []
     assert broker.tables.offsets.query_offset("g", "t", 0) == 9
+
+
+async def test_offsets_beyond_a_bound_are_refused(broker: BrokerOnBytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_offset, "GROUPS_OF_TOPICS_MAX", 1)
+    assert (await broker.ask(update(7))).code == ResponseCode.SUCCESS
+    answer = await broker.ask(update(7, topic="another"))
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "no offset is kept for consumerGroup g, topic another, queueId 0: there are too many",
+    )
+    assert (await broker.ask(update(8))).code == ResponseCode.SUCCESS
