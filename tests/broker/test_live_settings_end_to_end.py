@@ -7,10 +7,15 @@ from pathlib import Path
 import attrs
 
 from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.route import TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from tests.broker.test_app import client_of, pull, send
+from tests.client.real_cluster import open_real_cluster
 
 FILE = """\
 # ours, with comments
@@ -100,3 +105,18 @@ async def test_without_a_file_a_change_is_kept_in_the_store(tmp_path: Path) -> N
         await client.request(broker.address, update("fileReservedTime=5"))
     assert (tmp_path / "config" / "broker.properties").read_text() == "fileReservedTime=5\n"
     assert load_broker_settings(options).store.file_reserved_time == 5
+
+
+async def route_perms(client: RemotingClient, nameserver: str, topic: str) -> set[int]:
+    header = GetRouteInfoRequestHeader(topic=topic)
+    answer = await client.request(nameserver, make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+    return {queue.perm for queue in decode_body(answer.body, TopicRouteData).queue_datas}
+
+
+async def test_nameservers_hear_of_another_permission_before_it_is_answered(tmp_path: Path) -> None:
+    """Copies of all topics with the broker's permission; the broker's own table keeps its own."""
+    async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
+        for permission, perms in (("4", {4}), ("6", {6})):
+            answer = await client.request(cluster.broker_address, update(f"brokerPermission={permission}"))
+            assert answer.code == ResponseCode.SUCCESS
+            assert await route_perms(client, cluster.address, "SELF_TEST_TOPIC") == perms
