@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.interop.cluster import start_cluster
+from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.mqadmin_session import VARIES, MqadminSession
 from tests.interop.mqadmin_steps import ACL_STEPS, NOT_RUN, SHOWS_CONTENTS, STEPS, Step, comparable, recorded_outputs
 
@@ -171,9 +171,14 @@ def test_commands_about_accounts(outputs_with_accounts: list[tuple[Output, Outpu
     check_table(outputs_with_accounts)
 
 
-def test_every_command_has_a_row() -> None:
-    commands = {step.command for step in (*STEPS, *ACL_STEPS) if step.kind == "run"} - {"noSuchCommand"}
-    assert TABLE.keys() == commands | NOT_RUN.keys()
+def test_every_command_has_a_row(tmp_path: Path) -> None:
+    """The tool's own list of its commands, which it prints without any."""
+    nowhere = Cluster("none", "127.0.0.1:1", {"broker-0": "127.0.0.1:2"}, tmp_path)
+    with MqadminSession(nowhere, tmp_path / "tool") as session:
+        commands = set(re.findall(r"(?m)^   (\w+) ", session.run([]).text))
+    assert TABLE.keys() == commands
+    run = {step.command for step in (*STEPS, *ACL_STEPS) if step.kind == "run"} - {"noSuchCommand"}
+    assert commands == run | NOT_RUN.keys()
     for name, why in NOT_RUN.items():
         assert TABLE[name] == ("not run", why)
 
