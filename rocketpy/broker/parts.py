@@ -207,7 +207,8 @@ class BrokerParts:
             rebalance_lock_manager=tables.locks,
             consumer_filter_manager=tables.filters,
         )
-        # A group goes on behind a message that it has sent back: the copy must not be lost with the power, the offset kept.
+        # A group goes on behind a message that it has sent back: power that fails must not take the copy and leave the
+        # offset.
         tables.offsets.stored.before_write = store.flush
         self.persistence = TablePersistService(
             at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],

@@ -80,7 +80,7 @@ class TopicConfigManager:
         self.data_version = loaded.data_version
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return the configuration of a topic, None when there is no such topic; a light queue needs none to have one."""
+        """Return the configuration of a topic, None when there is no such topic; a light queue has one without."""
         if self._enable_lmq and topic.startswith(LMQ_PREFIX):
             return _topic(topic, 1)
         return self.topic_config_table.get(topic)
