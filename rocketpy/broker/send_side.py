@@ -57,7 +57,11 @@ class SendSide:
         self.gate = SendGate()
         self.consume_hooks = ConsumeHooks(hooks.consume)
         self.fast_failure = FastFailureService(
-            store=store, gate=self.gate, config=config, busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills
+            store=store,
+            gate=self.gate,
+            config=config,
+            busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills,
+            sync_timeout_ms=store_config.sync_flush_timeout,
         )
         self.end_burst = store.end_burst
         """Ends a burst of the store; what the dispatcher calls."""

@@ -10,7 +10,8 @@ One thread serves every request as it is read, so a request waits in three place
     sends that are stored and wait for the disk       the sync under way              later sends: [REJECTREQUEST]
     (SYNC_FLUSH)                                      how many they are               later sends: [OVERLOAD]
 
-A message that is stored is never refused: FLUSH_DISK_TIMEOUT is what RocketMQ says of it, and the store says so itself.
+Of a sync under way nobody is refused before the first who waits for it is told that it takes too long: clients repeat a
+send that timed out, and one that was refused they do not. A message that is stored is never refused: FLUSH_DISK_TIMEOUT is what RocketMQ says of it, and the store says so itself.
 After a write that took too long the gate stays closed for ``REOPEN_SECONDS``: so long it takes to read, and refuse,
 what has come meanwhile. With the gate open nothing here costs a message anything.
 
@@ -62,12 +63,14 @@ class FastFailureService:
         gate: SendGate,
         config: BrokerConfig,
         busy_timeout_ms: int,
+        sync_timeout_ms: int,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._gate = gate
         self._config = config
         self._busy_timeout_ms = busy_timeout_ms
+        self._sync_timeout_ms = max(1, sync_timeout_ms)  # it is negative where every send is to time out
         self._monotonic = monotonic
         self._write_limit_seconds = max(1, min(busy_timeout_ms, config.wait_time_mills_in_send_queue)) / 1000
         self._write_refusal: Refusal | None = None
@@ -159,10 +162,10 @@ class FastFailureService:
         """Return the refusal that the disk makes necessary now."""
         waiting = self._store.flush_wait()
         silent_ms = waiting.sync_seconds * 1000
-        if silent_ms >= self._busy_timeout_ms:
+        if silent_ms >= self._sync_timeout_ms:
             remark = (
                 "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for "
-                f"{silent_ms:.0f} ms, osPageCacheBusyTimeOutMills is {self._busy_timeout_ms}"
+                f"{silent_ms:.0f} ms, syncFlushTimeout is {self._sync_timeout_ms}"
             )
         elif waiting.waiting_count > self._config.sends_waiting_for_disk_max:
             remark = (

@@ -51,6 +51,7 @@ async def service_over(
         gate=gate,
         config=config or BrokerConfig(),
         busy_timeout_ms=busy_timeout_ms,
+        sync_timeout_ms=5000,
         monotonic=trio.current_time,
     )
     async with trio.open_nursery() as nursery:
@@ -158,14 +159,14 @@ async def test_a_limit_of_zero_does_not_refuse_everything(autojump_clock: trio.t
 async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.testing.MockClock) -> None:
     store = SlowStore(autojump_clock, sync_flush=True)
     async with service_over(store) as (service, gate):
-        store.wait = FlushWait(7, 0.9)
+        store.wait = FlushWait(7, 4.9)
         await trio.sleep(0.15)
         assert gate.is_open
-        store.wait = FlushWait(8, 1.2)
+        store.wait = FlushWait(8, 5.2)
         await trio.sleep(0.1)
         assert remark_of(gate.check, connection(0.0)) == (
-            "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for 1200 ms, "
-            "osPageCacheBusyTimeOutMills is 1000"
+            "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for 5200 ms, "
+            "syncFlushTimeout is 5000"
         )
         store.write_seconds = 3.0
         service.end_burst()  # a slow write opens nothing that the disk keeps closed
