@@ -81,6 +81,7 @@ class PlainPermissionManager:
         self._table = AclTable()
         self._stamps: dict[str, FileStamp] = {}
         self._refused: set[tuple[str, str]] = set()  # what the log has been told
+        self._logged_fault = ""  # what is wrong with the files, if the log has been told
         # Reading and writing files awaits: a reload between the two halves of an edit would bring back the old table.
         self._changing = trio.Lock()
 
@@ -227,6 +228,7 @@ class PlainPermissionManager:
             return False
         if stamps == self._stamps:
             return False
+        self._logged_fault = ""
         files = []
         for path, stamp in stamps.items():
             known = self._table.files.get(path)
@@ -254,6 +256,10 @@ class PlainPermissionManager:
                 _log.warning("%s %s means nothing here", file.path, unknown)
 
     def _log_refused_file(self, why: str) -> None:
+        """Log what is wrong with the files, once while it lasts."""
+        if why == self._logged_fault:
+            return
+        self._logged_fault = why
         _log.error("%s; what was known before stays", why)
 
     async def _edit(self, path: str, change: Callable[[str], str]) -> None:

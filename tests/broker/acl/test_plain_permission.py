@@ -225,6 +225,32 @@ async def test_a_file_that_breaks_leaves_what_was_known_and_is_logged_once(caplo
     assert verdict(manager, signed(9999, by=SessionCredentials("newcomer", "newcomer"))) == "allowed"
 
 
+async def test_a_directory_that_cannot_be_read_leaves_what_was_known(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    for number in range(300):
+        write_file(disk, f"{DIRECTORY}/acl/{number}.yml", "accounts:\n")
+    with caplog.at_level(logging.ERROR, "rocketpy.broker.acl"):
+        assert not await manager.reload()
+        assert not await manager.reload()
+    assert caplog.messages == [
+        f"{DIRECTORY}: expected at most 256 files with accounts, found more; what was known before stays"
+    ]
+    assert verdict(manager, signed(9999)) == "allowed"
+
+
+async def test_a_new_file_that_makes_no_sense_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    write_file(disk, f"{DIRECTORY}/acl/new.yml", "acounts: []\naccounts: nobody\n")
+    assert await manager.reload()
+    assert list(manager.versions()) == [DEFAULT]
+    with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
+        write_file(disk, f"{DIRECTORY}/acl/new.yml", "acounts: []\n")
+        assert await manager.reload()
+    assert caplog.messages[-1] == f"{DIRECTORY}/acl/new.yml line 1: acounts means nothing here"
+
+
 # ---- changes by request ---------------------------------------------------------------------------------------------
 
 

@@ -190,12 +190,15 @@ async def test_what_makes_no_sense_is_refused_in_rocketmqs_words(
     assert read_file(disk, DEFAULT) == ACCOUNTS
 
 
-async def test_a_full_disk_is_an_answer() -> None:
+@pytest.mark.parametrize(
+    ("code", "fields"), [(50, UPDATE), (51, {"accessKey": "RocketMQ"}), (53, {"globalWhiteAddrs": "1.1.1.1"})]
+)
+async def test_a_full_disk_is_an_answer(code: int, fields: dict[str, str]) -> None:
     disk = SimDisk()
     broker = AclBroker(make_manager(disk=disk))
     disk.capacity_bytes = 0
-    answer = await broker.ask(signed(50, UPDATE, by=ADMIN))
-    assert answer.code == ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+    answer = await broker.ask(signed(code, fields, by=ADMIN))
+    assert answer.code == FAILED[code]
     assert answer.remark is not None
     assert "no space" in answer.remark
 
