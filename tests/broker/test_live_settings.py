@@ -7,13 +7,18 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketpy.broker.live_settings import FixedSettingError, LiveSettings, SettingsChange
 from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError, StoreError
+from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.settings import Between, setting, settings_from_text
-from rocketpy.store.disk import OsDisk
+from rocketpy.settings import Between, setting, settings_from_text, settings_values
+from rocketpy.store.disk import OsDisk, read_text
+from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.tables_of_a_broker import run_inline
 
 
@@ -185,3 +190,39 @@ async def test_each_change_moves_the_version(tmp_path: Path) -> None:
 def test_only_what_counts_at_once_can_be_listened_to(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         live(tmp_path / "b.conf").on_change(["nextStart"], lambda: None)
+
+
+GOOD = {"atOnce": ["0", "3", "9"], "another": ["true", "false"], "nextStart": ["0", "9"], "idle": ["4"], "limit": ["8"]}
+BAD = {"atOnce": ["10", "x"], "another": ["maybe"], "path": ["/there"], "nobody": ["1"]}
+CHANGES = st.dictionaries(st.sampled_from(sorted(GOOD)), st.integers(0, 2), min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(CHANGES, st.none() | st.sampled_from(sorted(BAD))), max_size=8))
+def test_file_and_settings_are_what_was_accepted(requests: list[tuple[dict[str, int], str | None]]) -> None:
+    """The model: two tables. What is accepted goes into both, but for what counts from the next start; a request with
+    one bad key goes into none."""
+
+    async def check() -> None:
+        disk = SimDisk()
+        disk.make_directories("/conf")
+        settings = LiveSettings(
+            (Example(), Other()), path="/conf/b.conf", unknown={}, check=accept, disk=disk, run_blocking=run_inline,
+            clock=ManualClock(),
+        )  # fmt: skip
+        shown = settings_values(Example(), Other())
+        next_start: dict[str, str] = {}
+        for choices, bad in requests:
+            changes = {key: GOOD[key][number % len(GOOD[key])] for key, number in choices.items()}
+            try:
+                await settings.update(format_properties(changes | ({bad: BAD[bad][0]} if bad else {})))
+            except SettingsError:
+                assert bad is not None
+            else:
+                assert bad is None
+                next_start |= changes
+                shown |= {key: each for key, each in changes.items() if key not in ("nextStart", "limit")}
+            assert settings_values(*settings.values) == shown
+            text = read_text(disk, "/conf/b.conf") or ""
+            assert {line.key: line.value for line in read_properties(text)} == next_start
+
+    trio.run(check)
