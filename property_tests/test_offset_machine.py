@@ -19,8 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from property_tests.group_clients import (
     ASYNC,
+    NOTHING,
     OFFSETS_SECONDS,
     SYNC,
+    TOPIC,
     commit,
     make_world,
     pull,
@@ -34,6 +36,7 @@ from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import FlushDiskType
+from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.broker_world import BrokerWorld, Client
 from rocketpy.testing.sim_disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
@@ -45,7 +48,7 @@ UNLIMITED = 1 << 50
 class Promise(Enum):
     """What holds of a group's offsets."""
 
-    NEVER_AHEAD = "an offset is never ahead of what was acknowledged"
+    NEVER_AHEAD = "an offset is never ahead of what was acknowledged, nor of what there is"
     ACKNOWLEDGED = "an offset is one that was acknowledged"
     NOT_FAR_BEHIND = "after a crash it is at most one interval old"
     AS_IT_WAS = "while the broker runs, and after an orderly end, it is the last one"
@@ -71,7 +74,7 @@ class Progress:
 
     def as_of(self, moment: float) -> int:
         """Return what was the last one at a moment."""
-        return [offset for at, offset in self.acknowledged if at <= moment][-1]
+        return [0, *(offset for at, offset in self.acknowledged if at <= moment)][-1]
 
 
 class OffsetMachine(RuleBasedStateMachine):
@@ -94,10 +97,10 @@ class OffsetMachine(RuleBasedStateMachine):
         self.world.begin()
         self.world.pass_time(0)
         self.client = self.world.connect()
-        for number in range(60):  # so many can be consumed; none of them is at risk
+        for number in range(10):  # none of them is at risk
             answer = self.client.ask(send(b"%d" % number, queue_id=number % len(QUEUES), queue_nums=len(QUEUES)))
             assert answer is None or answer.code == ResponseCode.SUCCESS, answer
-        self.world.pass_time(30)
+        self.world.pass_time(31)  # the log has just been flushed
 
     @property
     def now(self) -> float:
@@ -114,7 +117,7 @@ class OffsetMachine(RuleBasedStateMachine):
 
     # ---- what happens ---------------------------------------------------------------------------------------------
 
-    @rule(queue_id=st.sampled_from(list(QUEUES)), count=st.integers(1, 4), with_pull=st.booleans())
+    @rule(queue_id=st.sampled_from(list(QUEUES)), count=st.integers(1, 6), with_pull=st.booleans())
     def consume(self, queue_id: int, count: int, with_pull: bool) -> None:
         """A consumer goes on where it was told to, and acknowledges, by itself or with its next pull."""
         client, progress = self.client, self.queues[queue_id]
@@ -131,6 +134,13 @@ class OffsetMachine(RuleBasedStateMachine):
         else:
             client.ask(commit(end, queue_id=queue_id))
         self.compare(queue_id, query_offset(client, queue_id=queue_id), end, Promise.AS_IT_WAS)
+
+    @rule(queue_id=st.sampled_from(list(QUEUES)))
+    def messages_come(self, queue_id: int) -> None:
+        """A producer sends; what it sent may go with the power, and the offsets of who was quick with it."""
+        assert self.client is not None
+        for _ in range(3):
+            self.client.ask(send(b"more", queue_id=queue_id, queue_nums=len(QUEUES)))
 
     @rule(seconds=st.sampled_from([0.5, 1, OFFSETS_SECONDS + 0.5]))
     def time_passes(self, seconds: float) -> None:
@@ -195,15 +205,19 @@ class OffsetMachine(RuleBasedStateMachine):
         assert self.client is not None
         for queue_id, progress in self.queues.items():
             found = query_offset(self.client, queue_id=queue_id)
+            end = len(self.world.messages(TOPIC, queue_id))
             if found > progress.last:
                 raise PromiseBroken(Promise.NEVER_AHEAD, f"{found} in queue {queue_id}, {progress} was acknowledged")
-            if found not in [offset for _, offset in progress.acknowledged]:
+            if found > end:
+                raise PromiseBroken(Promise.NEVER_AHEAD, f"{found} in queue {queue_id}: {end} and on are still to come")
+            if found not in [min(offset, end) for _, offset in progress.acknowledged]:
                 raise PromiseBroken(Promise.ACKNOWLEDGED, f"{found} in queue {queue_id}, {progress} was acknowledged")
             # The interval, and once more as much for the write itself.
-            least = progress.as_of(max(0.0, died_at - 2 * OFFSETS_SECONDS - 0.5))
+            least = min(end, progress.as_of(max(0.0, died_at - 2 * OFFSETS_SECONDS - 0.5)))
             if found < least:
                 raise PromiseBroken(Promise.NOT_FAR_BEHIND, f"{found} in queue {queue_id}, expected at least {least}")
-            progress.acknowledged = [(at, offset) for at, offset in progress.acknowledged if offset <= found]
+            progress.acknowledged = [(at, offset) for at, offset in progress.acknowledged if offset < found]
+            progress.acknowledged.append((self.now, found))
 
     def compare(self, queue_id: int, found: int, expected: int, promise: Promise) -> None:
         if found != expected:
@@ -251,6 +265,15 @@ def _keeps_the_first(load: Function) -> Function:
     return loaded
 
 
+def _flushes_nothing(flush: Function) -> Function:
+    """Offsets are written although the messages that they are about are not."""
+
+    async def nothing(self: Any) -> None:
+        pass
+
+    return nothing
+
+
 PLANTED: Mapping[str, tuple[object, str, Callable[[Function], Function], tuple[Promise, ...]]] = {
     "one too far on the disk": (
         ConsumerOffsetManager,
@@ -292,3 +315,28 @@ def test_each_planted_bug_is_found(name: str) -> None:
     with planted(owner, function, change), pytest.raises(PromiseBroken) as raised:
         run_state_machine_as_test(OffsetMachine, settings=HUNTED)
     assert raised.value.promise in promises
+
+
+def power_that_goes_before_messages_are_durable(state: OffsetMachine) -> None:
+    state.first_start(flush=ASYNC)
+    state.messages_come(queue_id=0)
+    for _ in range(2):
+        state.consume(queue_id=0, count=6, with_pull=False)
+    state.time_passes(seconds=OFFSETS_SECONDS + 0.5)
+    state.crash(survives=NOTHING)
+
+
+def test_offsets_do_not_outlive_the_messages_that_they_are_about() -> None:
+    """Found by thinking; the machine would take long, for the log must not be flushed in between for another reason."""
+    state = OffsetMachine()
+    try:
+        power_that_goes_before_messages_are_durable(state)
+    finally:
+        state.teardown()
+    state = OffsetMachine()
+    with planted(MessageStore, "flush", _flushes_nothing), pytest.raises(PromiseBroken) as raised:
+        try:
+            power_that_goes_before_messages_are_durable(state)
+        finally:
+            state.teardown()
+    assert raised.value.promise is Promise.NEVER_AHEAD
