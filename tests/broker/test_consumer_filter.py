@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocketpy.broker import consumer_filter
 from rocketpy.broker.config import BrokerConfig
@@ -257,6 +261,45 @@ def test_a_clock_that_steps_back_makes_no_filter_older_than_what_another_one_jud
     assert found is not None
     assert found.born_time == judged_ms
     assert found.message_filter.is_matched_by_consume_queue(0, CqExtUnit(0, judged_ms, bit_map))
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("subscribe"), st.sampled_from("GH"), st.sampled_from(["a > 1", "a < 1", "b = 'x'", "a >"])),
+        st.tuples(st.just("leave"), st.sampled_from("GH")),
+        st.tuples(st.just("clock"), st.sampled_from([0, 1, 5, 100, -1, -50, -1000])),
+        st.tuples(st.just("store"), st.sampled_from([{"a": "0"}, {"a": "2"}, {"a": "2", "b": "x"}, {"b": "x"}, {}])),
+    ),
+    max_size=25,
+)
+
+
+@given(ACTIONS)
+@settings(max_examples=200)
+def test_no_bit_map_ever_hides_a_message_that_a_group_wants(actions: list[tuple[object, ...]]) -> None:
+    """Whatever groups subscribe to, leave and come back to, and however the clock steps."""
+    with TemporaryDirectory() as directory:
+        filters = Filters(Path(directory))
+        stored: list[tuple[dict[str, str], CqExtUnit]] = []
+        for version, (action, *arguments) in enumerate(actions):
+            if action == "subscribe":
+                group, expression = map(str, arguments)
+                subscription = SubscriptionData("T", expression, version, expression_type="SQL92")
+                filters.manager.register(group, [subscription])
+            elif action == "leave":
+                filters.manager.unregister(str(arguments[0]))
+            elif action == "clock":
+                filters.clock.advance_ms(int(str(arguments[0])))
+            else:
+                properties = cast("dict[str, str]", arguments[0])
+                bit_map = filters.manager.bit_map_of("T", properties) or b""
+                stored.append((properties, CqExtUnit(0, filters.clock.timestamp_ms(), bit_map)))
+            for group in "GH":
+                found = filters.manager.get("T", group)
+                for properties, ext in stored if found is not None else ():
+                    assert found is not None
+                    if found.selector.matches(properties):
+                        assert found.message_filter.is_matched_by_consume_queue(0, ext)
 
 
 def test_tools_read_what_is_known_of_a_filter(filters: Filters) -> None:
