@@ -71,6 +71,26 @@ async def test_many_messages_of_one_moment_come_in_order(autojump_clock: Jumping
         assert delayed.service.statistics().delivered_count == len(bodies)
 
 
+async def test_all_levels_are_on_time_beside_other_messages(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+    """A hundred messages a second for each of five levels, and plain ones between."""
+    async with open_delayed(clock=clock, levels="1s 5s 10s 30s 1m", mapped_file_size_commit_log=1 << 24) as delayed:
+        for tick in range(200):
+            for level in range(1, 6):
+                delayed.send(level, b"%d %d" % (level, tick), topic=f"L{level}")
+                delayed.send(0, b"plain", topic="Plain")
+            await trio.sleep(0.01)
+        await trio.sleep(61)
+        for level, delay_ms in enumerate((1_000, 5_000, 10_000, 30_000, 60_000), 1):
+            sources = delayed.messages("SCHEDULE_TOPIC_XXXX", level - 1)
+            copies = delayed.messages(f"L{level}")
+            assert [each.body for each in copies] == [each.body for each in sources]
+            late = [
+                copy.store_timestamp - source.store_timestamp - delay_ms
+                for copy, source in zip(copies, sources, strict=True)
+            ]
+            assert 0 <= min(late) <= max(late) < 500
+
+
 async def test_a_sleeping_service_does_next_to_nothing(autojump_clock: Jumping, clock: TrioWallClock) -> None:
     """However many messages wait, between two of them there is a look at the clock per second and nothing else."""
     async with open_delayed(clock=clock, levels="1h") as delayed:
