@@ -34,7 +34,7 @@ from rocketpy.broker.transaction.check_request import check_request
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, origin_of
 from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, decode_ops
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
-from rocketpy.broker.transaction.replay import BATCH_COUNT, read_open_transactions
+from rocketpy.broker.transaction.replay import BATCH_COUNT, QueueEnds, queue_ends, read_open_transactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt
@@ -126,8 +126,9 @@ class TransactionalMessageCheckService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read what is open, then check until cancelled. Started at once; ends of transactions wait for the reading."""
+        ends = queue_ends(self._store)
         task_status.started()
-        await self.load()
+        await self.load(ends)
         while True:
             began = trio.current_time()
             while (left_seconds := began + self._interval_seconds - trio.current_time()) > 0:
@@ -135,11 +136,11 @@ class TransactionalMessageCheckService:
                 self._tick()
             await self.check()
 
-    async def load(self) -> None:
+    async def load(self, ends: QueueEnds) -> None:
         """Read which transactions are open; called once, by :meth:`run`."""
         self._op_offset = self._first_offset(TRANS_OP_HALF_TOPIC, OP_QUEUE_ID)
         half_offset = self._first_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
-        self._service.load(await read_open_transactions(self._store, half_offset, self._op_offset))
+        self._service.load(await read_open_transactions(self._store, half_offset, self._op_offset, ends))
         if len(self._transactions):
             _log.info("%d transactions are open", len(self._transactions))
 

@@ -4,8 +4,8 @@ Everything in front of the two offsets of CID_RMQ_SYS_TRANS is done with; behind
 and the copies of it. Three records can be missing when a crash has cut the log or stopped the broker between two of
 them, and none of the gaps delivers a message twice:
 
-1. A commit and its op message are put one after the other. When the op is missing the commit is the last record of the
-   log, so it is the last of the queue that the transaction was meant for; the same goes for one that was given up.
+1. A commit and its op message are put one after the other. When the op is missing the commit was the last record of the
+   log, so it was the last of its queue when the store was opened; the same goes for one that was given up.
 2. A check round appends a copy and passes over the record that it copies. When the offset that says so was not written,
    the copy names its origin, and the newest copy counts.
 
@@ -15,15 +15,15 @@ Reads run in slices, on the event loop what is in memory and by a worker thread 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TypeAlias
 
 import attrs
 import trio
 
-from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, origin_of, real_queue
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, named_origin, origin_of, real_queue
 from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, Op, decode_ops
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.properties import PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, transaction_type
 from rocketpy.protocol.topic_name import (
     SCHEDULE_TOPIC,
@@ -32,6 +32,9 @@ from rocketpy.protocol.topic_name import (
     TRANS_OP_HALF_TOPIC,
 )
 from rocketpy.store.message_store import MessageStore
+
+QueueEnds: TypeAlias = dict[tuple[str, int], int]
+"""Topic and queue id, and the queue offset behind the last message."""
 
 BATCH_COUNT = 32
 """Records that are read and looked at before others have their turn."""
@@ -47,8 +50,13 @@ class LeftOpen:
     """Origins that were ended and whose op message is missing. They are still among the open ones."""
 
 
-async def read_open_transactions(store: MessageStore, half_offset: int, op_offset: int) -> LeftOpen:
-    """Read both queues from the offsets on that are all done with."""
+def queue_ends(store: MessageStore) -> QueueEnds:
+    """Return where every queue ends: to be asked before anything is put into the opened store."""
+    return {queue: store.max_offset_in_queue(*queue) for queue in store.queues()}
+
+
+async def read_open_transactions(store: MessageStore, half_offset: int, op_offset: int, ends: QueueEnds) -> LeftOpen:
+    """Read both queues from the offsets on that are all done with; ``ends`` is where queues ended at the start."""
     known_end = store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
     ended: set[int] = set()
     ended_up_to: dict[int, int] = {}
@@ -63,7 +71,7 @@ async def read_open_transactions(store: MessageStore, half_offset: int, op_offse
                 continue
             places = newest.pop(origin).physical_offsets if origin in newest else []
             newest[origin] = _Newest(offset, [*places, half.physical_offset], _target(half))
-    unwritten = await _unwritten_ends(store, newest) if newest else ()
+    unwritten = await _unwritten_ends(store, newest, ends) if newest else ()
     return LeftOpen({origin: each.queue_offset for origin, each in newest.items()}, known_end, unwritten)
 
 
@@ -113,26 +121,27 @@ def _target(half: MessageExt) -> tuple[str, int] | None:
         return None
 
 
-async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest]) -> tuple[int, ...]:
-    """Return the origins whose end is the last thing that the log says: see rule 1 of the module."""
+async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends: QueueEnds) -> tuple[int, ...]:
+    """Return the origins whose end is the last message of a queue: see rule 1 of the module."""
     queues = {each.target for each in newest.values() if each.target is not None}
-    queues.update(queue for queue in store.queues() if queue[0] in (SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
-    last: MessageExt | None = None
-    for topic, queue_id in queues:
-        async for records in read_queue(store, topic, queue_id, store.max_offset_in_queue(topic, queue_id) - 1):
-            for message in decode_messages(records, decompress=False):
-                if last is None or message.physical_offset > last.physical_offset:
-                    last = message
-    if last is None:
-        return ()
-    return tuple(origin for origin, each in newest.items() if _is_ended_by(last, origin, each))
-
-
-def _is_ended_by(last: MessageExt, origin: int, newest: _Newest) -> bool:
-    if last.physical_offset < newest.physical_offsets[-1]:
-        return False
-    is_commit = transaction_type(last.sys_flag) == TRANSACTION_COMMIT_TYPE
-    if not is_commit and last.topic != TRANS_CHECK_MAX_TIME_TOPIC:
-        return False
-    named = last.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET)
-    return named == str(origin) or (is_commit and last.prepared_transaction_offset in newest.physical_offsets)
+    queues.update(queue for queue in ends if queue[0] in (SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+    by_origin: dict[int, MessageExt] = {}
+    by_record: dict[int, MessageExt] = {}
+    for topic, queue_id in queues & ends.keys():
+        end = ends[topic, queue_id]
+        async for records in read_queue(store, topic, queue_id, end - 1, end):
+            last = decode_message(records, decompress=False)
+            is_commit = transaction_type(last.sys_flag) == TRANSACTION_COMMIT_TYPE
+            origin = named_origin(last)
+            if origin is not None and (is_commit or topic == TRANS_CHECK_MAX_TIME_TOPIC):
+                by_origin[origin] = last
+            if is_commit:
+                by_record[last.prepared_transaction_offset] = last
+    return tuple(
+        origin
+        for origin, each in newest.items()
+        if any(
+            last is not None and last.physical_offset > each.physical_offsets[-1]
+            for last in (by_origin.get(origin), *map(by_record.get, each.physical_offsets))
+        )
+    )

@@ -294,7 +294,7 @@ async def test_an_end_waits_until_open_transactions_are_known() -> None:
             nursery.start_soon(broker.ask_all, end_request(half), connection)
             await trio.testing.wait_all_tasks_blocked()
             assert await broker.delivered() == []
-            await broker.service.load()
+            await broker.service.load({})
         assert await broker.delivered() == [b"hello"]
 
 

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.broker.services.transaction_check import CHECK_GROUP, TransactionCheckStatistics
+from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.protocol.compression import CompressionType, compress
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, TRANSACTION_ROLLBACK_TYPE
@@ -373,6 +374,24 @@ async def test_an_end_whose_op_message_a_crash_has_swallowed_is_found_again(
         assert len(await broker.ops()) == 1
     async with open_transaction_broker(disk=disk, tables=tables) as broker:
         assert broker.service.statistics().open_count == 1, "the op message is there now"
+
+
+async def test_such_an_end_is_found_although_its_queue_has_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes a while, and delayed messages are delivered meanwhile."""
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        tables = broker.tables
+        half = broker.half()
+        monkeypatch.setattr(broker.parts.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
+        with pytest.raises(pytest.fail.Exception):
+            await broker.end(half)
+        broker.store.end_burst()
+    async with open_transaction_broker(disk=disk, tables=tables, load=False) as broker:
+        ends = queue_ends(broker.store)
+        broker.store.put(TOPIC, QUEUE_ID, b"other", b"", 0, (), 0, 0, 0, STORE_HOST, 0)
+        await broker.service.load(ends)
+        assert broker.service.statistics().open_count == 0
+        assert await broker.delivered() == [b"hello", b"other"]
 
 
 @pytest.mark.parametrize("queue_offset", [-7, 1])

@@ -13,6 +13,7 @@ from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.half_message import half_message
+from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.protocol.codes import LanguageCode, RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -233,7 +234,7 @@ async def open_transaction_broker(
             store_host=STORE_HOST,
         )
         if load:
-            await parts.check_service.load()
+            await parts.check_service.load(queue_ends(opened))
         dispatcher = Dispatcher(end_burst=opened.end_burst)
         parts.register(dispatcher, after_replies=lambda: None)
         yield TransactionBroker(tables, opened, parts, message_put, dispatcher, Transport(lambda _: None))
