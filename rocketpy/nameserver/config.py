@@ -105,9 +105,13 @@ class NamesrvConfiguration:
         return {**self._unknown, **settings_values(self._namesrv, self._server)}
 
     def refused_key(self, text: str) -> str | None:
-        """Return a key of properties text that is on the black list, if there is one."""
-        black_list = self._namesrv.black_list
-        return next((line.key for line in read_properties(text) if line.key in black_list), None)
+        """Return a key of properties text that no request may change, if there is one: by the black list or `fixed`."""
+        black_list, now = self._namesrv.black_list, self.values()
+        fixed = {row.key for each in _CLASSES for row in setting_rows(each) if row.fixed}
+        for line in read_properties(text):
+            if line.key in black_list or (line.key in fixed and line.value != now.get(line.key, "")):
+                return line.key
+        return None
 
     async def update(self, text: str) -> list[str]:
         """Apply properties text and write the file; return the keys that count from the next start only.

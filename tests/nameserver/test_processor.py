@@ -332,7 +332,8 @@ async def test_what_waits_for_the_next_start_is_named(nameserver: NameserverOnBy
     [
         (b"kvConfigPath=/x", ResponseCode.NO_PERMISSION, "kvConfigPath"),
         (b"clusterTest=true\nrocketmqHome=/x", ResponseCode.NO_PERMISSION, "rocketmqHome"),
-        (b"listenPort=9x", ResponseCode.SYSTEM_ERROR, "listenPort = '9x'"),
+        (b"clusterTest=true\nlistenPort=1", ResponseCode.NO_PERMISSION, "listenPort"),
+        (b"listenPort=9876\nconnectionsMax=9x", ResponseCode.SYSTEM_ERROR, "connectionsMax = '9x'"),
         (b"orderMessageEnabled=true", ResponseCode.SYSTEM_ERROR, "did you mean orderMessageEnable?"),
         (b"orderMessageEnable=\\u00zz", ResponseCode.SYSTEM_ERROR, "line 1"),
     ],
