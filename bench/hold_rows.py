@@ -17,7 +17,7 @@ import struct
 import time
 
 from bench import probe
-from bench.rows import PULL_SIZE, PULL_TOPIC, QUEUES, Row, Session
+from bench.rows import PULL_SIZE, PULL_TOPIC, QUEUES, SETTLE_S, Row, Session
 
 PULLS = 5_000
 CONNECTIONS = 50
@@ -45,6 +45,7 @@ def wake_p99_ms(session: Session) -> float:
         waiting = _Waiting(port)
         try:
             waiting.ask_all()
+            time.sleep(SETTLE_S)  # the queues that were made are flushed
             return _percentile(_wake(sender, waiting, session.scaled(SENDS)), 99)
         finally:
             waiting.close()
