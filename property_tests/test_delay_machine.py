@@ -22,7 +22,7 @@ from rocketpy.broker.services.due_time import DueTimes
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 
 TestDelay = DelayMachine.TestCase
-TestDelay.settings = settings(max_examples=max(10, settings.default.max_examples // 3), stateful_step_count=30)
+TestDelay.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=30)
 
 Function = Callable[..., Any]
 Script = Callable[[DelayMachine], None]

@@ -190,7 +190,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=max(15, settings.default.max_examples // 4))
+TestGroup.settings = settings(max_examples=max(15, settings.default.max_examples // 6))
 
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
