@@ -17,6 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from property_tests.transaction_machine import (
     ASYNC,
     IMMUNITY_SECONDS,
+    INTERVAL_SECONDS,
     NOTHING,
     ROLLBACK,
     SYNC,
@@ -26,6 +27,7 @@ from property_tests.transaction_machine import (
 )
 from rocketpy.broker.message_put import PutMessageResult
 from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService
+from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.transaction import replay, transactional_message
 from rocketpy.broker.transaction.half_message import origin_of
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
@@ -62,11 +64,10 @@ def _ends_every_time(newest: Function) -> Function:
     return found
 
 
-def _writes_offsets_at_once(tick: Function) -> Function:
-    def too_early(self: Any) -> None:
-        if self._unwritten is not None:
-            self._unwritten = attrs.evolve(self._unwritten, physical_end=0)
-        tick(self)
+def _writes_offsets_at_once(persist: Function) -> Function:
+    async def too_early(self: Any) -> None:
+        self.before_write = None
+        await persist(self)
 
     return too_early
 
@@ -119,7 +120,9 @@ def _passes_over_what_is_open(first: Function) -> Function:
 SERVICE, CHECK = TransactionalMessageService, TransactionalMessageCheckService
 PLANTED: Mapping[str, Bug] = {
     "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, Promise.ONCE),
-    "offsets are written before the copies are on disk": Bug(CHECK, "_tick", _writes_offsets_at_once, Promise.CHECKED),
+    "offsets are written before the copies are on disk": Bug(
+        StoredTable, "persist", _writes_offsets_at_once, Promise.CHECKED
+    ),
     "offsets move past what is open": Bug(CHECK, "_move_on", _passes_over_what_is_open, Promise.CHECKED),
     "a new life forgets which copies an op is about": Bug(replay, "_note_end", _forgets_copies, Promise.LEFT_ALONE),
     "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, Promise.ANSWERED),
@@ -156,7 +159,7 @@ def dies_after_a_round(state: TransactionMachine) -> None:
 def ends_by_the_first_record_and_dies_before_offsets_are_written(state: TransactionMachine) -> None:
     state.first_start(flush=ASYNC)
     state.send_half()
-    state.time_passes(11)
+    state.time_passes(INTERVAL_SECONDS)  # the round has been, and the next write of the offsets not yet
     state.end(record=0, how=ROLLBACK)
     state.kill()
     state.time_passes(23)

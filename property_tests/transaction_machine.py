@@ -436,6 +436,7 @@ def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
             store_path_root_dir="/store",
             flush_disk_type=flush,
             flush_commit_log_thorough_interval=30_000,
+            flush_delay_offset_interval=300_000,
             mapped_file_size_commit_log=1 << 16,
             mapped_file_size_consume_queue=20 * 30,
             max_hash_slot_num=8,

@@ -8,9 +8,9 @@ A round, every ``transactionCheckInterval``, goes through the open transactions 
     else                                                              a copy is appended, and a producer of the group
                                                                       is asked about it (CHECK_TRANSACTION_STATE)
 
-Records that the round itself appends are for the next one. Afterwards the offsets of CID_RMQ_SYS_TRANS are moved on, as
-soon as the log is on disk that far: a start reads the half and op queues from there on. A round stops for others every
-few milliseconds, and a record that is not in memory is read by a worker thread.
+Records that the round itself appends are for the next one. Afterwards the offsets of CID_RMQ_SYS_TRANS are moved on: a
+start reads the half and op queues from there on, and they are never written before the log is on disk that far. A round
+stops for others every few milliseconds, and a record that is not in memory is read by a worker thread.
 
 Compatibility: ``TransactionalMessageServiceImpl.check``, ``TransactionalMessageCheckService`` and
 ``AbstractTransactionalMessageCheckListener`` (4.9.8); broker.md 15. Here the turns of an immune message are not counted
@@ -54,7 +54,7 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 
 ROUND_SECONDS_MAX = 60.0
 TICK_SECONDS = 1.0
-"""How often, between two rounds, half messages are noted and offsets moved on."""
+"""How often, between two rounds, new half messages are noted: a few at a time."""
 
 TURN_SECONDS = 0.005
 """How long a round works before others have their turn."""
@@ -73,15 +73,6 @@ class TransactionCheckStatistics:
     unasked_count: int  # due, but nobody of the group was online
     given_up_count: int
     open_count: int
-
-
-@attrs.frozen
-class _Progress:
-    """Offsets that may be written once the log is on disk up to ``physical_end``."""
-
-    half_offset: int
-    op_offset: int
-    physical_end: int
 
 
 class TransactionalMessageCheckService:
@@ -112,7 +103,6 @@ class TransactionalMessageCheckService:
         self._store_config = store_config
         self._peer = peer
         self._op_offset = 0  # op messages before it are done with; 0 until loaded
-        self._unwritten: _Progress | None = None
         self._round_count = 0
         self._asked_count = 0
         self._unasked_count = 0
@@ -133,7 +123,7 @@ class TransactionalMessageCheckService:
             began = trio.current_time()
             while (left_seconds := began + self._interval_seconds - trio.current_time()) > 0:
                 await trio.sleep(min(left_seconds, TICK_SECONDS))
-                self._tick()
+                self._service.catch_up()
             await self.check()
 
     async def load(self, ends: QueueEnds) -> None:
@@ -246,18 +236,8 @@ class TransactionalMessageCheckService:
         channel.oneway(request)
         self._asked_count += 1
 
-    def _tick(self) -> None:
-        """Between rounds: note new half messages a few at a time, and write offsets whose records are on disk."""
-        self._service.catch_up()
-        progress = self._unwritten
-        if progress is None or self._store.durable_offset < progress.physical_end:
-            return
-        self._unwritten = None
-        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID, progress.half_offset)
-        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, progress.op_offset)
-
     async def _move_on(self) -> None:
-        """Note how far both queues are done with: up to the first open transaction, and the op messages before it."""
+        """Commit how far both queues are done with: up to the first open transaction, and the op messages before it."""
         first = self._transactions.first()
         half_offset = self._transactions.known_end if first is None else first[1]
         while True:
@@ -273,10 +253,8 @@ class TransactionalMessageCheckService:
                 break
             self._op_offset = ops[-1].queue_offset + 1
             await trio.lowlevel.checkpoint()
-        physical_end = self._store.wrote_offset
-        self._unwritten = _Progress(half_offset, self._op_offset, physical_end)
-        if self._store.sync_flush:
-            self._store.wait_durable(physical_end, lambda _: None)
+        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset)
+        self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, self._op_offset)
 
     def _first_offset(self, topic: str, queue_id: int) -> int:
         """Return up to where a queue is done with, its beginning when nobody has said so."""

@@ -15,7 +15,6 @@ from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
@@ -25,7 +24,6 @@ from tests.broker.transaction.transaction_broker import (
     QUEUE_ID,
     STORE_HOST,
     TOPIC,
-    TransactionBroker,
     open_transaction_broker,
 )
 
@@ -39,13 +37,6 @@ def offsets(tables: Tables) -> tuple[int, int]:
         tables.offsets.query_offset(CHECK_GROUP, TRANS_HALF_TOPIC, 0),
         tables.offsets.query_offset(CHECK_GROUP, TRANS_OP_HALF_TOPIC, 0),
     )
-
-
-async def write_offsets(broker: TransactionBroker) -> tuple[int, int]:
-    """Let the log be flushed, and the offsets after it."""
-    await broker.store.flush()
-    broker.service._tick()  # what run() does every second
-    return offsets(broker.tables)
 
 
 # ---- the question ---------------------------------------------------------------------------------------------------
@@ -277,32 +268,15 @@ async def test_offsets_move_up_to_what_is_open() -> None:
         for i in (3, 0, 1):
             await broker.end(halves[i])
         await broker.round()
-        assert await write_offsets(broker) == (2, 0), "the first op is of half message 3: it is still needed"
+        assert offsets(broker.tables) == (2, 0), "the first op is of half message 3: it is still needed"
         await broker.end(halves[2], TRANSACTION_ROLLBACK_TYPE)
         await broker.end(halves[4])
         await broker.round()
-        assert await write_offsets(broker) == (5, 5)
+        assert offsets(broker.tables) == (5, 5)
         config = broker.tables.topics.select_topic_config(TRANS_HALF_TOPIC)
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
         assert broker.tables.topics.select_topic_config(TRANS_OP_HALF_TOPIC) is None
-
-
-@pytest.mark.parametrize("flush", list(FlushDiskType))
-async def test_offsets_are_not_written_before_the_copies_are_on_disk(flush: FlushDiskType) -> None:
-    """Or a loss of power would leave offsets behind a copy that is not there: the transaction would be forgotten."""
-    async with open_transaction_broker(store={"flush_disk_type": flush}) as broker:
-        broker.half(age_ms=60_000)
-        broker.later(1)
-        await broker.service.check()
-        broker.service._tick()
-        assert offsets(broker.tables) == (-1, -1)
-        if flush is FlushDiskType.SYNC_FLUSH:
-            await trio.testing.wait_all_tasks_blocked()  # the round has asked for the flush itself
-            broker.service._tick()
-            assert offsets(broker.tables) == (1, 0)
-        else:
-            assert await write_offsets(broker) == (1, 0)
 
 
 async def test_many_ops_are_passed_in_one_round() -> None:
@@ -310,7 +284,7 @@ async def test_many_ops_are_passed_in_one_round() -> None:
         for i in range(200):
             await broker.end(broker.half(b"%d" % i))
         await broker.round()
-        assert await write_offsets(broker) == (200, 200)
+        assert offsets(broker.tables) == (200, 200)
 
 
 # ---- the next life --------------------------------------------------------------------------------------------------
@@ -328,7 +302,7 @@ async def test_a_new_life_knows_what_is_open_whatever_the_offsets_say() -> None:
         assert [check.message.body for check in checks] == [b"0", b"2", b"3", b"4", b"5"]
         await broker.end(halves[2])  # by its first record, when there is a copy
         await broker.end(checks[2].half, TRANSACTION_ROLLBACK_TYPE)
-        written = await write_offsets(broker)
+        written = offsets(broker.tables)
     for half_offset, op_offset in (written, (-1, -1), (2, 0)):
         tables.offsets.offset_table.clear()
         if half_offset >= 0:
