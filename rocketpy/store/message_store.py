@@ -289,7 +289,7 @@ class MessageStore:
 
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
         """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
-        if self._appender.has_pending:
+        if physical_offset >= self._commit_log.wrote_offset and self._appender.has_pending:
             self.end_burst()
         return read_nowait(self._reader.look_message(physical_offset))
 

@@ -80,7 +80,7 @@ class TransactionalMessageService:
 
     def newest(self, half: MessageExt) -> int | None:
         """Return the half queue offset of the newest record of a transaction, None when it is not open."""
-        self.catch_up()
+        self._transactions.catch_up(half.queue_offset + 1)
         return self._transactions.newest(origin_of(half))
 
     def end_of(self, half: MessageExt) -> TransactionEnd | None:
