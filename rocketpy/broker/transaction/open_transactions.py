@@ -8,7 +8,7 @@ Rule: offsets are in ascending order of the newest records, so the first entry i
 the half queue that nobody has told the table of are new transactions: :meth:`OpenTransactions.catch_up` takes them, and
 whoever appends a copy catches up before it names the copy.
 
-Memory: about 250 bytes for each open transaction, none for one that has ended.
+Memory: about 140 bytes for each open transaction, none for one that has ended.
 """
 
 from __future__ import annotations
