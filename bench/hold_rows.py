@@ -24,6 +24,7 @@ CONNECTIONS = 50
 RATE = 500
 SENDS = 5_000
 WRITTEN_QUEUES = 100
+DISPATCH_S = 120.0
 UPDATE_AND_CREATE_TOPIC = 17
 SUSPEND_MS = 120_000
 TOPIC = "bench_hold"
@@ -42,6 +43,11 @@ def wake_p99_ms(session: Session) -> float:
     with probe.Connection(port, timeout_s=60) as sender:
         for queue in range(PULLS):  # so that no queue is made while the clock runs
             _send(sender, queue)
+        deadline = time.perf_counter() + DISPATCH_S
+        while sender.max_offset(TOPIC, PULLS - 1) < 1:  # messages reach their queues in order
+            if time.perf_counter() > deadline:
+                raise OSError(f"{PULLS} messages are not in their queues after {DISPATCH_S:.0f} s")
+            time.sleep(0.1)
         waiting = _Waiting(port)
         try:
             waiting.ask_all()
