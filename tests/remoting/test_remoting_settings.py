@@ -64,6 +64,7 @@ class TestIdleConnections:
         peer = await connect(running)
         await peer.send(make_request(ECHO))
         assert (await peer.answer()).code == 0
+        await trio.testing.wait_all_tasks_blocked(0.01)  # so that the server has noted when it sent
         mock_clock.jump(39)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert running.server.statistics().idle_closed_count == 0
@@ -142,6 +143,7 @@ async def test_a_connection_that_is_not_used_is_closed_by_the_client(
     config = NettyClientConfig(client_channel_max_idle_time_seconds=50)
     async with open_remoting_client(config=config) as client:
         await client.request(running.address, make_request(ECHO))
+        await trio.testing.wait_all_tasks_blocked(0.01)
         mock_clock.jump(49)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert client.connection(running.address) is not None
