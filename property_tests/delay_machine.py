@@ -17,6 +17,7 @@ import trio
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.hunts import PromiseBroken
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
@@ -53,14 +54,6 @@ class Promise(Enum):
     NOTHING_LOST = "what was accepted is delivered, or waits"
     NOTHING_INVENTED = "what is delivered was sent, and is what was sent"
     ON_TIME = "nothing is later than half a second if nothing is in its way"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 @attrs.define(eq=False)

@@ -7,12 +7,14 @@ passes every test without a crash in it. Both ways of looking for crashes must f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import attrs
 
+from property_tests import hunts
+from property_tests.hunts import Function, Wrong
 from rocketpy.errors import StoreError
 from rocketpy.store import commit_log
 from rocketpy.store.abort_file import AbortFile
@@ -26,8 +28,7 @@ from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim_disk import SimDisk
 
-Function = Callable[..., Any]
-Change = tuple[object, str, Callable[[Function], Function]]
+Change = tuple[object, str, Wrong]
 """A class or module, the name of a function in it, and what makes the wrong function from the right one."""
 
 
@@ -43,10 +44,8 @@ class PlantedBug:
 def planted(name: str) -> Iterator[None]:
     """Have a bug of :data:`PLANTED` as long as the block lasts."""
     with ExitStack() as restored:
-        for owner, function_name, wrong in PLANTED[name].changes:
-            original = getattr(owner, function_name)
-            restored.callback(setattr, owner, function_name, original)
-            setattr(owner, function_name, wrong(original))
+        for change in PLANTED[name].changes:
+            restored.enter_context(hunts.planted(*change))
         yield
 
 

@@ -5,16 +5,14 @@ The machine itself, and the deliberate bugs that it must find: one that finds no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import settings
 
-from property_tests.delay_machine import ASYNC, NOTHING, SYNC, DelayMachine, Promise, PromiseBroken
+from property_tests.delay_machine import ASYNC, NOTHING, SYNC, DelayMachine, Promise
+from property_tests.hunts import Bug, Function, hunt
 from rocketpy.broker.delay_offset import DelayProgress
 from rocketpy.broker.services import schedule_message
 from rocketpy.broker.services.delay_progress import DelayProgressService
@@ -24,7 +22,6 @@ from rocketpy.broker.services.schedule_message import ScheduleMessageService
 TestDelay = DelayMachine.TestCase
 TestDelay.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=30)
 
-Function = Callable[..., Any]
 Script = Callable[[DelayMachine], None]
 
 
@@ -159,16 +156,6 @@ def _is_early(due_ms: Function) -> Function:
     return earlier
 
 
-@attrs.frozen
-class Bug:
-    """A small change of a real class, and the promises of which it breaks one."""
-
-    owner: object
-    function: str
-    change: Callable[[Function], Function]
-    promises: tuple[Promise, ...]
-
-
 PLANTED: Mapping[str, Bug] = {
     "forget what the log says": Bug(
         ScheduleMessageService, "_skip_delivered", _forgets_what_the_log_says, (Promise.ONCE,)
@@ -188,34 +175,9 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-@contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """Have a bug as long as the block lasts."""
-    original = getattr(bug.owner, bug.function)
-    setattr(bug.owner, bug.function, bug.change(original))
-    try:
-        yield
-    finally:
-        setattr(bug.owner, bug.function, original)
-
-
-HUNTED = settings(
-    max_examples=400,
-    stateful_step_count=30,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found(name: str) -> None:
-    bug = PLANTED[name]
-    with planted(bug), pytest.raises(PromiseBroken) as raised:
-        run_state_machine_as_test(DelayMachine, settings=HUNTED)
-    assert raised.value.promise in bug.promises
+    hunt(DelayMachine, PLANTED[name], examples=400)
 
 
 def test_turns_are_short() -> None:

@@ -7,18 +7,18 @@ asks is told the same members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from property_tests.group_clients import GROUP, heartbeat, make_world, members, subscribed, unregister
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt
 from rocketpy.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager, GroupChange
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHeader
@@ -38,14 +38,6 @@ class Promise(Enum):
     LEFT_ALONE = "nobody is told of a change that was none"
     SAME_LIST = "whoever asks is told the members that are online, the same as anybody else"
     SAME_TOPICS = "the group wants what the last heartbeat said"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 @attrs.define(eq=False)
@@ -195,8 +187,6 @@ TestGroup.settings = settings(max_examples=max(15, settings.default.max_examples
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
 
-Function = Callable[..., Any]
-
 
 def _does_not_look_at_topics(update: Function) -> Function:
     def updated(self: Any, subscriptions: Any) -> bool:
@@ -237,40 +227,17 @@ def _tells_all_but_one(register: Function) -> Function:
     return registered
 
 
-PLANTED: Mapping[str, tuple[object, str, Callable[[Function], Function], tuple[Promise, ...]]] = {
-    "topics do not count": (ConsumerGroupInfo, "update_subscription", _does_not_look_at_topics, (Promise.TOLD,)),
-    "topics stay": (ConsumerGroupInfo, "update_subscription", _keeps_old_topics, (Promise.SAME_TOPICS, Promise.TOLD)),
-    "nobody expires": (ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
-    "only the newest is told": (ConsumerManager, "register_consumer", _tells_all_but_one, (Promise.TOLD,)),
-    "everything is a change": (ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
+PLANTED: Mapping[str, Bug] = {
+    "topics do not count": Bug(ConsumerGroupInfo, "update_subscription", _does_not_look_at_topics, (Promise.TOLD,)),
+    "topics stay": Bug(
+        ConsumerGroupInfo, "update_subscription", _keeps_old_topics, (Promise.SAME_TOPICS, Promise.TOLD)
+    ),
+    "nobody expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
+    "only the newest is told": Bug(ConsumerManager, "register_consumer", _tells_all_but_one, (Promise.TOLD,)),
+    "everything is a change": Bug(ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
 }
-
-
-@contextmanager
-def planted(owner: object, name: str, change: Callable[[Function], Function]) -> Iterator[None]:
-    """Have a bug as long as the block lasts."""
-    original = getattr(owner, name)
-    setattr(owner, name, change(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-HUNTED = settings(
-    max_examples=200,
-    stateful_step_count=30,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found(name: str) -> None:
-    owner, function, change, promises = PLANTED[name]
-    with planted(owner, function, change), pytest.raises(PromiseBroken) as raised:
-        run_state_machine_as_test(GroupMachine, settings=HUNTED)
-    assert raised.value.promise in promises
+    hunt(GroupMachine, PLANTED[name])

@@ -6,16 +6,15 @@ the broker may answer one of them, and only one from the last interval in which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.group_clients import (
     ASYNC,
@@ -31,6 +30,7 @@ from property_tests.group_clients import (
     send,
     survivors,
 )
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt, planted, play
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.stored_table import StoredTable
@@ -52,14 +52,6 @@ class Promise(Enum):
     ACKNOWLEDGED = "an offset is one that was acknowledged"
     NOT_FAR_BEHIND = "after a crash it is at most one interval old"
     AS_IT_WAS = "while the broker runs, and after an orderly end, it is the last one"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 @attrs.define(eq=False)
@@ -230,8 +222,6 @@ TestOffsets.settings = settings(max_examples=max(15, settings.default.max_exampl
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
 
-Function = Callable[..., Any]
-
 
 def _guesses_the_next(snapshot: Function) -> Function:
     def ahead(self: Any) -> Any:
@@ -274,47 +264,22 @@ def _flushes_nothing(flush: Function) -> Function:
     return nothing
 
 
-PLANTED: Mapping[str, tuple[object, str, Callable[[Function], Function], tuple[Promise, ...]]] = {
-    "one too far on the disk": (
+PLANTED: Mapping[str, Bug] = {
+    "one too far on the disk": Bug(
         ConsumerOffsetManager,
         "_snapshot",
         _guesses_the_next,
         (Promise.NEVER_AHEAD, Promise.ACKNOWLEDGED, Promise.AS_IT_WAS),
     ),
-    "never written": (TablePersistService, "_persist_now_and_then", _never_writes, (Promise.NOT_FAR_BEHIND,)),
-    "not written at the end": (TablePersistService, "persist_all", _forgets_at_the_end, (Promise.AS_IT_WAS,)),
-    "not read": (StoredTable, "load", _keeps_the_first, (Promise.AS_IT_WAS, Promise.NOT_FAR_BEHIND)),
+    "never written": Bug(TablePersistService, "_persist_now_and_then", _never_writes, (Promise.NOT_FAR_BEHIND,)),
+    "not written at the end": Bug(TablePersistService, "persist_all", _forgets_at_the_end, (Promise.AS_IT_WAS,)),
+    "not read": Bug(StoredTable, "load", _keeps_the_first, (Promise.AS_IT_WAS, Promise.NOT_FAR_BEHIND)),
 }
-
-
-@contextmanager
-def planted(owner: object, name: str, change: Callable[[Function], Function]) -> Iterator[None]:
-    """Have a bug as long as the block lasts."""
-    original = getattr(owner, name)
-    setattr(owner, name, change(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-HUNTED = settings(
-    max_examples=200,
-    stateful_step_count=30,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found(name: str) -> None:
-    owner, function, change, promises = PLANTED[name]
-    with planted(owner, function, change), pytest.raises(PromiseBroken) as raised:
-        run_state_machine_as_test(OffsetMachine, settings=HUNTED)
-    assert raised.value.promise in promises
+    hunt(OffsetMachine, PLANTED[name])
 
 
 def power_that_goes_before_messages_are_durable(state: OffsetMachine) -> None:
@@ -328,15 +293,7 @@ def power_that_goes_before_messages_are_durable(state: OffsetMachine) -> None:
 
 def test_offsets_do_not_outlive_the_messages_that_they_are_about() -> None:
     """Found by thinking; the machine would take long, for the log must not be flushed in between for another reason."""
-    state = OffsetMachine()
-    try:
-        power_that_goes_before_messages_are_durable(state)
-    finally:
-        state.teardown()
-    state = OffsetMachine()
+    play(OffsetMachine, power_that_goes_before_messages_are_durable)
     with planted(MessageStore, "flush", _flushes_nothing), pytest.raises(PromiseBroken) as raised:
-        try:
-            power_that_goes_before_messages_are_durable(state)
-        finally:
-            state.teardown()
+        play(OffsetMachine, power_that_goes_before_messages_are_durable)
     assert raised.value.promise is Promise.NEVER_AHEAD

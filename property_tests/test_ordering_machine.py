@@ -7,16 +7,15 @@ says, and says how far it is before it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from property_tests.group_clients import (
     LOCK_SECONDS,
@@ -29,6 +28,7 @@ from property_tests.group_clients import (
     send,
     unlock,
 )
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
 from rocketpy.protocol.codes import ResponseCode
@@ -46,14 +46,6 @@ class Promise(Enum):
     FREE_AGAIN = "a queue that is free, given back or not renewed in time can be held by who asks"
     IN_ORDER = "the messages of a queue are consumed in order, each of them"
     ONCE = "a message is consumed again only if somebody died before it was noted"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 @attrs.define(eq=False)
@@ -186,8 +178,6 @@ TestOrdering.settings = settings(max_examples=max(15, settings.default.max_examp
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
 
-Function = Callable[..., Any]
-
 
 def _gives_to_everybody(try_lock: Function) -> Function:
     def given(self: Any, group: str, queues: Any, client_id: str) -> Any:
@@ -230,40 +220,15 @@ def _forgets_commits(commit_offset: Function) -> Function:
     return committed
 
 
-PLANTED: Mapping[str, tuple[object, str, Callable[[Function], Function], tuple[Promise, ...]]] = {
-    "everybody gets it": (RebalanceLockManager, "try_lock_batch", _gives_to_everybody, (Promise.ONE_HOLDER,)),
-    "no lock expires": (RebalanceLockManager, "try_lock_batch", _never_expires, (Promise.FREE_AGAIN,)),
-    "anybody unlocks": (RebalanceLockManager, "unlock_batch", _anybody_unlocks, (Promise.ONE_HOLDER,)),
-    "a message is passed over": (ConsumerOffsetManager, "commit_offset", _one_too_far, (Promise.IN_ORDER,)),
-    "a commit is forgotten": (ConsumerOffsetManager, "commit_offset", _forgets_commits, (Promise.ONCE,)),
+PLANTED: Mapping[str, Bug] = {
+    "everybody gets it": Bug(RebalanceLockManager, "try_lock_batch", _gives_to_everybody, (Promise.ONE_HOLDER,)),
+    "no lock expires": Bug(RebalanceLockManager, "try_lock_batch", _never_expires, (Promise.FREE_AGAIN,)),
+    "anybody unlocks": Bug(RebalanceLockManager, "unlock_batch", _anybody_unlocks, (Promise.ONE_HOLDER,)),
+    "a message is passed over": Bug(ConsumerOffsetManager, "commit_offset", _one_too_far, (Promise.IN_ORDER,)),
+    "a commit is forgotten": Bug(ConsumerOffsetManager, "commit_offset", _forgets_commits, (Promise.ONCE,)),
 }
-
-
-@contextmanager
-def planted(owner: object, name: str, change: Callable[[Function], Function]) -> Iterator[None]:
-    """Have a bug as long as the block lasts."""
-    original = getattr(owner, name)
-    setattr(owner, name, change(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-HUNTED = settings(
-    max_examples=300,
-    stateful_step_count=40,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found(name: str) -> None:
-    owner, function, change, promises = PLANTED[name]
-    with planted(owner, function, change), pytest.raises(PromiseBroken) as raised:
-        run_state_machine_as_test(OrderingMachine, settings=HUNTED)
-    assert raised.value.promise in promises
+    hunt(OrderingMachine, PLANTED[name], examples=300, steps=40)

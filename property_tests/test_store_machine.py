@@ -11,10 +11,11 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
+from property_tests.hunts import hunted
 from property_tests.planted_bugs import PLANTED, planted
 from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_closed, is_open, some
 from rocketpy.testing.store_model import Invariant, InvariantBroken
@@ -258,15 +259,7 @@ HUNTS: Mapping[str, Hunt] = {
         },
     ),
 }
-HUNTED = settings(
-    max_examples=1_000,
-    stateful_step_count=50,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
-)
+HUNTED = hunted(examples=1_000, steps=50)
 
 
 @pytest.mark.parametrize("name", PLANTED)

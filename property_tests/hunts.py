@@ -1,0 +1,81 @@
+"""What every machine needs to be believed: promises that it finds broken, and deliberate bugs that it must find.
+
+A machine that finds no planted bug proves nothing. A bug is a wrong function in the place of a right one, for as long
+as a block lasts; a hunt is the machine itself, with the same examples each time, from which the first break is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, TypeVar
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+Machine = TypeVar("Machine", bound=RuleBasedStateMachine)
+Function = Callable[..., Any]
+Wrong = Callable[[Function], Function]
+"""Makes the wrong function from the right one."""
+
+
+class PromiseBroken(AssertionError):
+    """A machine has found a way to break one of its promises."""
+
+    def __init__(self, promise: Enum, what: str) -> None:
+        super().__init__(f"{promise.value}: {what}")
+        self.promise = promise
+
+
+@attrs.frozen
+class Bug:
+    """A small change of a real class or module, and the promises of which it breaks one first."""
+
+    owner: object
+    function_name: str
+    wrong: Wrong
+    promises: tuple[Enum, ...]
+
+
+@contextmanager
+def planted(owner: object, function_name: str, wrong: Wrong) -> Iterator[None]:
+    """Have the wrong function as long as the block lasts."""
+    original = getattr(owner, function_name)
+    setattr(owner, function_name, wrong(original))
+    try:
+        yield
+    finally:
+        setattr(owner, function_name, original)
+
+
+def hunted(*, examples: int, steps: int) -> settings:
+    """Return how a bug is looked for: the same steps each time, until it shows itself; nothing is made smaller."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 200, steps: int = 30) -> None:
+    """Let a machine look for a bug; fail unless it breaks one of the promises that the bug is known to break."""
+    with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
+        run_state_machine_as_test(machine, settings=hunted(examples=examples, steps=steps))
+    assert raised.value.promise in bug.promises
+
+
+def play(machine: type[Machine], script: Callable[[Machine], None]) -> None:
+    """Let a machine do what a script says, and what it does at its end."""
+    state = machine()
+    try:
+        script(state)
+    finally:
+        state.teardown()
