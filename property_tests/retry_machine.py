@@ -18,6 +18,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.power_loss import NOTHING, chosen
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.bodies.codec import encode_body
@@ -51,8 +52,6 @@ LEVELS = 8
 DELAYS = " ".join(f"{seconds}s" for seconds in range(1, LEVELS + 1))
 FIRST_RETRY_LEVEL, LATE_SECONDS = 3, 2
 SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
-NOTHING, EVERYTHING = -2, -1
-"""What the disk has of what was not synced when the power goes; any other number is the seed of a choice."""
 
 
 class Promise(Enum):
@@ -287,7 +286,7 @@ class RetryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.settings.store.is_sync_flush)
     @rule(survives=st.integers(-2, 255))
     def lose_power(self, survives: int = NOTHING) -> None:
-        self.world.lose_power(_survivors(survives))
+        self.world.lose_power(chosen(survives))
         self.start()
 
     @rule(calls=st.integers(1, 40), seconds=st.sampled_from([4, 6, 11]))
@@ -404,12 +403,3 @@ def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
         embeds_nameserver=False,
     )
     return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))
-
-
-def _survivors(seed: int) -> Callable[[int], int]:
-    """Who says what the disk has of what was not synced: nothing (-2), everything (-1), or some."""
-    if seed == NOTHING:
-        return lambda count: 0
-    if seed == EVERYTHING:
-        return lambda count: count - 1
-    return random.Random(seed).randrange

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from property_tests.power_loss import NOTHING
 from property_tests.transaction_machine import (
     ASYNC,
     IMMUNITY_SECONDS,
     INTERVAL_SECONDS,
-    NOTHING,
     ROLLBACK,
     SYNC,
     Promise,
@@ -35,7 +35,9 @@ from rocketpy.broker.transaction.transactional_message import TransactionalMessa
 from rocketpy.store.results import PutMessageStatus
 
 TestTransactions = TransactionMachine.TestCase
-TestTransactions.settings = settings(stateful_step_count=30)  # virtual time is dear: each second is some wake-ups
+TestTransactions.settings = settings(  # virtual time is dear: each second is some wake-ups
+    max_examples=settings.default.max_examples * 4 // 5 if settings.default else 40, stateful_step_count=30
+)
 
 Function = Callable[..., Any]
 

@@ -18,6 +18,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.power_loss import NOTHING, chosen
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.bodies.codec import encode_body
@@ -49,8 +50,6 @@ INTERVAL_SECONDS, TIMEOUT_SECONDS, IMMUNITY_SECONDS = 10, 2, 50
 HEARTBEAT_SECONDS = 30
 SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
 COMMIT, ROLLBACK, UNKNOWN = TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_NOT_TYPE
-NOTHING, EVERYTHING = -2, -1
-"""What the disk has of what was not synced when the power goes; any other number is the seed of a choice."""
 
 hows = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
 survivors = st.one_of(st.none(), st.none(), st.integers(-2, 255))
@@ -289,7 +288,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(survives=st.integers(-2, 255))
     def lose_power(self, survives: int = NOTHING) -> None:
         """The machine goes down; of what was not synced the disk has nothing, everything or some."""
-        self.world.lose_power(_survivors(survives))
+        self.world.lose_power(chosen(survives))
         for each in self.transactions.values():
             each.possible |= each.past
             del each.records[each.durable_records :]
@@ -424,7 +423,7 @@ def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
             broker_name="b",
             broker_ip1="10.0.0.2",
             broker_ip2="10.0.0.2",
-            flush_consumer_offset_interval=1_000,
+            flush_consumer_offset_interval=1_500,  # never in the moment of a round
             transaction_check_max=CHECK_MAX,
             transaction_check_interval=INTERVAL_SECONDS * 1000,
             transaction_time_out=TIMEOUT_SECONDS * 1000,
@@ -446,11 +445,3 @@ def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
         embeds_nameserver=False,
     )
     return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))
-
-
-def _survivors(seed: int) -> Callable[[int], int]:
-    if seed == NOTHING:
-        return lambda count: 0
-    if seed == EVERYTHING:
-        return lambda count: count - 1
-    return random.Random(seed).randrange
