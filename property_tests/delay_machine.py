@@ -27,7 +27,8 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from rocketpy.testing.store_world import BORN_HOST, STORE_HOST, LifeEnded, StoreWorld

@@ -36,7 +36,7 @@ from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
-from rocketpy.store.message_store import OpenRunner, open_message_store
+from rocketpy.store.opening import OpenRunner, open_message_store
 from rocketpy.store.plug_in import load_factories, wrapped_store
 from rocketpy.store.recovery import RecoveryReport
 

@@ -41,7 +41,8 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_world import STORE_HOST, StoreWorld

@@ -35,7 +35,8 @@ from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk

@@ -17,7 +17,8 @@ from rocketpy.protocol.stored_message import RecordStatus, check_message, decode
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.layout import store_timestamp_position
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
 

@@ -18,7 +18,8 @@ from trio.testing import MockClock
 from rocketpy.clock import ManualClock
 from rocketpy.errors import RocketpyError, StartError, StoreError
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk

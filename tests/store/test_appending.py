@@ -13,7 +13,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.consume_queue_ext import CqExtUnit
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store import test_message_store

@@ -32,7 +32,8 @@ from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import OsDisk, read_text
 from rocketpy.store.index_file import IndexHeader
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from tests.store.golden_store import expected, unpack_store
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
@@ -137,7 +138,7 @@ async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable()
 
 
 async def test_a_long_recovery_says_how_far_it_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.store.message_store._PROGRESS_SECONDS", 0)
+    monkeypatch.setattr("rocketpy.store.opening._PROGRESS_SECONDS", 0)
     async with opened(place) as store:
         for number in range(100):
             send(store, b"%d" % number)

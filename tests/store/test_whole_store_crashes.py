@@ -16,7 +16,8 @@ from trio.testing import MockClock
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store.parts import STORE_HOST, Place

@@ -15,7 +15,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.disk import OsDisk
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.store.running_flags import RunningFlag
 from rocketpy.testing.sim_disk import SimDisk

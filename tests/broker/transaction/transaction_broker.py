@@ -29,7 +29,8 @@ from rocketpy.remoting.connection import Connection, pack_host
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
 from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline

@@ -19,7 +19,8 @@ from rocketpy.store.inspection.kept_pieces import KEPT_PREFIX, NOTES_FILE
 from rocketpy.store.inspection.placeholders import PROPERTY_DAMAGED
 from rocketpy.store.inspection.repair import RepairReport, plan_repair, repair_store
 from rocketpy.store.inspection.repair_steps import RepairStep
-from rocketpy.store.message_store import MessageStore, open_message_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack
