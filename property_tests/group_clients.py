@@ -29,6 +29,7 @@ from rocketpy.protocol.headers.send import (
 )
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.broker_world import BrokerWorld, Client
@@ -41,7 +42,6 @@ NOTHING, EVERYTHING = -2, -1
 
 OFFSETS_SECONDS = 2
 LOCK_SECONDS = 60
-_COMMIT_OFFSET, _SUBSCRIPTION = 1, 4
 
 
 def make_world(flush: FlushDiskType = ASYNC, *, sector_size: int = 512, queue_nums: int = 1) -> BrokerWorld:
@@ -165,7 +165,7 @@ def pull(
         queue_id=queue_id,
         queue_offset=queue_offset,
         max_msg_nums=count,
-        sys_flag=_SUBSCRIPTION | (0 if commit_offset is None else _COMMIT_OFFSET),
+        sys_flag=PULL_SUBSCRIPTION_FLAG | (0 if commit_offset is None else PULL_COMMIT_OFFSET_FLAG),
         commit_offset=commit_offset or 0,
         suspend_timeout_millis=0,
         subscription="*",

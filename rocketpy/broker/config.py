@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
 BROKER_PORT = 10911
 """Where a broker listens unless told otherwise; two below it is the VIP port, one above it the HA port."""
-
-PERM_INHERIT = 1
-PERM_WRITE = 2
-PERM_READ = 4
-PERM_READ_WRITE = PERM_READ | PERM_WRITE
-"""Bits of ``perm`` of brokers and topics. A topic with PERM_INHERIT is a model for automatic creation."""
 
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"

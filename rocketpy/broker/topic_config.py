@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from rocketpy.broker.config import PERM_INHERIT, PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -32,6 +32,7 @@ from rocketpy.errors import RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk

@@ -8,6 +8,7 @@ import typer
 
 from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, Tls, TlsFile, chosen_config
 from rocketpy.cli.outcome import outcome
+from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
@@ -84,7 +85,8 @@ async def _create(namesrv: str, config: ClientConfig, topic: str, queues: int, c
 
 def permission_text(perm: int) -> str:
     """Return RocketMQ's letters for permission bits: R read, W write, X inherit."""
-    return "".join(letter for bit, letter in ((4, "R"), (2, "W"), (1, "X")) if perm & bit) or "-"
+    letters = ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
+    return "".join(letter for bit, letter in letters if perm & bit) or "-"
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:

@@ -12,7 +12,6 @@ import trio
 
 from rocketpy.client.config import ClientConfig, client_config
 from rocketpy.client.instance import ClientInstance, open_client_instance
-from rocketpy.client.routes import PERM_READ, PERM_WRITE
 from rocketpy.client.validators import check_topic
 from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -21,6 +20,7 @@ from rocketpy.protocol.bodies.topic import TopicFilterType
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
+from rocketpy.protocol.perm_name import PERM_READ_WRITE
 
 ROUTES_AT_ONCE_MAX = 32
 
@@ -80,7 +80,7 @@ class AdminClient:
         return await self._instance.cluster_info()
 
     async def create_topic(
-        self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ | PERM_WRITE, cluster: str | None = None
+        self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ_WRITE, cluster: str | None = None
     ) -> list[str]:
         """Create or update a topic on every master (of one cluster); return the addresses that have it now.
 

@@ -14,9 +14,7 @@ import attrs
 
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
-
-PERM_READ = 4
-PERM_WRITE = 2
+from rocketpy.protocol.perm_name import PERM_READ, PERM_WRITE
 
 
 class RouteTable:

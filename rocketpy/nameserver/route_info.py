@@ -22,18 +22,14 @@ import attrs
 
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
+from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 
 T = TypeVar("T")
 ConnectionT = TypeVar("ConnectionT")
 """Whatever stands for a connection; told apart by identity only."""
 
 BROKER_EXPIRED_SECONDS = 120.0
-
-PERM_READ = 4
-PERM_WRITE = 2
-
-TOPIC_SYS_FLAG_UNIT = 1
-TOPIC_SYS_FLAG_UNIT_SUB = 2
 
 
 @attrs.define(eq=False)
@@ -258,16 +254,16 @@ class RouteInfoManager(Generic[ConnectionT]):
 
     def unit_topics(self) -> TopicList:
         """Return the topics of a unit (judged, like the next two, by the first broker of a topic)."""
-        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_SYS_FLAG_UNIT))
+        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_FLAG))
 
     def unit_sub_topics(self) -> TopicList:
         """Return the topics that a unit subscribes to."""
-        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_SYS_FLAG_UNIT_SUB))
+        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_SUB_FLAG))
 
     def unit_sub_ununit_topics(self) -> TopicList:
         """Return the topics that a unit subscribes to and that are of no unit."""
-        both = TOPIC_SYS_FLAG_UNIT | TOPIC_SYS_FLAG_UNIT_SUB
-        return self._topics_where(lambda queues: _first_flag(queues) & both == TOPIC_SYS_FLAG_UNIT_SUB)
+        both = TOPIC_UNIT_FLAG | TOPIC_UNIT_SUB_FLAG
+        return self._topics_where(lambda queues: _first_flag(queues) & both == TOPIC_UNIT_SUB_FLAG)
 
     def _topics_where(self, condition: Callable[[Mapping[str, QueueData]], bool]) -> TopicList:
         return TopicList(topic_list=[topic for topic, queues in self._topic_queue_table.items() if condition(queues)])
@@ -290,7 +286,7 @@ class RouteInfoManager(Generic[ConnectionT]):
 
     def add_write_perm(self, broker_name: str) -> int:
         """Set every topic of a broker to read and write (nothing else survives, as in Java); return how many."""
-        return self._change_perm(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+        return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
         changed = 0

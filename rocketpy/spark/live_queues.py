@@ -14,7 +14,7 @@ import attrs
 
 from rocketpy.errors import BrokerError, ClientError, RemotingError
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.route import QueueData, TopicRouteData
+from rocketpy.protocol.bodies.route import MASTER_ID, QueueData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
@@ -27,15 +27,14 @@ from rocketpy.protocol.headers.offset import (
 )
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.perm_name import PERM_READ
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.spark.options import ReadOptions
 from rocketpy.spark.remoting import BlockingRemotingClient
 
-MASTER_ID = 0
-PERM_READ = 4
 PULL_MESSAGES_MAX = 32  # what a broker gives at once, whatever is asked for
 FRUITLESS_PULLS_MAX = 100
-SUBSCRIPTION_FLAG = 4  # of a pull: its header carries the subscription; not set: suspend, commit
 EVERYTHING = "*"
 
 
@@ -143,7 +142,7 @@ def _pull(part: QueueRange, position: int, options: ReadOptions) -> PullMessageR
         queue_id=part.queue_id,
         queue_offset=position,
         max_msg_nums=PULL_MESSAGES_MAX,
-        sys_flag=SUBSCRIPTION_FLAG,
+        sys_flag=PULL_SUBSCRIPTION_FLAG,
         commit_offset=0,
         suspend_timeout_millis=0,
         subscription=EVERYTHING,

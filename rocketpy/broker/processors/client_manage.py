@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketpy.broker.client_channel import ClientChannelInfo
-from rocketpy.broker.config import PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
 from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -25,6 +25,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
 from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import RETRY_PREFIX

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rocketpy.broker.config import PERM_READ, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import ConsumerFilterManager, compile_expression, is_tag_type
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.message_filter import RetryMessageFilter, Sql92MessageFilter
@@ -22,6 +22,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.perm_name import PERM_READ
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG

@@ -17,7 +17,7 @@ from random import Random
 
 import attrs
 
-from rocketpy.broker.config import PERM_WRITE, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.processors.retry_limit import known_group, retries_max
@@ -37,6 +37,7 @@ from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
+from rocketpy.protocol.perm_name import PERM_WRITE
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,

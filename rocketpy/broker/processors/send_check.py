@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from random import Random
 
-from rocketpy.broker.config import PERM_READ_WRITE, PERM_WRITE, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.processors.retry_limit import known_group
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
@@ -19,6 +19,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX

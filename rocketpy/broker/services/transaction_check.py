@@ -26,7 +26,7 @@ import logging
 import attrs
 import trio
 
-from rocketpy.broker.config import PERM_READ_WRITE, BrokerConfig
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.topic_config import TopicConfigManager
@@ -38,6 +38,7 @@ from rocketpy.broker.transaction.replay import BATCH_COUNT, QueueEnds, queue_end
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_PRODUCER_GROUP,
