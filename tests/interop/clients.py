@@ -116,8 +116,8 @@ def command(language: str, role: str, home: Path) -> tuple[list[str], dict[str, 
     found = tools.prepared(language)
     environment = {**os.environ, "HOME": str(home), "NODE_PATH": str(found), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
     if language == "java":
-        # Each store that is open, or ending, in the store tool holds ten megabytes.
-        return [*java_command(home, heap_mb=512 if role == "storeTool" else 256), role[0].upper() + role[1:]], environment
+        heap_mb = 512 if role == "storeTool" else 256  # each store that is open there, or ending, holds ten megabytes
+        return [*java_command(home, heap_mb=heap_mb), role[0].upper() + role[1:]], environment
     if language == "go":
         return [str(found), role], environment
     if language == "node":

@@ -11,7 +11,8 @@ One thread serves every request as it is read, so a request waits in three place
     (SYNC_FLUSH)                                      how many they are               later sends: [OVERLOAD]
 
 Of a sync under way nobody is refused before the first who waits for it is told that it takes too long: clients repeat a
-send that timed out, and one that was refused they do not. A message that is stored is never refused: FLUSH_DISK_TIMEOUT is what RocketMQ says of it, and the store says so itself.
+send that timed out, and one that was refused they do not. A message that is stored is never refused: FLUSH_DISK_TIMEOUT
+is what RocketMQ says of it, and the store says so itself.
 After a write that took too long the gate stays closed for ``REOPEN_SECONDS``: so long it takes to read, and refuse,
 what has come meanwhile. With the gate open nothing here costs a message anything.
 
