@@ -16,7 +16,9 @@ from typing import Protocol
 import attrs
 
 from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import encode_properties, index_keys
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
@@ -36,6 +38,26 @@ class MessageExtBrokerInner:
     born_host: bytes  # 4 or 16 bytes of address, 4 of port
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+    @classmethod
+    def of_stored(
+        cls, stored: MessageExt, *, topic: str, queue_id: int, properties: dict[str, str] | None = None
+    ) -> MessageExtBrokerInner:
+        """Return a message to put that says what a stored one does, in another place; its body not decompressed.
+
+        The properties are those given, or a copy of the stored ones. Of a transaction it says nothing yet.
+        """
+        return cls(
+            topic=topic,
+            queue_id=queue_id,
+            body=stored.body,
+            properties=dict(stored.properties) if properties is None else properties,
+            flag=stored.flag,
+            sys_flag=stored.sys_flag,
+            born_timestamp=stored.born_timestamp,
+            born_host=encode_host(stored.born_host),
+            reconsume_times=stored.reconsume_times,
+        )
 
 
 @attrs.frozen(slots=True)
@@ -83,6 +105,14 @@ class MessagePut:
         properties = message.properties
         stored = encode_properties(properties).encode("utf-8", "replace")
         keys = index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS"))
+        others = (
+            message.flag,
+            message.sys_flag,
+            message.born_timestamp,
+            message.born_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+        )
         delivery = self._delivery
         if level:
             if delivery is not None:
@@ -94,12 +124,7 @@ class MessagePut:
                 stored,
                 self._levels.delay_ms(level),
                 keys,
-                message.flag,
-                message.sys_flag,
-                message.born_timestamp,
-                message.born_host,
-                message.reconsume_times,
-                message.prepared_transaction_offset,
+                *others,
             )
             if delivery is not None and status is PutMessageStatus.PUT_OK:
                 delivery.message_delayed(level)
@@ -111,11 +136,6 @@ class MessagePut:
                 stored,
                 tags_code(properties.get("TAGS")),
                 keys,
-                message.flag,
-                message.sys_flag,
-                message.born_timestamp,
-                message.born_host,
-                message.reconsume_times,
-                message.prepared_transaction_offset,
+                *others,
             )
         return PutMessageResult(status, physical_offset, queue_offset, message.topic, message.queue_id)

@@ -199,17 +199,9 @@ class SendBackProcessor:
             msg_id = encode_offset_msg_id(encode_host(message.store_host), message.physical_offset)
             properties[PROPERTY_ORIGIN_MESSAGE_ID] = msg_id
         leave_named_queues(properties)
-        return MessageExtBrokerInner(
-            topic=topic,
-            queue_id=queue_id,
-            body=message.body,
-            properties=properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=encode_host(message.born_host),
-            reconsume_times=min(message.reconsume_times + 1, _INT32_MAX),
-        )
+        retry = MessageExtBrokerInner.of_stored(message, topic=topic, queue_id=queue_id, properties=properties)
+        retry.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
+        return retry
 
 
 def _decoded(record: bytes | None, physical_offset: int) -> MessageExt:

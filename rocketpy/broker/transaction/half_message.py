@@ -17,7 +17,6 @@ from __future__ import annotations
 from rocketpy.broker.message_put import MessageExtBrokerInner
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import (
     PROPERTIES_SIZE_MAX,
@@ -73,35 +72,17 @@ def restored(half: MessageExt) -> MessageExtBrokerInner:
     them. Raises ValueError when ``half`` does not say where it is to go.
     """
     topic, queue_id = real_queue(half)
-    return MessageExtBrokerInner(
-        topic=topic,
-        queue_id=queue_id,
-        body=half.body,
-        properties=dict(half.properties),
-        flag=half.flag,
-        sys_flag=with_transaction_type(half.sys_flag, TRANSACTION_COMMIT_TYPE),
-        born_timestamp=half.born_timestamp,
-        born_host=encode_host(half.born_host),
-        reconsume_times=half.reconsume_times,
-        prepared_transaction_offset=half.physical_offset,
-    )
+    message = MessageExtBrokerInner.of_stored(half, topic=topic, queue_id=queue_id)
+    message.sys_flag = with_transaction_type(half.sys_flag, TRANSACTION_COMMIT_TYPE)
+    message.prepared_transaction_offset = half.physical_offset
+    return message
 
 
 def copied(half: MessageExt, *, topic: str = TRANS_HALF_TOPIC) -> MessageExtBrokerInner:
     """Return another record of ``half`` for the half topic (or the topic of those given up), naming its origin."""
-    properties = dict(half.properties)
-    properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin_of(half))
-    return MessageExtBrokerInner(
-        topic=topic,
-        queue_id=HALF_QUEUE_ID,
-        body=half.body,
-        properties=properties,
-        flag=half.flag,
-        sys_flag=half.sys_flag,
-        born_timestamp=half.born_timestamp,
-        born_host=encode_host(half.born_host),
-        reconsume_times=half.reconsume_times,
-    )
+    message = MessageExtBrokerInner.of_stored(half, topic=topic, queue_id=HALF_QUEUE_ID)
+    message.properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin_of(half))
+    return message
 
 
 def origin_of(half: MessageExt) -> int:
