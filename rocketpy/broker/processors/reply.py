@@ -29,7 +29,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut, PutMessageResult
 from rocketpy.broker.processors.send_answer import SendAnswers
-from rocketpy.broker.processors.send_check import SendCheck, chosen_queue
+from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import refuse_brokers_own, refuse_unreadable_delay
@@ -38,11 +38,10 @@ from rocketpy.clock import Clock
 from rocketpy.errors import LocalProtocolError, RemotingError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.headers.codec import read_header, write_header
+from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.send import (
     ReplyMessageRequestHeader,
     SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from rocketpy.protocol.host import decode_host
@@ -124,7 +123,7 @@ class ReplyMessageProcessor:
         context = None
         try:
             self._gate.check(connection)
-            header = _header_of(request)
+            header = read_send_header(request)
             if self._hooks:
                 context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
             with self._counted():
@@ -271,12 +270,6 @@ class ReplyMessageProcessor:
             queue_offset=result.queue_offset,
             size_bytes=context.body_length,
         )
-
-
-def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
-    if request.code == RequestCode.SEND_REPLY_MESSAGE:
-        return read_header(request, SendMessageRequestHeader)
-    return read_header(request, SendMessageRequestHeaderV2).to_v1()
 
 
 def _locate(answer: RemotingCommand, header: SendMessageResponseHeader) -> None:

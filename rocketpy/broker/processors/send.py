@@ -21,7 +21,7 @@ from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
-from rocketpy.broker.processors.send_check import SendCheck, chosen_queue
+from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
@@ -46,8 +46,7 @@ from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketpy.protocol.headers.send import SendMessageRequestHeader
 from rocketpy.protocol.properties import (
     PROPERTY_MSG_REGION,
     PROPERTY_TRACE_SWITCH,
@@ -105,7 +104,7 @@ class SendMessageProcessor:
         context = None
         try:
             self._gate.check(connection)
-            header = _header_of(request)
+            header = read_send_header(request)
             if self._hooks:
                 context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
                 header = self._traced(header)
@@ -250,12 +249,6 @@ class SendMessageProcessor:
         group_config = known_group(self._subscription_group_manager, group)
         limit = retries_max(group_config, version=version, asked=header.max_reconsume_times)
         return (header.reconsume_times or 0) >= limit
-
-
-def _header_of(request: RemotingCommand) -> SendMessageRequestHeader:
-    if request.code == RequestCode.SEND_MESSAGE:
-        return read_header(request, SendMessageRequestHeader)
-    return read_header(request, SendMessageRequestHeaderV2).to_v1()
 
 
 def _items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:

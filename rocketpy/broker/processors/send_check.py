@@ -17,14 +17,17 @@ from rocketpy.broker.topic_validator import check_topic_name
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
-from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 
+_LONG_HEADER_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 _PROPERTIES_TEXT_MAX = 2 * PROPERTIES_SIZE_MAX
 """Longer texts are not even taken apart, which costs a second for what a frame holds. The store knows the true limit:
 some of what a client sends is not stored."""
@@ -120,6 +123,13 @@ class SendCheck:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._config.broker_ip1}] sending message is forbidden"
             )
+
+
+def read_send_header(request: RemotingCommand) -> SendMessageRequestHeader:
+    """Return the header of a send or a reply, whichever of the two forms its code has."""
+    if request.code in _LONG_HEADER_CODES:
+        return read_header(request, SendMessageRequestHeader)
+    return read_header(request, SendMessageRequestHeaderV2).to_v1()
 
 
 def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
