@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import trio
-
 from rocketpy.broker.processors.consume_stats import QUEUES_PER_SLICE
 from rocketpy.broker.stats.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -20,6 +18,7 @@ from rocketpy.protocol.headers.topic import QueryConsumeTimeSpanRequestHeader
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.store.results import QueueTimeSpan
 from tests.broker.broker_on_bytes import BrokerOnBytes
+from tests.turns import counted_turns
 
 
 def stats(answer: RemotingCommand) -> dict[MessageQueue, OffsetWrapper]:
@@ -90,19 +89,9 @@ async def test_others_run_while_a_long_answer_is_made(broker: BrokerOnBytes) -> 
     for number in range(50):
         broker.tables.topics.update_topic_config(TopicConfig(f"t{number}", 1, 1))
         broker.tables.offsets.commit_offset("peer", "g", f"t{number}", 0, 0)
-    turns = 0
-    async with trio.open_nursery() as nursery:
-
-        async def count_turns() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-
-        nursery.start_soon(count_turns)
+    async with counted_turns() as turns:
         assert len(stats(await broker.ask(consume_stats()))) == 50
-        nursery.cancel_scope.cancel()
-    assert turns >= 45
+    assert turns.count >= 45
 
 
 # ---- all groups -----------------------------------------------------------------------------------------------------

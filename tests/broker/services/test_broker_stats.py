@@ -19,6 +19,7 @@ from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.stats.stats_item import StatsWindow
 from tests.broker.stats.test_broker_stats import Totals
+from tests.turns import counted_turns
 
 DAY_SECONDS = 86_400
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -166,19 +167,9 @@ async def test_others_run_between_slices_of_many_counters(
     service = BrokerStatsService(
         stats=stats, broker_stats=BrokerStats(statistics=Totals()), clock=WallClock(NOON), zone=UTC
     )
-    turns = 0
-    async with trio.open_nursery() as nursery:
-
-        async def count_turns() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-
-        nursery.start_soon(count_turns)
+    async with counted_turns() as turns:
         await service.sample(StatsWindow.MINUTE)
-        nursery.cancel_scope.cancel()
-    assert turns >= 15
+    assert turns.count >= 15
 
 
 @pytest.mark.parametrize(

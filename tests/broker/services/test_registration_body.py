@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 import pytest
-import trio
 
 from rocketpy.broker.services import registration_body
 from rocketpy.broker.services.registration_body import RegistrationBody
@@ -15,6 +14,7 @@ from rocketpy.protocol.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from tests.turns import counted_turns
 
 
 def wrapper(*topics: TopicConfig, counter: int = 3) -> TopicConfigSerializeWrapper:
@@ -64,16 +64,6 @@ async def test_a_topic_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_others_run_while_many_topics_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_body, "TOPICS_PER_SLICE", 10)
     given = wrapper(*(TopicConfig(f"T{number}") for number in range(100)))
-    turns = 0
-    async with trio.open_nursery() as nursery:
-
-        async def count_turns() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-
-        nursery.start_soon(count_turns)
+    async with counted_turns() as turns:
         assert await RegistrationBody().encode(given) == expected(given)
-        nursery.cancel_scope.cancel()
-    assert turns >= 8
+    assert turns.count >= 8
