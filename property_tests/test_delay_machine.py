@@ -81,12 +81,26 @@ def a_clock_that_is_set_back_between_two_messages(state: DelayMachine) -> None:
     state.time_passes(12_000)
 
 
+def stamps_of_two_clocks_in_one_queue(state: DelayMachine) -> None:
+    """The first records of a log file are never older than any before: theirs is the clock from before it was set."""
+    state.first_start(flush=SYNC, sector_size=64)
+    state.send(count=1, level=1)
+    state.kill()
+    state.clock_is_set(hours=-24)
+    state.start()
+    state.send(count=40, level=1)
+    state.time_passes(12_000)
+    state.send(count=40, level=1)
+    state.clock_is_set(hours=-24)
+
+
 SCRIPTS = [
     a_kill_right_after_a_delivery,
     power_that_goes_between_a_delivery_and_its_flush,
     a_death_in_any_change_of_the_disk_while_messages_are_delivered,
     a_disk_that_fills_while_messages_are_due,
     a_clock_that_is_set_back_between_two_messages,
+    stamps_of_two_clocks_in_one_queue,
 ]
 
 

@@ -5,8 +5,8 @@ afterwards, the time is further away than it should be, by as much.
 
 - While the broker runs, Trio's clock, which is never set, tells by how much the wall clock went back, and everything
   that was stored before is due so much earlier: on time, whatever the clock says.
-- What a start finds was stored in the past. A message of the future shows that the clock was set back while nobody
-  looked; the first of them then waits for its whole delay from the start on, the others behind it as they were sent.
+- What a start finds was stored in the past, so it is due when its whole delay has passed from the start on, or earlier.
+  A message of the future shows that the clock was set back while nobody looked.
 
 So nothing is early, and nothing waits for longer than its delay and once more its delay. A clock that is set forward is
 believed: the machine may have slept.
@@ -45,7 +45,6 @@ class DueTimes:
         self._delay_ms = delay_ms
         self._begin_ms = begin_ms
         self._begin_end = end_offset
-        self._begin_excess_ms: int | None = None  # of the first message of the future
         self._set_backs: deque[tuple[int, int]] = deque()  # messages before an offset are due so many ms earlier
 
     def set_back(self, end_offset: int, step_ms: int) -> None:
@@ -59,16 +58,11 @@ class DueTimes:
 
     def due_ms(self, queue_offset: int, unit_ms: int, now_ms: int) -> int:
         """Return when a message is due by the wall clock as it is now; ``unit_ms`` is what its unit says."""
+        if self._delay_ms is not None and queue_offset < self._begin_end:
+            latest_ms = self._begin_ms + self._delay_ms
+            unit_ms = latest_ms if unit_ms >= latest_ms + STEP_MIN_MS else unit_ms
         due_ms = unit_ms - sum(step_ms for end_offset, step_ms in self._set_backs if queue_offset < end_offset)
-        if self._delay_ms is None:
-            return due_ms
-        if queue_offset < self._begin_end:
-            excess_ms = unit_ms - self._begin_ms - self._delay_ms
-            if excess_ms >= STEP_MIN_MS:
-                if self._begin_excess_ms is None:
-                    self._begin_excess_ms = excess_ms
-                due_ms -= min(self._begin_excess_ms, excess_ms)
-        else:
+        if self._delay_ms is not None and queue_offset >= self._begin_end:
             excess_ms = due_ms - now_ms - self._delay_ms
             if excess_ms >= STEP_MIN_MS:
                 # Stamped by a clock that was set back before the message was written.

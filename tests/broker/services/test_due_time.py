@@ -56,14 +56,17 @@ def test_steps_are_forgotten_with_their_messages() -> None:
     assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS  # nobody asks for it any more
 
 
-def test_messages_of_the_future_that_a_start_finds_keep_their_distance() -> None:
+def test_messages_of_the_future_that_a_start_finds_wait_for_their_delay_from_then_on() -> None:
+    """All of them were stored before the start, whatever stamps say: of clocks set back twice, or of a new log file."""
     times = due_times(end_offset=4)
     ahead = BEGIN_MS + 1_000_000 + DELAY_MS
     assert times.due_ms(0, BEGIN_MS + 10_000, BEGIN_MS) == BEGIN_MS + 10_000
     assert times.due_ms(1, ahead, BEGIN_MS) == BEGIN_MS + DELAY_MS
-    assert times.due_ms(2, ahead + 3_000, BEGIN_MS + 9) == BEGIN_MS + DELAY_MS + 3_000
+    assert times.due_ms(2, ahead + 3_000_000, BEGIN_MS + 9) == BEGIN_MS + DELAY_MS
+    times.set_back(4, 500)
+    assert times.due_ms(2, ahead + 3_000_000, BEGIN_MS + 9) == BEGIN_MS + DELAY_MS - 500
     # Stored after the clock was set back, in the last life.
-    assert times.due_ms(3, BEGIN_MS + 20_000, BEGIN_MS) == BEGIN_MS + 20_000
+    assert times.due_ms(3, BEGIN_MS + 20_000, BEGIN_MS) == BEGIN_MS + 19_500
 
 
 def test_a_message_with_the_stamp_of_a_burst_from_before_the_step() -> None:

@@ -373,7 +373,7 @@ async def test_a_clock_that_is_set_forward_is_believed_within_a_second(
 async def test_a_clock_that_was_set_back_while_the_broker_was_down(
     autojump_clock: Jumping, clock: TrioWallClock
 ) -> None:
-    """They wait for their whole delay once more, and keep the time between them."""
+    """They wait for their whole delay once more, and none for longer."""
     disk = SimDisk()
     async with open_delayed(disk, clock=clock) as delayed:
         delayed.send(3, b"a")
@@ -384,8 +384,6 @@ async def test_a_clock_that_was_set_back_while_the_broker_was_down(
         await trio.sleep(9.9)
         assert delayed.bodies() == []
         await trio.sleep(0.2)
-        assert delayed.bodies() == [b"a"]
-        await trio.sleep(2)
         assert delayed.bodies() == [b"a", b"b"]
 
 
