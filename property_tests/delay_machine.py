@@ -8,7 +8,7 @@ its services, the deliverer too, over a simulated disk in virtual time; what die
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 
@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.hunts import PromiseBroken
+from property_tests.power_loss import NOTHING, chosen
+from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
@@ -35,11 +37,8 @@ from rocketpy.testing.store_world import BORN_HOST, STORE_HOST, LifeEnded, Store
 
 ROOT, TOPIC, SCHEDULE = "/store", "T", "SCHEDULE_TOPIC_XXXX"
 LEVELS = DelayLevels.parse("1s 3s 10s")
-SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
 UNLIMITED = 1 << 50
 LATE_MS_MAX = 500
-NOTHING, EVERYTHING = -2, -1
-"""What the disk has of what was not synced when the power goes; any other number is the seed of a choice."""
 
 survivors = st.integers(-2, 255)
 levels = st.sampled_from([1, 2, 3])
@@ -145,9 +144,7 @@ class DelayMachine(RuleBasedStateMachine):
     def lose_power(self, survives: int) -> None:
         """What was not durable may be gone; the next start shows what is."""
         self.note_durable()
-        choice = random.Random(survives).randrange
-        chooses: dict[int, Callable[[int], int]] = {NOTHING: lambda count: 0, EVERYTHING: lambda count: count - 1}
-        self.world.lose_power(chooses.get(survives, choice))
+        self.world.lose_power(chosen(survives))
         self.power_was_lost = True
 
     @precondition(lambda self: self.world.is_open)

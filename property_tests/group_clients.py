@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.start_settings import BrokerSettings
+from property_tests.small_broker import ASYNC, BROKER, small_broker
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import ConsumerConnection, GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
@@ -30,54 +28,30 @@ from rocketpy.protocol.headers.send import (
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld, Client
-from rocketpy.testing.sim_disk import SimDisk
 
-BROKER, GROUP, TOPIC = "b", "G", "T"
-SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
-NOTHING, EVERYTHING = -2, -1
-"""What the disk has of what was not synced when the power goes; any other number is the seed of a choice."""
-
+GROUP, TOPIC = "G", "T"
 OFFSETS_SECONDS = 2
 LOCK_SECONDS = 60
 
 
 def make_world(flush: FlushDiskType = ASYNC, *, sector_size: int = 512, queue_nums: int = 1) -> BrokerWorld:
     """Return a world with a broker that has never been started."""
-    settings = BrokerSettings(
-        broker=BrokerConfig(
-            broker_name=BROKER,
-            broker_ip1="10.0.0.2",
-            broker_ip2="10.0.0.2",
-            flush_consumer_offset_interval=OFFSETS_SECONDS * 1000,
-            lock_max_live_time=LOCK_SECONDS * 1000,
-            default_topic_queue_nums=queue_nums,
-        ),
-        server=NettyServerConfig(),
-        client=NettyClientConfig(),
-        store=MessageStoreConfig(
-            store_path_root_dir="/store",
-            flush_disk_type=flush,
-            mapped_file_size_commit_log=1 << 16,
-            mapped_file_size_consume_queue=20 * 100,
-            message_index_enable=False,
-            message_delay_level="1s 2s 4s 8s",
-        ),
-        host=None,
-        embeds_nameserver=False,
+    return small_broker(
+        flush,
+        sector_size=sector_size,
+        broker={
+            "flush_consumer_offset_interval": OFFSETS_SECONDS * 1000,
+            "lock_max_live_time": LOCK_SECONDS * 1000,
+            "default_topic_queue_nums": queue_nums,
+        },
+        store={
+            "mapped_file_size_consume_queue": 20 * 100,
+            "message_index_enable": False,
+            "message_delay_level": "1s 2s 4s 8s",
+        },
     )
-    return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))
-
-
-def survivors(seed: int) -> Callable[[int], int]:
-    """Return who says what a loss of power leaves."""
-    if seed == NOTHING:
-        return lambda count: 0
-    if seed == EVERYTHING:
-        return lambda count: count - 1
-    return random.Random(seed).randrange
 
 
 # ---- what clients ask -----------------------------------------------------------------------------------------------

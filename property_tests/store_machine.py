@@ -16,6 +16,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests import power_loss
 from rocketpy.errors import DamagedStoreError, DiskFullError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
@@ -49,18 +50,14 @@ class Survives:
     seed: int
 
     def __repr__(self) -> str:
-        return {-2: "NOTHING", -1: "EVERYTHING"}.get(self.seed, f"some({self.seed})")
+        return {power_loss.NOTHING: "NOTHING", power_loss.EVERYTHING: "EVERYTHING"}.get(self.seed, f"some({self.seed})")
 
     def choose(self) -> Callable[[int], int]:
         """Return who answers the disk."""
-        if self.seed == -2:
-            return lambda count: 0
-        if self.seed == -1:
-            return lambda count: count - 1
-        return random.Random(self.seed).randrange
+        return power_loss.chosen(self.seed)
 
 
-NOTHING, EVERYTHING = Survives(-2), Survives(-1)
+NOTHING, EVERYTHING = Survives(power_loss.NOTHING), Survives(power_loss.EVERYTHING)
 
 
 def some(seed: int) -> Survives:

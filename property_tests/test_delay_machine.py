@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from property_tests.delay_machine import ASYNC, NOTHING, SYNC, DelayMachine, Promise
+from property_tests.delay_machine import DelayMachine, Promise
 from property_tests.hunts import Bug, Function, hunt
+from property_tests.power_loss import NOTHING
+from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_offset import DelayProgress
 from rocketpy.broker.services import schedule_message
 from rocketpy.broker.services.delay_progress import DelayProgressService

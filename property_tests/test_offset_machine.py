@@ -17,10 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.group_clients import (
-    ASYNC,
-    NOTHING,
     OFFSETS_SECONDS,
-    SYNC,
     TOPIC,
     commit,
     make_world,
@@ -28,9 +25,10 @@ from property_tests.group_clients import (
     pulled,
     query_offset,
     send,
-    survivors,
 )
 from property_tests.hunts import Bug, Function, PromiseBroken, hunt, planted, play
+from property_tests.power_loss import NOTHING, chosen
+from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.stored_table import StoredTable
@@ -163,7 +161,7 @@ class OffsetMachine(RuleBasedStateMachine):
         if survives is None:
             self.world.kill()
         else:
-            self.world.lose_power(survivors(survives))
+            self.world.lose_power(chosen(survives))
         self.crashed()
 
     @precondition(lambda self: self.is_hindered_since is None)
@@ -178,7 +176,7 @@ class OffsetMachine(RuleBasedStateMachine):
             if not isinstance(ended.cause, ProcessDied):
                 raise
         if survives is not None:
-            self.world.lose_power(survivors(survives))
+            self.world.lose_power(chosen(survives))
         self.crashed()
 
     # ---- the model ------------------------------------------------------------------------------------------------
