@@ -26,9 +26,10 @@ import trio
 
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.parts import BrokerParts, Tables
+from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
+from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host

@@ -28,9 +28,10 @@ import trio
 
 from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.parts import BrokerParts, Tables
+from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame

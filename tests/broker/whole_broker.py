@@ -21,9 +21,10 @@ import rocketpy.broker.app as broker_app
 import rocketpy.broker.parts as broker_parts
 import rocketpy.nameserver.app as nameserver_app
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.parts import BrokerParts, Tables
+from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stored_table import StoredTable
+from rocketpy.broker.tables import Tables
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol import fastjson

@@ -1,0 +1,131 @@
+"""What operators ask of a broker, put together: topics, groups, offsets, settings, accounts, the store, figures.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.broker.processors.admin_acl import AdminAclProcessor
+from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
+from rocketpy.broker.processors.admin_client import AdminClientProcessor
+from rocketpy.broker.processors.admin_config import AdminConfigProcessor
+from rocketpy.broker.processors.admin_delay import AdminDelayProcessor
+from rocketpy.broker.processors.admin_group import AdminGroupProcessor
+from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
+from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
+from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
+from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
+from rocketpy.broker.processors.admin_store import AdminStoreProcessor
+from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
+from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
+from rocketpy.broker.tables import Tables
+from rocketpy.clock import Clock
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+
+class AdminSide:
+    """The processors of administration. ``figures`` are what GET_BROKER_RUNTIME_INFO shows besides the store's."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        tables: Tables,
+        store: MessageStore,
+        live_settings: LiveSettings,
+        figures: Sequence[Callable[[], dict[str, str]]],
+        broker_addr: str,
+        register_all: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._tables = tables
+        self._store = store
+        self._live_settings = live_settings
+        self._figures = figures
+        self._broker_addr = broker_addr
+        self._register_all = register_all
+        self._clock = clock
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take every code of administration."""
+        self._register_broker(dispatcher)
+        self._register_topics(dispatcher)
+        self._register_groups(dispatcher)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _permission_changed(self) -> None:
+        self._tables.topics.next_version()
+        await self._register_all()
+
+    def _register_broker(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns the broker as a whole."""
+        config, tables, store = self._config, self._tables, self._store
+        AdminBrokerProcessor(config=config, store=store, figures=tuple(self._figures)).register(dispatcher)
+        AdminConfigProcessor(
+            config=config, live_settings=self._live_settings, permission_changed=self._permission_changed
+        ).register(dispatcher)
+        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._broker_addr).register(dispatcher)
+        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
+        AdminDelayProcessor(delay_offset_manager=tables.delay_offsets).register(dispatcher)
+        AdminStatsProcessor(stats=tables.stats).register(dispatcher)
+
+    def _register_topics(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns topics and their queues."""
+        tables, store = self._tables, self._store
+        AdminTopicProcessor(
+            config=self._config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+            stats=tables.stats,
+            register_topics=self._register_all,
+        ).register(dispatcher)
+        AdminOffsetProcessor(consumer_offset_manager=tables.offsets, store=store).register(dispatcher)
+        AdminQueueProcessor(
+            consumer_manager=tables.consumers, store=store, filter_of=tables.filters.filter_of
+        ).register(dispatcher)
+
+    def _register_groups(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns groups, their offsets and their members."""
+        config, tables, store = self._config, self._tables, self._store
+        AdminGroupProcessor(
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            consumer_offset_manager=tables.offsets,
+            config=config,
+            stats=tables.stats,
+            clock=self._clock,
+        ).register(dispatcher)
+        AdminGroupOffsetProcessor(
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        AdminClientProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        ConsumeStatsProcessor(
+            config=config,
+            broker_addr=self._broker_addr,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            stats=tables.stats,
+            store=store,
+            clock=self._clock,
+        ).register(dispatcher)

@@ -1,0 +1,50 @@
+"""What clients tell a broker of themselves, put together: heartbeats, members of groups, offsets, locks of queues.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.processors.client_manage import ClientManageProcessor
+from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
+from rocketpy.broker.processors.lock import LockProcessor
+from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.tables import Tables
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+
+class ClientSide:
+    """The processors for those who are connected, and the service that forgets those who are not any more."""
+
+    def __init__(
+        self, *, config: BrokerConfig, tables: Tables, store: MessageStore, current_time: Callable[[], float]
+    ) -> None:
+        self.housekeeping = ClientHousekeepingService(
+            config=config,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            rebalance_lock_manager=tables.locks,
+            consumer_filter_manager=tables.filters,
+        )
+        self._client_manage = ClientManageProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            current_time=current_time,
+        )
+        self._consumer_manage = ConsumerManageProcessor(
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
+        )
+        self._lock = LockProcessor(rebalance_lock_manager=tables.locks)
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes of clients that are neither sends nor pulls."""
+        self._client_manage.register(dispatcher)
+        self._consumer_manage.register(dispatcher)
+        self._lock.register(dispatcher)

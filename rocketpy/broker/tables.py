@@ -1,0 +1,131 @@
+"""The tables of one broker: those that have files, and those that are made anew by whoever connects."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.broker.acl.access_control import load_accounts
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.consumer_filter import ConsumerFilterManager
+from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.delay_levels import DelayLevels
+from rocketpy.broker.delay_offset import DelayOffsetManager
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.broker.subscription_watch import SubscriptionWatch
+from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.clock import Clock
+from rocketpy.runner import RunBlocking
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk import Disk
+
+
+@attrs.frozen(kw_only=True)
+class Tables:
+    """The tables with files, and those without."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    filters: ConsumerFilterManager
+    subscription_watch: SubscriptionWatch
+    producers: ProducerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    accounts: PlainPermissionManager | None  # None without access control
+    levels: DelayLevels
+    delay_offsets: DelayOffsetManager
+
+    @classmethod
+    def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
+        """Read the files; StartError names one that makes no sense."""
+        tables = make_tables(
+            settings.broker,
+            settings.store,
+            directory=os.path.join(settings.store.root, "config"),
+            accounts=load_accounts(
+                settings.broker, settings.config_path, disk=disk, run_blocking=run_blocking, clock=clock
+            ),
+            disk=disk,
+            clock=clock,
+            current_time=trio.current_time,
+            run_blocking=run_blocking,
+        )
+        tables.topics.load()
+        tables.topics.settings_changed()
+        tables.offsets.load()
+        tables.filters.load()
+        tables.delay_offsets.load()
+        tables.groups.load()
+        return tables
+
+
+def make_tables(
+    config: BrokerConfig,
+    store_config: MessageStoreConfig,
+    *,
+    directory: str,
+    accounts: PlainPermissionManager | None,
+    disk: Disk,
+    clock: Clock,
+    current_time: Callable[[], float],
+    run_blocking: RunBlocking,
+) -> Tables:
+    """Return the tables of a broker that has never run; their files, where they are loaded, are in ``directory``."""
+
+    def path(name: str) -> str:
+        return os.path.join(directory, name)
+
+    enable_lmq = store_config.enable_lmq
+    filters = ConsumerFilterManager(
+        config=config, path=path("consumerFilter.json"), disk=disk, run_blocking=run_blocking, clock=clock
+    )
+    subscription_watch = SubscriptionWatch()
+    return Tables(
+        topics=TopicConfigManager(
+            config=config,
+            path=path("topics.json"),
+            disk=disk,
+            run_blocking=run_blocking,
+            clock=clock,
+            enable_lmq=enable_lmq,
+        ),
+        groups=SubscriptionGroupManager(
+            config=config,
+            path=path("subscriptionGroup.json"),
+            disk=disk,
+            run_blocking=run_blocking,
+            clock=clock,
+            enable_lmq=enable_lmq,
+        ),
+        offsets=ConsumerOffsetManager(
+            path=path("consumerOffset.json"), disk=disk, run_blocking=run_blocking, enable_lmq=enable_lmq
+        ),
+        consumers=ConsumerManager(
+            current_time=current_time, consumer_filter_manager=filters, subscription_watch=subscription_watch
+        ),
+        filters=filters,
+        subscription_watch=subscription_watch,
+        producers=ProducerManager(current_time=current_time),
+        locks=RebalanceLockManager(config=config, current_time=current_time),
+        stats=BrokerStatsManager(
+            cluster_name=config.broker_cluster_name,
+            clock=clock,
+            enable_detail_stat=config.enable_detail_stat,
+            disk_fall_recorded=store_config.disk_fall_recorded,
+            enable_lmq=enable_lmq,
+        ),
+        accounts=accounts,
+        levels=DelayLevels.parse(store_config.message_delay_level),
+        delay_offsets=DelayOffsetManager(path=path("delayOffset.json"), disk=disk, run_blocking=run_blocking),
+    )
