@@ -96,6 +96,21 @@ def stamps_of_two_clocks_in_one_queue(state: DelayMachine) -> None:
     state.clock_is_set(hours=-24)
 
 
+def a_note_that_the_last_life_wrote_and_did_not_sync(state: DelayMachine) -> None:
+    """A start finds the file in memory, delivers, and then the power takes the file and leaves the copy."""
+    state.first_start(flush=SYNC, sector_size=512)
+    state.send(count=1, level=1)
+    state.send_at_once()
+    state.clock_is_set(hours=1)
+    state.kill()
+    for call in range(15, 30):
+        state.start_and_die(call=call)
+        state.kill()
+    state.start()
+    state.lose_power(survives=0)
+    state.start()
+
+
 SCRIPTS = [
     a_kill_right_after_a_delivery,
     power_that_goes_between_a_delivery_and_its_flush,
@@ -103,6 +118,7 @@ SCRIPTS = [
     a_disk_that_fills_while_messages_are_due,
     a_clock_that_is_set_back_between_two_messages,
     stamps_of_two_clocks_in_one_queue,
+    a_note_that_the_last_life_wrote_and_did_not_sync,
 ]
 
 

@@ -30,20 +30,23 @@ class DelayProgressService:
         self._store = store
         self._offsets = offsets
         self._flush_interval_s = flush_interval_ms / 1000
+        self._is_anchored = False  # this life has written the file: one that it found may not have reached the disk
 
     async def is_anchored(self) -> bool:
-        """See to it that the file names a place in the log: only then does a start look for what came behind it.
+        """See to it that a durable file names a place in the log: only then does a start look for what came behind it.
 
         To be asked before the first delivery. False while there is no room for the file.
         """
+        if self._is_anchored:
+            return True
         before = self._offsets.noted
-        if before.physical_offset is not None:
-            return True
-        self._offsets.note(DelayProgress(before.offsets, self._store.durable_offset))
-        if await self._persist():
-            return True
-        self._offsets.note(before)
-        return False
+        place = self._store.durable_offset if before.physical_offset is None else before.physical_offset
+        self._offsets.note(DelayProgress(before.offsets, place))
+        self._offsets.stored.changed()
+        self._is_anchored = await self._persist()
+        if not self._is_anchored:
+            self._offsets.note(before)
+        return self._is_anchored
 
     async def run(self) -> None:
         """Note every interval what has changed, until cancelled."""
