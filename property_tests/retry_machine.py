@@ -8,7 +8,6 @@ waits for its time: one of the four must hold after every step and every death.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
@@ -18,9 +17,9 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.hunts import PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
-from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.start_settings import BrokerSettings
+from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -40,10 +39,9 @@ from rocketpy.protocol.headers.send import (
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim_disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
 TOPIC, GROUP = "T", "G"
@@ -51,7 +49,6 @@ RETRY_TOPIC, DLQ_TOPIC = RETRY_PREFIX + GROUP, DLQ_PREFIX + GROUP
 LEVELS = 8
 DELAYS = " ".join(f"{seconds}s" for seconds in range(1, LEVELS + 1))
 FIRST_RETRY_LEVEL, LATE_SECONDS = 3, 2
-SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
 
 
 class Promise(Enum):
@@ -63,14 +60,6 @@ class Promise(Enum):
     DUE = "a retry comes when its delay is over, and not before"
     ONCE = "what was sent back once comes back once"
     ANSWERED = "a message that is there can be sent back"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 @attrs.define(eq=False)
@@ -380,26 +369,9 @@ class RetryMachine(RuleBasedStateMachine):
 
 
 def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
-    settings = BrokerSettings(
-        broker=BrokerConfig(
-            broker_name="b",
-            broker_ip1="10.0.0.2",
-            broker_ip2="10.0.0.2",
-            default_topic_queue_nums=1,
-            flush_consumer_offset_interval=1_000,
-        ),
-        server=NettyServerConfig(),
-        client=NettyClientConfig(),
-        store=MessageStoreConfig(
-            store_path_root_dir="/store",
-            flush_disk_type=flush,
-            message_delay_level=DELAYS,
-            mapped_file_size_commit_log=1 << 16,
-            mapped_file_size_consume_queue=20 * 30,
-            max_hash_slot_num=8,
-            max_index_num=100,
-        ),
-        host=None,
-        embeds_nameserver=False,
+    return small_broker(
+        flush,
+        sector_size=sector_size,
+        broker={"flush_consumer_offset_interval": 1_000},
+        store={"message_delay_level": DELAYS},
     )
-    return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))

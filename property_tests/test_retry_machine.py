@@ -6,15 +6,14 @@ planted bug proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import settings
 
-from property_tests.retry_machine import Promise, PromiseBroken, RetryMachine
+from property_tests.hunts import Bug, Function, hunt
+from property_tests.retry_machine import Promise, RetryMachine
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.processors import send_back
@@ -25,19 +24,6 @@ from rocketpy.protocol.topic_name import DLQ_PREFIX
 
 TestRetries = RetryMachine.TestCase
 TestRetries.settings = settings(stateful_step_count=30)
-
-Function = Callable[..., Any]
-
-
-@attrs.frozen
-class Bug:
-    """A wrong function in the place of the right one."""
-
-    owner: object
-    name: str
-    wrong: Callable[[Function], Function]
-    promises: tuple[Promise, ...]
-    """Those that may be seen broken first."""
 
 
 def _forgets_one_in_three(put_again: Function) -> Function:
@@ -89,20 +75,5 @@ PLANTED: Mapping[str, Bug] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bug = PLANTED[name]
-    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
-    with pytest.raises(PromiseBroken) as found:
-        run_state_machine_as_test(
-            RetryMachine,
-            settings=settings(
-                max_examples=200,
-                stateful_step_count=30,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    assert found.value.promise in bug.promises
+def test_each_planted_bug_is_found(name: str) -> None:
+    hunt(RetryMachine, PLANTED[name])

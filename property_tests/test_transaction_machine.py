@@ -11,18 +11,16 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import settings
 
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt, planted, play
 from property_tests.power_loss import NOTHING
+from property_tests.small_broker import ASYNC, SYNC
 from property_tests.transaction_machine import (
-    ASYNC,
     IMMUNITY_SECONDS,
     INTERVAL_SECONDS,
     ROLLBACK,
-    SYNC,
     Promise,
-    PromiseBroken,
     TransactionMachine,
 )
 from rocketpy.broker.message_put import PutMessageResult
@@ -38,19 +36,6 @@ TestTransactions = TransactionMachine.TestCase
 TestTransactions.settings = settings(  # virtual time is dear: each second is some wake-ups
     max_examples=settings.default.max_examples * 4 // 5 if settings.default else 40, stateful_step_count=30
 )
-
-Function = Callable[..., Any]
-
-
-@attrs.frozen
-class Bug:
-    """A wrong function in the place of the right one."""
-
-    owner: object
-    name: str
-    wrong: Callable[[Function], Function]
-    promise: Promise
-    """The one that its script breaks."""
 
 
 def _ends_every_time(newest: Function) -> Function:
@@ -121,15 +106,15 @@ def _passes_over_what_is_open(first: Function) -> Function:
 
 SERVICE, CHECK = TransactionalMessageService, TransactionalMessageCheckService
 PLANTED: Mapping[str, Bug] = {
-    "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, Promise.ONCE),
+    "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, (Promise.ONCE,)),
     "offsets are written before the copies are on disk": Bug(
-        StoredTable, "persist", _writes_offsets_at_once, Promise.CHECKED
+        StoredTable, "persist", _writes_offsets_at_once, (Promise.CHECKED,)
     ),
-    "offsets move past what is open": Bug(CHECK, "_move_on", _passes_over_what_is_open, Promise.CHECKED),
-    "a new life forgets which copies an op is about": Bug(replay, "_note_end", _forgets_copies, Promise.LEFT_ALONE),
-    "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, Promise.ANSWERED),
-    "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, Promise.LEFT_ALONE),
-    "turns of immune messages are counted": Bug(SERVICE, "renew", _counts_every_turn, Promise.GIVEN_UP),
+    "offsets move past what is open": Bug(CHECK, "_move_on", _passes_over_what_is_open, (Promise.CHECKED,)),
+    "a new life forgets which copies an op is about": Bug(replay, "_note_end", _forgets_copies, (Promise.LEFT_ALONE,)),
+    "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, (Promise.ANSWERED,)),
+    "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, (Promise.LEFT_ALONE,)),
+    "turns of immune messages are counted": Bug(SERVICE, "renew", _counts_every_turn, (Promise.GIVEN_UP,)),
 }
 
 
@@ -207,38 +192,16 @@ SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
 )
 
 
-def replayed(script: Callable[[TransactionMachine], None]) -> None:
-    state = TransactionMachine()
-    try:
-        script(state)
-    finally:
-        state.teardown()
-
-
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    replayed(SCRIPTS[name])
+def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str) -> None:
+    play(TransactionMachine, SCRIPTS[name])
     bug = PLANTED[name]
-    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
-    with pytest.raises(PromiseBroken) as found:
-        replayed(SCRIPTS[name])
-    assert found.value.promise is bug.promise
+    with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as found:
+        play(TransactionMachine, SCRIPTS[name])
+    assert found.value.promise in bug.promises
 
 
 @pytest.mark.parametrize("name", ["a transaction ends as often as somebody ends it", "copies do not name their origin"])
-def test_the_machine_finds_a_bug_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_finds_a_bug_by_itself(name: str) -> None:
     bug = PLANTED[name]
-    monkeypatch.setattr(bug.owner, bug.name, bug.wrong(getattr(bug.owner, bug.name)))
-    with pytest.raises(PromiseBroken):
-        run_state_machine_as_test(
-            TransactionMachine,
-            settings=settings(
-                max_examples=200,
-                stateful_step_count=30,
-                deadline=None,
-                database=None,
-                derandomize=True,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+    hunt(TransactionMachine, attrs.evolve(bug, promises=tuple(Promise)))  # other ways than the script break others

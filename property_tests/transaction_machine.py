@@ -8,7 +8,6 @@ reads off the next life once, and from then on it must stay so.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
@@ -18,9 +17,9 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.hunts import PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
-from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.start_settings import BrokerSettings
+from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -39,16 +38,14 @@ from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld, Client
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim_disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
 TOPIC, GROUP, CHECK_MAX = "T", "P", 3
 INTERVAL_SECONDS, TIMEOUT_SECONDS, IMMUNITY_SECONDS = 10, 2, 50
 HEARTBEAT_SECONDS = 30
-SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH
 COMMIT, ROLLBACK, UNKNOWN = TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_NOT_TYPE
 
 hows = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
@@ -65,14 +62,6 @@ class Promise(Enum):
     LEFT_ALONE = "what is over is not asked about any more"
     GIVEN_UP = "what is given up was open long enough, and is there for operators"
     ANSWERED = "an end is accepted exactly if it is the one that counts"
-
-
-class PromiseBroken(AssertionError):
-    """The machine has found a way to break one."""
-
-    def __init__(self, promise: Promise, what: str) -> None:
-        super().__init__(f"{promise.value}: {what}")
-        self.promise = promise
 
 
 class State(Enum):
@@ -418,30 +407,14 @@ class TransactionMachine(RuleBasedStateMachine):
 
 
 def _world(flush: FlushDiskType, sector_size: int) -> BrokerWorld:
-    settings = BrokerSettings(
-        broker=BrokerConfig(
-            broker_name="b",
-            broker_ip1="10.0.0.2",
-            broker_ip2="10.0.0.2",
-            flush_consumer_offset_interval=1_500,  # never in the moment of a round
-            transaction_check_max=CHECK_MAX,
-            transaction_check_interval=INTERVAL_SECONDS * 1000,
-            transaction_time_out=TIMEOUT_SECONDS * 1000,
-            default_topic_queue_nums=1,
-        ),
-        server=NettyServerConfig(),
-        client=NettyClientConfig(),
-        store=MessageStoreConfig(
-            store_path_root_dir="/store",
-            flush_disk_type=flush,
-            flush_commit_log_thorough_interval=30_000,
-            flush_delay_offset_interval=300_000,
-            mapped_file_size_commit_log=1 << 16,
-            mapped_file_size_consume_queue=20 * 30,
-            max_hash_slot_num=8,
-            max_index_num=100,
-        ),
-        host=None,
-        embeds_nameserver=False,
+    return small_broker(
+        flush,
+        sector_size=sector_size,
+        broker={
+            "flush_consumer_offset_interval": 1_500,  # never in the moment of a round
+            "transaction_check_max": CHECK_MAX,
+            "transaction_check_interval": INTERVAL_SECONDS * 1000,
+            "transaction_time_out": TIMEOUT_SECONDS * 1000,
+        },
+        store={"flush_commit_log_thorough_interval": 30_000, "flush_delay_offset_interval": 300_000},
     )
-    return BrokerWorld(settings, disk=SimDisk(choose=random.Random(0).randrange, sector_size=sector_size))
