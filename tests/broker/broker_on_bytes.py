@@ -11,27 +11,13 @@ from typing import cast
 
 import attrs
 
+from rocketpy.broker.admin_side import AdminSide
+from rocketpy.broker.client_side import ClientSide
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
-from rocketpy.broker.processors.admin_client import AdminClientProcessor
-from rocketpy.broker.processors.admin_config import AdminConfigProcessor
-from rocketpy.broker.processors.admin_group import AdminGroupProcessor
-from rocketpy.broker.processors.admin_group_offset import AdminGroupOffsetProcessor
-from rocketpy.broker.processors.admin_offset import AdminOffsetProcessor
-from rocketpy.broker.processors.admin_queue import AdminQueueProcessor
-from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
-from rocketpy.broker.processors.admin_store import AdminStoreProcessor
-from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
-from rocketpy.broker.processors.client_manage import ClientManageProcessor
-from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
-from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
-from rocketpy.broker.processors.lock import LockProcessor
-from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
 from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -141,13 +127,6 @@ class BrokerOnBytes:
         self.registered_count = 0
         self.unsupported: list[int] = []
         self.dispatcher = Dispatcher(unsupported_log=self.unsupported.append)
-        self.housekeeping = ClientHousekeepingService(
-            config=self.tables.config,
-            consumer_manager=self.tables.consumers,
-            producer_manager=self.tables.producers,
-            rebalance_lock_manager=self.tables.locks,
-            consumer_filter_manager=self.tables.filters,
-        )
         self.live_settings = LiveSettings(
             (self.tables.config, NettyServerConfig(), NettyClientConfig(), MessageStoreConfig()),
             path=str(directory / "broker.conf"),
@@ -157,86 +136,24 @@ class BrokerOnBytes:
             run_blocking=run_inline,
             clock=self.tables.clock,
         )
+        store = cast(MessageStore, self.store)
+        client_side = ClientSide(
+            config=self.tables.config, tables=self.tables, store=store, current_time=self.tables.time
+        )
+        self.housekeeping = client_side.housekeeping
+        client_side.register(self.dispatcher)
+        AdminSide(
+            config=self.tables.config,
+            tables=self.tables,
+            store=store,
+            live_settings=self.live_settings,
+            figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
+            broker_addr="127.0.0.1:10911",
+            register_all=self._register_topics,
+            clock=self.tables.clock,
+        ).register(self.dispatcher)
         self.transport = Transport(self.housekeeping.connection_closed)
         self._connections = 0
-        self._register(cast(MessageStore, self.store))
-
-    def _register(self, store: MessageStore) -> None:
-        tables, config = self.tables, self.tables.config
-        ClientManageProcessor(
-            config=config,
-            topic_config_manager=tables.topics,
-            subscription_group_manager=tables.groups,
-            consumer_manager=tables.consumers,
-            producer_manager=tables.producers,
-            current_time=tables.time,
-        ).register(self.dispatcher)
-        ConsumerManageProcessor(
-            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
-        ).register(self.dispatcher)
-        LockProcessor(rebalance_lock_manager=tables.locks).register(self.dispatcher)
-        AdminTopicProcessor(
-            config=config,
-            topic_config_manager=tables.topics,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            store=store,
-            stats=tables.stats,
-            register_topics=self._register_topics,
-        ).register(self.dispatcher)
-        AdminOffsetProcessor(consumer_offset_manager=tables.offsets, store=store).register(self.dispatcher)
-        self._register_statistics(store)
-        AdminGroupProcessor(
-            subscription_group_manager=tables.groups,
-            consumer_manager=tables.consumers,
-            producer_manager=tables.producers,
-            consumer_offset_manager=tables.offsets,
-            config=config,
-            stats=tables.stats,
-            clock=tables.clock,
-        ).register(self.dispatcher)
-        AdminConfigProcessor(
-            config=config, live_settings=self.live_settings, permission_changed=self._register_topics
-        ).register(self.dispatcher)
-        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(self.dispatcher)
-        AdminGroupOffsetProcessor(
-            topic_config_manager=tables.topics,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            store=store,
-        ).register(self.dispatcher)
-        AdminClientProcessor(
-            config=config,
-            topic_config_manager=tables.topics,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            store=store,
-        ).register(self.dispatcher)
-        AdminQueueProcessor(
-            consumer_manager=tables.consumers,
-            store=store,
-            filter_of=lambda group, subscription: (TagFilter(subscription), "null"),
-        ).register(self.dispatcher)
-
-    def _register_statistics(self, store: MessageStore) -> None:
-        tables, config = self.tables, self.tables.config
-        AdminBrokerProcessor(
-            config=config,
-            store=store,
-            figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
-        ).register(self.dispatcher)
-        AdminStatsProcessor(stats=tables.stats).register(self.dispatcher)
-        ConsumeStatsProcessor(
-            config=config,
-            broker_addr="127.0.0.1:10911",
-            topic_config_manager=tables.topics,
-            subscription_group_manager=tables.groups,
-            consumer_manager=tables.consumers,
-            consumer_offset_manager=tables.offsets,
-            stats=tables.stats,
-            store=store,
-            clock=tables.clock,
-        ).register(self.dispatcher)
 
     def _check_settings(self, values: Sequence[object]) -> None:
         pass
