@@ -6,9 +6,6 @@ Composition only: nothing here decides anything.
 from __future__ import annotations
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.consumer_filter import ConsumerFilterManager
-from rocketpy.broker.consumer_manager import ConsumerManager
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.offset_moved import OffsetMovedEvents
@@ -17,9 +14,7 @@ from rocketpy.broker.processors.pull_check import PullCheck
 from rocketpy.broker.services.consumer_lag import ConsumerLagService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.slow_consumer import SlowConsumerService
-from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.subscription_group import SubscriptionGroupManager
-from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
@@ -37,30 +32,29 @@ class PullSide:
         store: MessageStore,
         message_put: MessagePut,
         hold_service: PullRequestHoldService,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        offsets: ConsumerOffsetManager,
-        stats: BrokerStatsManager,
+        tables: Tables,
         hooks: ConsumeHooks,
         store_host: bytes,
         clock: Clock,
     ) -> None:
-        self.lag = ConsumerLagService(consumer_manager=consumers, consumer_offset_manager=offsets, store=store)
-        self.slow_consumers = SlowConsumerService(config=config, stats=stats, subscription_group_manager=groups)
+        self.lag = ConsumerLagService(
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
+        )
+        self.slow_consumers = SlowConsumerService(
+            config=config, stats=tables.stats, subscription_group_manager=tables.groups
+        )
         self._processor = PullMessageProcessor(
             store=store,
             store_config=store_config,
             hold_service=hold_service,
             check=PullCheck(
                 config=config,
-                topic_config_manager=topics,
-                subscription_group_manager=groups,
-                consumer_manager=consumers,
-                consumer_filter_manager=filters,
+                topic_config_manager=tables.topics,
+                subscription_group_manager=tables.groups,
+                consumer_manager=tables.consumers,
+                consumer_filter_manager=tables.filters,
             ),
-            consumer_offset_manager=offsets,
+            consumer_offset_manager=tables.offsets,
             offset_moved_events=OffsetMovedEvents(
                 store=store,
                 message_put=message_put,
@@ -69,7 +63,7 @@ class PullSide:
                 clock=clock,
             ),
             config=config,
-            stats=stats,
+            stats=tables.stats,
             hooks=hooks,
         )
 

@@ -19,11 +19,8 @@ from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_hot import HotSend
 from rocketpy.broker.processors.send_outcome import SendOutcome
-from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.services.fast_failure import FastFailureService
-from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.subscription_group import SubscriptionGroupManager
-from rocketpy.broker.topic_config import TopicConfigManager
+from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.dispatch import Dispatcher
@@ -44,10 +41,7 @@ class SendSide:
         store_config: MessageStoreConfig,
         store: MessageStore,
         message_put: MessagePut,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        producers: ProducerManager,
-        stats: BrokerStatsManager,
+        tables: Tables,
         hooks: BrokerHooks,
         broker_addr: str,
         store_host: bytes,
@@ -79,10 +73,7 @@ class SendSide:
         self._message_size_max = store_config.max_message_size
         self._store = store
         self._message_put = message_put
-        self._topics = topics
-        self._groups = groups
-        self._producers = producers
-        self._stats = stats
+        self._tables = tables
         self._store_host = store_host
         self._clock = clock
         self._randomness = randomness
@@ -96,8 +87,8 @@ class SendSide:
         config = self._config
         check = SendCheck(
             config=config,
-            topic_config_manager=self._topics,
-            subscription_group_manager=self._groups,
+            topic_config_manager=self._tables.topics,
+            subscription_group_manager=self._tables.groups,
             clock=self._clock,
         )
         answers = SendAnswers(
@@ -113,12 +104,12 @@ class SendSide:
         SendMessageProcessor(
             store=self._store,
             message_put=self._message_put,
-            subscription_group_manager=self._groups,
+            subscription_group_manager=self._tables.groups,
             check=check,
             gate=self.gate,
             answers=answers,
             outcome=outcome,
-            stats=self._stats,
+            stats=self._tables.stats,
             hooks=self._send_hooks,
             config=config,
             randomness=self._randomness,
@@ -126,11 +117,11 @@ class SendSide:
         SendBackProcessor(
             store=self._store,
             message_put=self._message_put,
-            subscription_group_manager=self._groups,
+            subscription_group_manager=self._tables.groups,
             check=check,
             gate=self.gate,
             outcome=outcome,
-            stats=self._stats,
+            stats=self._tables.stats,
             hooks=self.consume_hooks,
             config=config,
             randomness=self._randomness,
@@ -138,12 +129,12 @@ class SendSide:
         ReplyMessageProcessor(
             store=self._store,
             message_put=self._message_put,
-            find_channel=self._producers.find_channel,
+            find_channel=self._tables.producers.find_channel,
             check=check,
             gate=self.gate,
             answers=answers,
             outcome=outcome,
-            stats=self._stats,
+            stats=self._tables.stats,
             hooks=self._send_hooks,
             config=config,
             store_host=self._store_host,
@@ -166,12 +157,12 @@ class SendSide:
     ) -> None:
         hot = HotSend(
             store=self._store,
-            topic_config_manager=self._topics,
+            topic_config_manager=self._tables.topics,
             check=check,
             gate=self.gate,
             answers=answers,
             outcome=outcome,
-            stats=self._stats,
+            stats=self._tables.stats,
             cluster=self._config.broker_cluster_name,
             decode=decode,
         )
