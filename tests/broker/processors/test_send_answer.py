@@ -72,13 +72,19 @@ def test_what_is_stored_is_answered_with_its_place_whatever_the_guarantee(
     assert command.ext_fields == EXTRA | {"msgId": "ID", "queueId": "2", "queueOffset": "77"}
 
 
+TOO_MANY_LIGHT_QUEUES = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num exceed "
+    "maxLmqConsumeQueueNum config num, default limit 2w."
+)
+
+
 @pytest.mark.parametrize(
     ("status", "code", "remark"),
     [
         (PutMessageStatus.CREATE_MAPEDFILE_FAILED, 1, "create mapped file failed, server is busy or broken."),
         (PutMessageStatus.OS_PAGECACHE_BUSY, 1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"),
         (PutMessageStatus.UNKNOWN_ERROR, 1, "UNKNOWN_ERROR"),
-        (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, 1, "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"),
+        (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, 1, TOO_MANY_LIGHT_QUEUES),
         (PutMessageStatus.SERVICE_NOT_AVAILABLE, 14, "service not available now: no space in /store"),
     ],
 )
