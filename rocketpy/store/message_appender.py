@@ -36,6 +36,7 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.index_feed import Index, IndexWork
 from rocketpy.store.message_limits import MessageLimits
 from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
+from rocketpy.store.put_refusals import PutRefusals
 from rocketpy.store.record_pieces import head_for, tail_for
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.store_figures import SLOW_BURSTS_MAX, TIMED_BURST, SlowBursts
@@ -49,9 +50,6 @@ _PUT_OK = PutMessageStatus.PUT_OK
 _MASK = 0x7FFF_FFFF
 _PENDING_BYTES_MAX = 4 << 20
 """When a burst has collected this much it is written, without waiting for the burst's end."""
-
-_ROOM_CHECK_MS = 1000
-"""A store without space looks for some this often."""
 
 _pack_head = layout.RECORD_HEAD.pack
 _pack_unit = layout.UNIT.pack
@@ -81,7 +79,10 @@ class MessageAppender:
         self._queue_by_id = queues.topics
         self._timestamp_ms = clock.timestamp_ms
         self._store_host = store_host
-        self._limits = MessageLimits(message_size_max)
+        self._refusals = PutRefusals(limits=MessageLimits(message_size_max), index=index, clock=clock, why=refuse_all)
+        self._refusal_of = self._refusals.refusal_of
+        self._refused = self._refusals.refused
+        self.writable_or_why = self._refusals.writable_or_why
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
         self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
         self._index = index
@@ -101,14 +102,9 @@ class MessageAppender:
         self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
-        self._refusal = refuse_all  # why every put is refused from now on, until the store is opened again
-        self._obstacle: str | None = None  # why every put is refused until somebody says that it is over
-        self._no_room: str | None = None  # why there is no space, as of _no_room_since_ms
-        self._no_room_since_ms = 0
         self._copy_count = 0  # pending units of messages that have another one in their own queue
         self.put_count = 0  # of written bursts
         self.put_bytes = 0
-        self.refused_count = 0
         self.burst_count = 0
         self.slow_bursts: SlowBursts = deque(maxlen=SLOW_BURSTS_MAX)  # for whoever wants to know, and takes them away
 
@@ -270,6 +266,11 @@ class MessageAppender:
     # ---- the burst ------------------------------------------------------------------------------------------------
 
     @property
+    def refused_count(self) -> int:
+        """How many puts, a batch is one, were refused."""
+        return self._refusals.count
+
+    @property
     def has_pending(self) -> bool:
         """Whether something is collected that readers do not see yet."""
         return bool(self._parts)
@@ -331,19 +332,14 @@ class MessageAppender:
 
     def refuse_all(self, why: str) -> None:
         """Take no message from now on."""
-        self._refusal = self._refusal or why
+        self._refusals.refuse_all(why)
         self._room_end = -1
 
     def refuse_while(self, why: str | None) -> None:
         """Take no message for a reason that will pass; None when it has."""
-        self._obstacle = why
+        self._refusals.refuse_while(why)
         if why is not None:
             self._room_end = -1
-
-    def writable_or_why(self) -> str | None:
-        """Return None, or why messages are refused; a full disk is looked at again with the next message."""
-        index_s = self._index.writable_or_why() if self._index is not None else None
-        return self._refusal or self._obstacle or self._no_room or index_s
 
     # ---- everything that is not plain -----------------------------------------------------------------------------
 
@@ -404,11 +400,6 @@ class MessageAppender:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
 
-    def _refusal_of(self, topic: str, queue_id: int, body_size: int, properties: bytes) -> PutMessageStatus | None:
-        if self._refusal is not None or self._obstacle is not None:
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        return self._limits.refusal_of(topic, queue_id, body_size, properties)
-
     def _addressed(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
         if self._multi_dispatch is None:
             return Addressed(properties)
@@ -431,9 +422,7 @@ class MessageAppender:
 
     def _has_room(self, queues: Sequence[ConsumeQueue], size: int, unit_count: int) -> bool:
         """Make room for a record and its units in each queue; False when the disk is full. StoreError is final."""
-        if self._no_room is not None and abs(self._timestamp_ms() - self._no_room_since_ms) < _ROOM_CHECK_MS:
-            return False
-        if self._index is not None and self._index.writable_or_why() is not None:
+        if not self._refusals.may_find_room:
             return False
         commit_log = self._commit_log
         try:
@@ -446,14 +435,13 @@ class MessageAppender:
             for queue in queues:
                 queue.make_room(unit_count)
         except DiskFullError as error:
-            self._no_room = str(error)
-            self._no_room_since_ms = self._timestamp_ms()
+            self._refusals.note_no_room(str(error))
             self._room_end = -1
             return False
         except StoreError as error:
             self.refuse_all(f"a write failed: {error}")
             raise
-        self._no_room = None
+        self._refusals.note_room()
         self._set_room_end()
         return True
 
@@ -503,11 +491,7 @@ class MessageAppender:
             self._commit_log.write(content, timestamp_ms)
 
     def _set_room_end(self) -> None:
-        if self._refusal is None and self._obstacle is None and self._no_room is None and not self._does_more:
+        if self._refusals.is_open and not self._does_more:
             commit_log, pool = self._commit_log, self.pool
             pending_end = commit_log.wrote_offset + _PENDING_BYTES_MAX if pool is None else pool.end_offset
             self._room_end = min(commit_log.end_of_file - layout.BLANK_SIZE_MIN, pending_end)
-
-    def _refused(self, status: PutMessageStatus) -> tuple[PutMessageStatus, int, int]:
-        self.refused_count += 1
-        return status, -1, -1
