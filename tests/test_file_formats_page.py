@@ -332,6 +332,7 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
         "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/test_repair.py
         "config/<name>.json",  # of the broker, below
         "failed-sync",  # tests/store/test_failed_sync.py
+        "config/broker.properties",
         "config/namesrv.properties",
     }, unseen
 

@@ -101,6 +101,11 @@ class DiskLock(Protocol):
 class Disk(Protocol):
     """Files and directories by path."""
 
+    @property
+    def has_failed_sync(self) -> bool:
+        """Whether a sync of some file has failed since this object was made: pages may be called clean and are not."""
+        ...
+
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
         """Open a file; ``create`` makes it if it is missing. StoreError if it cannot be."""
         ...
@@ -238,6 +243,11 @@ class OsDisk:
         self._failed_syncs: set[str] = set()
         # Directories that we made and whose entry in the directory above is not durable yet.
         self._unsynced_directories: set[str] = set()
+
+    @property
+    def has_failed_sync(self) -> bool:
+        """Whether a sync of some file has failed in this process."""
+        return bool(self._failed_syncs)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
         """Open a file; the descriptor is not inherited."""

@@ -12,7 +12,7 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
     <root>/checkpoint                               three times in 4096 bytes
     <root>/abort                                    there while a broker runs, and after one was killed
     <root>/orderly-end                              ours: where the log and its queues ended, after an orderly stop
-    <root>/failed-sync                              ours: the last life ended with a failing disk
+    <root>/failed-sync                              ours: a sync has failed in the last life
     <root>/lock                                     a record lock on byte 0 keeps a second broker out
     <root>/config/*.json                            the broker's tables
 """

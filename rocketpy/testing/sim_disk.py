@@ -112,6 +112,11 @@ class SimDisk:
         self._dies_at = -1
         self._is_dead = False
 
+    @property
+    def has_failed_sync(self) -> bool:
+        """Whether a sync of some file has failed in this life."""
+        return bool(self._failed_syncs)
+
     def lose_power(self, choose: Choose | None = None) -> None:
         """End the machine: go back to what is durable, and to what ``choose`` lets survive beyond that."""
         choose = choose if choose is not None else self._choose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.errors import DamagedStoreError, StoreError
+from rocketpy.errors import StoreError
 from rocketpy.store.failed_sync import FailedSyncMark
 from rocketpy.testing.sim_disk import SimDisk
 
@@ -18,21 +18,22 @@ def disk() -> SimDisk:
     return disk
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [StoreError("no", path="/x"), ExceptionGroup("a scope", [ExceptionGroup("two", [StoreError("no", path="/x")])])],
-)
-def test_a_life_that_the_disk_ends_leaves_the_mark(disk: SimDisk, failure: Exception) -> None:
+def fail_a_sync(disk: SimDisk) -> None:
+    disk.fail_call("sync")
+    disk.open("/store/log", create=True).sync()
+
+
+def test_a_life_with_a_failed_sync_leaves_the_mark(disk: SimDisk) -> None:
     mark = FailedSyncMark(disk, PATH)
-    with pytest.raises(type(failure)), mark:
-        raise failure
+    with pytest.raises(StoreError, match="simulated failure"), mark:
+        fail_a_sync(disk)
     assert mark.exists()
     mark.remove()
     assert not mark.exists()
     mark.remove()
 
 
-@pytest.mark.parametrize("failure", [DamagedStoreError("torn", path="/x"), ValueError("ours"), KeyboardInterrupt()])
+@pytest.mark.parametrize("failure", [StoreError("not opened", path="/x"), ValueError("ours"), KeyboardInterrupt()])
 def test_whatever_else_ends_it_does_not(disk: SimDisk, failure: BaseException) -> None:
     mark = FailedSyncMark(disk, PATH)
     with pytest.raises(type(failure)), mark:
@@ -49,6 +50,6 @@ def test_an_orderly_end_leaves_none(disk: SimDisk) -> None:
 
 def test_the_first_failure_is_told_also_when_the_mark_cannot_be_made(disk: SimDisk) -> None:
     mark = FailedSyncMark(disk, "/nowhere/failed-sync")
-    with pytest.raises(StoreError, match="the first") as caught, mark:
-        raise StoreError("the first", path="/x")
+    with pytest.raises(StoreError, match="simulated failure") as caught, mark:
+        fail_a_sync(disk)
     assert "the mark of that could not be made" in "".join(caught.value.__notes__)
