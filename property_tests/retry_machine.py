@@ -17,6 +17,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.group_clients import GROUP, TOPIC, commit, pull, pulled, query_offset
 from property_tests.hunts import PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
@@ -25,26 +26,19 @@ from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.offset import (
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.protocol.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld
 from rocketpy.testing.sim_disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
-TOPIC, GROUP = "T", "G"
 RETRY_TOPIC, DLQ_TOPIC = RETRY_PREFIX + GROUP, DLQ_PREFIX + GROUP
 LEVELS = 8
 DELAYS = " ".join(f"{seconds}s" for seconds in range(1, LEVELS + 1))
@@ -144,24 +138,10 @@ class RetryMachine(RuleBasedStateMachine):
 
     def pull(self, topic: str) -> int:
         """The consumer takes what there is from where it is; return how many messages it has in hand now."""
-        header = PullMessageRequestHeader(
-            consumer_group=GROUP,
-            topic=topic,
-            queue_id=0,
-            queue_offset=self.next_offset[topic],
-            max_msg_nums=4,
-            sys_flag=4,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription="*",
-            sub_version=0,
-            expression_type="TAG",
-        )
-        answer = self.ask(make_request(RequestCode.PULL_MESSAGE, header))
+        answer = self.ask(pull(self.next_offset[topic], topic=topic, count=4))
         if answer.code != ResponseCode.SUCCESS:
             return 0
-        assert answer.body is not None
-        for message in decode_messages(answer.body):
+        for message in pulled(answer):
             self.in_hand[topic][message.queue_offset] = message
             sent = self.sent[message.body]
             if topic == RETRY_TOPIC and message.reconsume_times > sent.tries_max:
@@ -232,20 +212,14 @@ class RetryMachine(RuleBasedStateMachine):
         """Commit the group's progress: up to the oldest message that is still in hand."""
         in_hand = self.in_hand[topic]
         del in_hand[message.queue_offset]
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=GROUP, topic=topic, queue_id=0, commit_offset=min(in_hand, default=self.next_offset[topic])
-        )
-        self.ask(make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+        self.ask(commit(min(in_hand, default=self.next_offset[topic]), topic=topic))
         self.look()
 
     @rule()
     def consumer_dies(self) -> None:
         """What it had in hand is consumed again by the next, from where the broker says."""
         for topic in (TOPIC, RETRY_TOPIC):
-            header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=topic, queue_id=0)
-            answer = self.ask(make_request(RequestCode.QUERY_CONSUMER_OFFSET, header))
-            is_known = answer.code == ResponseCode.SUCCESS
-            self.next_offset[topic] = read_header(answer, QueryConsumerOffsetResponseHeader).offset if is_known else 0
+            self.next_offset[topic] = query_offset(self.world.connect(), topic=topic)
             self.in_hand[topic] = {}
 
     @rule(retries_max=st.integers(0, 3))
