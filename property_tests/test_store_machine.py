@@ -259,7 +259,7 @@ HUNTS: Mapping[str, Hunt] = {
         },
     ),
 }
-HUNTED = hunted(examples=1_000, steps=50)
+HUNTED = hunted(examples=6_000, steps=50)
 
 
 @pytest.mark.parametrize("name", PLANTED)
