@@ -15,8 +15,6 @@ import pytest
 import trio
 
 from rocketpy.broker.client_channel import ClientChannelInfo
-from rocketpy.broker.delay_offset import DelayOffsetManager
-from rocketpy.broker.processors.admin_delay import AdminDelayProcessor
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import ProducerInfo, ProducerTableInfo, SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
@@ -34,11 +32,9 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
-from rocketpy.store.disk import OsDisk
 from rocketpy.store.results import ListedUnit
 from rocketpy.store.results import QueueTimeSpan as StoreTimeSpan
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
-from tests.broker.tables_of_a_broker import run_inline
 from tests.broker.test_golden_frames import Exchange, answer, of
 
 
@@ -173,10 +169,9 @@ async def test_cleaning(broker: BrokerOnBytes, exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("exchange", of(RequestCode.GET_ALL_DELAY_OFFSET))
-async def test_get_all_delay_offset(broker: BrokerOnBytes, exchange: Exchange, tmp_path: Path) -> None:
-    manager = DelayOffsetManager(path=str(tmp_path / "delayOffset.json"), disk=OsDisk(), run_blocking=run_inline)
-    manager.offset_table.update(decode_body(exchange.java.body, DelayOffsetSerializeWrapper).offset_table)
-    AdminDelayProcessor(delay_offset_manager=manager).register(broker.dispatcher)
+async def test_get_all_delay_offset(broker: BrokerOnBytes, exchange: Exchange) -> None:
+    java = decode_body(exchange.java.body, DelayOffsetSerializeWrapper)
+    broker.tables.delay_offsets.offset_table.update(java.offset_table)
     assert (await answer(broker, exchange)).body == exchange.java.body
 
 
