@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 from bench import probe
 from bench.rows import PULL_SIZE, PULL_TOPIC, QUEUES, SETTLE_S, Row, Session
@@ -41,14 +42,14 @@ def wake_p99_ms(session: Session) -> float:
     port = session.broker.port
     _create_topic(port)
     with probe.Connection(port, timeout_s=60) as sender:
-        for queue in range(PULLS):  # so that no queue is made while the clock runs
-            _send(sender, queue)
+        # Each queue gets a message, so that none is made while the clock runs; an earlier round may have left some.
+        ends = [_send(sender, queue) + 1 for queue in range(PULLS)]
         deadline = time.perf_counter() + DISPATCH_S
-        while sender.max_offset(TOPIC, PULLS - 1) < 1:  # messages reach their queues in order
+        while sender.max_offset(TOPIC, PULLS - 1) < ends[-1]:  # messages reach their queues in order
             if time.perf_counter() > deadline:
                 raise OSError(f"{PULLS} messages are not in their queues after {DISPATCH_S:.0f} s")
             time.sleep(0.1)
-        waiting = _Waiting(port)
+        waiting = _Waiting(port, ends)
         try:
             waiting.ask_all()
             time.sleep(SETTLE_S)  # the queues that were made are flushed
@@ -80,12 +81,13 @@ def pull_by_sql(session: Session) -> float:
 class _Waiting:
     """The suspended pulls, over their connections; the opaque of a pull is the number of its queue."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, ends: Sequence[int]) -> None:
+        """``ends`` are the offsets behind the last message of each queue."""
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._received: dict[int, bytearray] = {}
         self._of_queue: dict[int, socket.socket] = {}
-        self._next = dict.fromkeys(range(PULLS), 1)
+        self._next = dict(enumerate(ends))
         for _ in range(CONNECTIONS):
             each = socket.create_connection(("127.0.0.1", port))
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -190,7 +192,8 @@ def _create_topic(port: int) -> None:
         raise OSError(f"the topic was answered with code {code}")
 
 
-def _send(sender: probe.Connection, queue: int) -> None:
+def _send(sender: probe.Connection, queue: int) -> int:
+    """Send to a queue; return the message's offset in it."""
     fields = {
         "a": "bench_hold",
         "b": TOPIC,
@@ -205,9 +208,10 @@ def _send(sender: probe.Connection, queue: int) -> None:
         "k": "false",
         "m": "false",
     }
-    code, _, body = sender.ask(probe.SEND_MESSAGE_V2, fields, b"wake up")
+    code, answered, body = sender.ask(probe.SEND_MESSAGE_V2, fields, b"wake up")
     if code != probe.SUCCESS:
         raise OSError(f"a send was answered with code {code}: {body!r}")
+    return int(answered["queueOffset"])
 
 
 def _pull_fields(topic: str, queue: int, offset: int, expression: str) -> dict[str, str]:
