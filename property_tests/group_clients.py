@@ -112,18 +112,27 @@ def unlock(client: Client, client_id: str, queue_ids: Iterable[int], topic: str 
     client.ask(make_request(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body)))
 
 
-def send(body: bytes, *, topic: str = TOPIC, queue_id: int = 0, queue_nums: int = 1) -> RemotingCommand:
-    """A producer sends a message; the topic is made if there is none."""
+def send(
+    body: bytes,
+    *,
+    topic: str = TOPIC,
+    queue_id: int = 0,
+    queue_nums: int = 1,
+    sys_flag: int = 0,
+    born_timestamp_ms: int = 0,
+    properties: str = "WAIT\x01true",
+) -> RemotingCommand:
+    """A producer of the group P sends a message; the topic is made if there is none."""
     header = SendMessageRequestHeader(
         producer_group="P",
         topic=topic,
         default_topic="TBW102",
         default_topic_queue_nums=queue_nums,
         queue_id=queue_id,
-        sys_flag=0,
-        born_timestamp=0,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp_ms,
         flag=0,
-        properties="WAIT\x01true",
+        properties=properties,
         reconsume_times=0,
     )
     return make_request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2.from_v1(header), body)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.group_clients import GROUP, TOPIC, commit, pull, pulled, query_offset
+from property_tests.group_clients import send as client_send
 from property_tests.hunts import PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
@@ -29,8 +30,6 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.protocol.headers.send import (
     ConsumerSendMsgBackRequestHeader,
-    SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
 )
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
@@ -114,20 +113,10 @@ class RetryMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.count += 1
             body = b"%d" % self.count
-            header = SendMessageRequestHeader(
-                producer_group="P",
-                topic=TOPIC,
-                default_topic="TBW102",
-                default_topic_queue_nums=1,
-                queue_id=0,
-                sys_flag=0,
-                born_timestamp=self.world.life.clock.timestamp_ms(),
-                flag=0,
-                properties=f"UNIQ_KEY\x01K{self.count}",
-                reconsume_times=0,
-            )
+            born_timestamp_ms = self.world.life.clock.timestamp_ms()
+            properties = f"UNIQ_KEY\x01K{self.count}"
             answer = self.ask(
-                make_request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2.from_v1(header), body)
+                client_send(body, topic=TOPIC, born_timestamp_ms=born_timestamp_ms, properties=properties)
             )
             assert answer.code == ResponseCode.SUCCESS, answer
             self.sent[body] = Sent(body)

@@ -17,6 +17,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from property_tests.group_clients import send as client_send
 from property_tests.hunts import PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
@@ -29,8 +30,6 @@ from rocketpy.protocol.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
-    SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from rocketpy.protocol.message_id import decode_offset_msg_id
@@ -137,19 +136,13 @@ class TransactionMachine(RuleBasedStateMachine):
         properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": f"K{self.count}"}
         if immune_seconds:
             properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = str(immune_seconds)
-        header = SendMessageRequestHeader(
-            producer_group=GROUP,
+        request = client_send(
+            body,
             topic=TOPIC,
-            default_topic="TBW102",
-            default_topic_queue_nums=1,
-            queue_id=0,
             sys_flag=4,
-            born_timestamp=self.world.life.clock.timestamp_ms(),
-            flag=0,
+            born_timestamp_ms=self.world.life.clock.timestamp_ms(),
             properties=encode_properties(properties),
-            reconsume_times=0,
         )
-        request = make_request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2.from_v1(header), body)
         transaction = self.transactions[body] = Transaction(body, self.now + immune_seconds)
         answer = self.ask(request, settle=survives is None)
         if answer is not None:
