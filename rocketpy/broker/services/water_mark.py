@@ -1,7 +1,8 @@
 """Writes what RocketMQ's operators look for in logs: water marks each second, figures of the store each minute.
 
 Nothing queues here, so the water marks of thread pools say 0 but for sends: those that wait for the disk under
-SYNC_FLUSH. Lines that nobody keeps are not made.
+SYNC_FLUSH. Lines that nobody keeps are not made: those of a minute, which belong to the broker and the store, are kept
+where the water marks are, so that none comes to a terminal unasked.
 
 Compatibility: ``BrokerController.printWaterMark``, the line about the dispatch behind the log, and
 ``StoreStatsService.printTps`` (4.9.8). "SlowTimeMills" of sends is how late the event loop was in the last second.
@@ -42,8 +43,9 @@ class WaterMarkService:
         while True:
             await trio.sleep_until(due)
             due = trio.current_time() + WATER_MARK_SECONDS
-            if _water_mark_log.isEnabledFor(logging.INFO):
-                self.write_water_marks()
+            if not _water_mark_log.isEnabledFor(logging.INFO):
+                continue
+            self.write_water_marks()
             if trio.current_time() >= minute_due:
                 minute_due = trio.current_time() + MINUTE_SECONDS
                 self.write_figures()

@@ -65,3 +65,13 @@ async def test_what_nobody_keeps_is_not_made(
     for name in ("rocketpy.broker", "rocketpy.broker.watermark", "rocketpy.store"):
         caplog.set_level(logging.WARNING, logger=name)
     assert await lines_of(80, caplog) == []
+
+
+async def test_where_no_water_marks_are_kept_no_line_comes_by_itself(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Without a directory for logs: the broker and the store tell what happens, and nothing else."""
+    caplog.set_level(logging.INFO, logger="rocketpy.broker")
+    caplog.set_level(logging.INFO, logger="rocketpy.store")
+    caplog.set_level(logging.WARNING, logger="rocketpy.broker.watermark")
+    assert await lines_of(80, caplog) == []
