@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from random import Random
 from typing import Any, TypeVar
 
 import attrs
 import pytest
+import trio
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
@@ -20,6 +22,15 @@ Machine = TypeVar("Machine", bound=RuleBasedStateMachine)
 Function = Callable[..., Any]
 Wrong = Callable[[Function], Function]
 """Makes the wrong function from the right one."""
+
+# Trio shuffles tasks that are ready together. Hypothesis gives the shuffling a seed for each of its examples; a script,
+# which is played outside of it, has the seeds below, or the same script would be another one in each run.
+TRIO_RANDOM: Random = trio._core._run._r
+SCHEDULES = range(4)
+"""The orders in which a script is played: it must hold in each of them."""
+
+SCHEDULES_FOR_BUGS = range(40)
+"""The orders in which a bug may show itself: the first that does is enough."""
 
 
 class PromiseBroken(AssertionError):
@@ -72,10 +83,23 @@ def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 200,
     assert raised.value.promise in bug.promises
 
 
-def play(machine: type[Machine], script: Callable[[Machine], None]) -> None:
-    """Let a machine do what a script says, and what it does at its end."""
-    state = machine()
+def play(machine: type[Machine], script: Callable[[Machine], None], *, schedules: range = SCHEDULES) -> None:
+    """Let a machine do what a script says, and what it does at its end, once in each order of tasks."""
+    before = TRIO_RANDOM.getstate()
     try:
-        script(state)
+        for schedule in schedules:
+            TRIO_RANDOM.seed(schedule)
+            state = machine()
+            try:
+                script(state)
+            finally:
+                state.teardown()
     finally:
-        state.teardown()
+        TRIO_RANDOM.setstate(before)
+
+
+def play_with_bug(machine: type[Machine], script: Callable[[Machine], None], bug: Bug) -> None:
+    """Play a script with a bug; fail unless some order of tasks breaks a promise that the bug is known to break."""
+    with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
+        play(machine, script, schedules=SCHEDULES_FOR_BUGS)
+    assert raised.value.promise in bug.promises

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from property_tests.delay_machine import DelayMachine, Promise
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt, planted, play
+from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_offset import DelayProgress
@@ -138,12 +138,7 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts(script: Script) -> None:
-    state = DelayMachine()
-    try:
-        script(state)
-        state.end_well()
-    finally:
-        state.world.kill()
+    play(DelayMachine, script)
 
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
@@ -255,10 +250,7 @@ PLANTED: Mapping[str, Planted] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found_by_a_script(name: str) -> None:
     """The right code passes all scripts, above."""
-    bug = PLANTED[name].bug
-    with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
-        play(DelayMachine, PLANTED[name].script)
-    assert raised.value.promise in bug.promises
+    play_with_bug(DelayMachine, PLANTED[name].script, PLANTED[name].bug)
 
 
 @pytest.mark.parametrize("name", [name for name, each in PLANTED.items() if each.is_common])

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from property_tests.hunts import hunted
+from property_tests.hunts import hunted, play
 from property_tests.planted_bugs import PLANTED, planted
 from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_closed, is_open, some
 from rocketpy.testing.store_model import Invariant, InvariantBroken
@@ -137,12 +137,7 @@ SCRIPTS: list[Script] = [
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts(script: Script) -> None:
-    state = StoreMachine()
-    try:
-        script(state)
-        state.end_well()
-    finally:
-        state.world.kill()
+    play(StoreMachine, script)
 
 
 # ---- what it must find ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from hypothesis import settings
 
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt, planted, play
+from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
 from property_tests.transaction_machine import (
@@ -195,10 +195,7 @@ SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str) -> None:
     play(TransactionMachine, SCRIPTS[name])
-    bug = PLANTED[name]
-    with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as found:
-        play(TransactionMachine, SCRIPTS[name])
-    assert found.value.promise in bug.promises
+    play_with_bug(TransactionMachine, SCRIPTS[name], PLANTED[name])
 
 
 @pytest.mark.parametrize("name", ["a transaction ends as often as somebody ends it", "copies do not name their origin"])

@@ -11,13 +11,12 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from random import Random
 from typing import TypeVar
 
 import attrs
-import trio
 
 from property_tests.crash.operations import FLUSH_INTERVAL_MS, OPERATIONS, SMALL
+from property_tests.hunts import TRIO_RANDOM
 from rocketpy.clock import ManualClock
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.disk_state import DiskState
@@ -26,10 +25,6 @@ from rocketpy.testing.store_model import InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 T = TypeVar("T")
-
-# Trio shuffles tasks that are ready together. Here the same workload must give the same disk calls every time; that
-# other orders are right too is for the state machines to find out.
-_TRIO_RANDOM: Random = trio._core._run._r
 
 ROOT = "/store"
 ABORT_FILE = f"{ROOT}/abort"
@@ -147,7 +142,7 @@ class Life:
         The life ends with a kill, unless the store ends because its disk fails, or is wrong.
         """
         self.world.disk.before_change = self._before_change
-        _TRIO_RANDOM.seed(0)
+        TRIO_RANDOM.seed(0)  # the same disk calls every time; other orders are for the state machines to find out
         try:
             for index, operation in enumerate(("open", *operations)):
                 self.operations += (operation,)
