@@ -23,6 +23,7 @@ UPDATE_AND_CREATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
 GET_MAX_OFFSET = 30
 GET_ROUTEINFO_BY_TOPIC = 105
+GET_PRODUCER_CONNECTION_LIST = 204
 
 SUCCESS = 0
 SERVICE_NOT_AVAILABLE = 14
@@ -239,6 +240,10 @@ class Wire:
         response = self.request(GET_ALL_TOPIC_CONFIG, {})
         assert response.code == SUCCESS, response
         return response.body.decode()
+
+    def has_producer(self, group: str) -> bool:
+        """Return whether this broker has heard of a producer of the group: that takes a heartbeat."""
+        return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
 
     def brokers_of(self, topic: str) -> set[str]:
         """Ask a nameserver for the names of the brokers that have the topic."""

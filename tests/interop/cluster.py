@@ -35,12 +35,25 @@ class Cluster:
             with Wire(address) as wire:
                 response = wire.create_topic(topic, queues)
                 assert response.code == SUCCESS, response
-        deadline = time.monotonic() + 10
+        self.wait_route(topic)
+        return topic
+
+    def wait_route(self, topic: str) -> None:
+        """Wait until the nameserver knows the topic at every broker: a client looks again after half a minute only."""
+        deadline = time.monotonic() + 20
         with Wire(self.namesrv) as wire:
             while wire.brokers_of(topic) != set(self.brokers):
                 assert time.monotonic() < deadline, f"no route to {topic}"
                 time.sleep(0.02)
-        return topic
+
+    def wait_producer(self, group: str) -> None:
+        """Wait until every broker has had a heartbeat of a producer of the group."""
+        deadline = time.monotonic() + 40
+        for address in self.brokers.values():
+            with Wire(address) as wire:
+                while not wire.has_producer(group):
+                    assert time.monotonic() < deadline, f"no producer of {group}"
+                    time.sleep(0.05)
 
     def store_path(self, broker: str) -> Path:
         """Return the folder of a broker's store."""

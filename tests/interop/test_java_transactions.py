@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from tests.interop.test_java_client import consumer
 
 pytestmark = pytest.mark.java
 
-FAST_CHECKS = {"transactionTimeOut": 500, "transactionCheckInterval": 1000, "transactionCheckMax": 2}
+FAST_CHECKS = {"transactionTimeOut": 500, "transactionCheckInterval": 3000, "transactionCheckMax": 2}
+GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 @pytest.fixture(scope="module")
 def fast_checks(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
-    """A cluster of ours that asks every second, two times."""
+    """A cluster of ours that asks every three seconds, two times: there is time for an answer in between."""
     cluster = start_cluster("rocketpy", tmp_path_factory.mktemp("transactions"), settings=FAST_CHECKS)
     try:
         yield cluster
@@ -34,20 +36,29 @@ def to_send(topic: str, first: str, then: str) -> ToSend:
     )
 
 
+@contextmanager
+def producer(cluster: Cluster, home: Path, group: str, first: ToSend) -> Iterator[Program]:
+    """A producer that has sent something and that the brokers know: they ask no other, and count that as a check."""
+    with Program("java", "transact", home, namesrv=cluster.namesrv, group=group) as sending:
+        sending.write([first.line()])
+        sending.wait_until(lambda: len(sending.lines("sent")) == 1, "sent")
+        cluster.wait_producer(group)
+        yield sending
+
+
 def test_what_is_committed_arrives_and_nothing_else(fast_checks: Cluster, tmp_path: Path, group: str) -> None:
     topic = fast_checks.create_topic("transacted")
     decided = [to_send(topic, first, "unknown") for first in ("commit", "rollback", "commit", "rollback")]
     checked = [to_send(topic, "unknown", then) for then in ("commit", "rollback", "unknown")]
     with consumer(fast_checks, tmp_path / "consume", f"{group}_c", topic) as taking:
         taking.wait_started()
-        with Program(
-            "java", "transact", tmp_path / "transact", namesrv=fast_checks.namesrv, group=group
-        ) as transacting:
-            transacting.write(each.line() for each in (*decided, *checked))
+        with producer(fast_checks, tmp_path / "transact", group, decided[0]) as transacting:
+            transacting.write(each.line() for each in (*decided[1:], *checked))
             transacting.wait_until(lambda: len(transacting.lines("sent")) == 7, "7 sent")
             messages = taking.wait_messages(3)
             transacting.wait_until(lambda: len(transacting.lines("checked")) >= 4, "4 checks")
-            with consumer(fast_checks, tmp_path / "given-up", f"{group}_g", "TRANS_CHECK_MAX_TIME_TOPIC") as given_up:
+            fast_checks.wait_route(GIVEN_UP)
+            with consumer(fast_checks, tmp_path / "given-up", f"{group}_g", GIVEN_UP) as given_up:
                 (lost,) = given_up.wait_messages(1)
             checks = Counter(str(line["keys"]) for line in transacting.lines("checked"))
         assert len(taking.messages()) == 3
@@ -64,10 +75,7 @@ def test_another_producer_of_the_group_answers_for_one_that_is_gone(
     topic = fast_checks.create_topic("inherited")
     with consumer(fast_checks, tmp_path / "consume", f"{group}_c", topic) as taking:
         taking.wait_started()
-        with Program("java", "transact", tmp_path / "other", namesrv=fast_checks.namesrv, group=group) as other:
-            # Until it has sent something a producer is not known to a broker.
-            other.write([to_send(topic, "rollback", "unknown").line()])
-            other.wait_until(lambda: len(other.lines("sent")) == 1, "sent")
+        with producer(fast_checks, tmp_path / "other", group, to_send(topic, "rollback", "unknown")) as other:
             first = Program("java", "transact", tmp_path / "first", namesrv=fast_checks.namesrv, group=group)
             first.write([to_send(topic, "unknown", "commit").line()])
             first.wait_until(lambda: len(first.lines("sent")) == 1, "sent")

@@ -15,6 +15,7 @@ public class Transact {
         TransactionMQProducer producer = new TransactionMQProducer(lines.get("group"));
         producer.setNamesrvAddr(lines.get("namesrv"));
         producer.setSendMsgTimeout(10_000);
+        producer.setHeartbeatBrokerInterval(500);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
