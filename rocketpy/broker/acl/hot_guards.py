@@ -12,7 +12,7 @@ Rule: a guard and the hot road behind it read the same bytes with the same decod
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -39,33 +39,32 @@ _NOTHING: Final = HotSendHeader(HotSendFields("", "", "", 0, 0, 0, 0, 0), 0)
 class _SignedSend(
     msgspec.Struct,
     rename={
-        "access_key": "AccessKey",
-        "security_token": "SecurityToken",
-        "signature": "Signature",
         "topic": "b",
         "queue_id": "e",
         "born_timestamp": "g",
         "properties": "i",
+        "security_token": "SecurityToken",
+        "signature": "Signature",
+        "access_key": "AccessKey",
     },
     forbid_unknown_fields=True,
+    kw_only=True,
     gc=False,
 ):
-    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which they are signed.
+    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which Java's client writes them.
 
-    Where ``f``, ``h``, ``j`` and ``m`` say what they usually do, it has every attribute that the hot road reads of
+    The decoder looks for a field behind the last one first: another order costs a third of a microsecond. Where ``f``,
+    ``h``, ``j`` and ``m`` say what they usually do, it has every attribute that the hot road reads of
     :class:`~rocketpy.protocol.hot_headers.HotSendFields`.
     """
 
-    access_key: str
-    signature: bytes  # out of its Base64
-    topic: str
-    queue_id: Int32
-    born_timestamp: Int64
-    security_token: str = ""
     a: str = ""
+    topic: str
     c: str = ""
     d: str = ""
+    queue_id: Int32
     f: str = ""
+    born_timestamp: Int64
     h: str = ""
     properties: str = ""
     j: str = ""
@@ -73,6 +72,9 @@ class _SignedSend(
     l: str = ""  # noqa: E741
     m: str = ""
     n: str = ""
+    security_token: str = ""
+    signature: bytes  # out of its Base64
+    access_key: str
 
     sys_flag: ClassVar[int] = 0
     flag: ClassVar[int] = 0
@@ -83,42 +85,43 @@ class _SignedSend(
 class _SignedPull(
     msgspec.Struct,
     rename={
-        "access_key": "AccessKey",
-        "security_token": "SecurityToken",
-        "signature": "Signature",
-        "request_type": "ReqT",
-        "broker_name": "bname",
-        "commit_offset": "commitOffset",
-        "consumer_group": "consumerGroup",
-        "expression_type": "expressionType",
-        "max_msg_nums": "maxMsgNums",
         "queue_id": "queueId",
-        "queue_offset": "queueOffset",
-        "sub_version": "subVersion",
-        "suspend_timeout_millis": "suspendTimeoutMillis",
+        "max_msg_nums": "maxMsgNums",
         "sys_flag": "sysFlag",
+        "commit_offset": "commitOffset",
+        "request_type": "ReqT",
+        "security_token": "SecurityToken",
+        "suspend_timeout_millis": "suspendTimeoutMillis",
+        "broker_name": "bname",
+        "signature": "Signature",
+        "queue_offset": "queueOffset",
+        "expression_type": "expressionType",
+        "access_key": "AccessKey",
+        "sub_version": "subVersion",
+        "consumer_group": "consumerGroup",
     },
     forbid_unknown_fields=True,
+    kw_only=True,
     gc=False,
 ):
-    """The fields of PULL_MESSAGE."""
+    """The fields of PULL_MESSAGE in the order in which Java's client writes them."""
 
-    access_key: str
-    signature: bytes  # out of its Base64
-    consumer_group: str
-    topic: str
+    queue_id: str = ""
+    max_msg_nums: str = ""
+    sys_flag: str = ""
+    commit_offset: str = ""
+    subscription: str = ""
     request_type: str = ""
     security_token: str = ""
-    broker_name: str = ""
-    commit_offset: str = ""
-    expression_type: str = ""
-    max_msg_nums: str = ""
-    queue_id: str = ""
-    queue_offset: str = ""
-    sub_version: str = ""
-    subscription: str = ""
     suspend_timeout_millis: str = ""
-    sys_flag: str = ""
+    broker_name: str = ""
+    signature: bytes  # out of its Base64
+    topic: str
+    queue_offset: str = ""
+    expression_type: str = ""
+    access_key: str
+    sub_version: str = ""
+    consumer_group: str
 
 
 class _SendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
@@ -192,7 +195,7 @@ class HotGuards:
                 return False
             if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
                 self._header = header
-                self._request = cast(HotSendHeader, request)
+                self._request = request  # type: ignore[assignment]  # it has what the hot road reads
             return fast_path(connection, header, body)
 
         return guarded
