@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.processors.admin_acl import AdminAclProcessor
 from rocketpy.broker.processors.admin_broker import AdminBrokerProcessor
@@ -22,10 +22,7 @@ from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
-from rocketpy.broker.tables import Tables
-from rocketpy.clock import Clock
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_store import MessageStore
 
 
 class AdminSide:
@@ -33,24 +30,16 @@ class AdminSide:
 
     def __init__(
         self,
+        ground: Ground,
         *,
-        config: BrokerConfig,
-        tables: Tables,
-        store: MessageStore,
         live_settings: LiveSettings,
         figures: Sequence[Callable[[], dict[str, str]]],
-        broker_addr: str,
         register_all: Callable[[], Awaitable[None]],
-        clock: Clock,
     ) -> None:
-        self._config = config
-        self._tables = tables
-        self._store = store
+        self._ground = ground
         self._live_settings = live_settings
         self._figures = figures
-        self._broker_addr = broker_addr
         self._register_all = register_all
-        self._clock = clock
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take every code of administration."""
@@ -61,26 +50,28 @@ class AdminSide:
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _permission_changed(self) -> None:
-        self._tables.topics.next_version()
+        self._ground.tables.topics.next_version()
         await self._register_all()
 
     def _register_broker(self, dispatcher: Dispatcher) -> None:
         """Take what concerns the broker as a whole."""
-        config, tables, store = self._config, self._tables, self._store
+        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
         AdminBrokerProcessor(config=config, store=store, figures=tuple(self._figures)).register(dispatcher)
         AdminConfigProcessor(
             config=config, live_settings=self._live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
-        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._broker_addr).register(dispatcher)
+        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._ground.broker_addr).register(
+            dispatcher
+        )
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
         AdminDelayProcessor(delay_offset_manager=tables.delay_offsets).register(dispatcher)
         AdminStatsProcessor(stats=tables.stats).register(dispatcher)
 
     def _register_topics(self, dispatcher: Dispatcher) -> None:
         """Take what concerns topics and their queues."""
-        tables, store = self._tables, self._store
+        tables, store = self._ground.tables, self._ground.store
         AdminTopicProcessor(
-            config=self._config,
+            config=self._ground.config,
             topic_config_manager=tables.topics,
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
@@ -95,7 +86,7 @@ class AdminSide:
 
     def _register_groups(self, dispatcher: Dispatcher) -> None:
         """Take what concerns groups, their offsets and their members."""
-        config, tables, store = self._config, self._tables, self._store
+        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
         AdminGroupProcessor(
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
@@ -103,7 +94,7 @@ class AdminSide:
             consumer_offset_manager=tables.offsets,
             config=config,
             stats=tables.stats,
-            clock=self._clock,
+            clock=self._ground.clock,
         ).register(dispatcher)
         AdminGroupOffsetProcessor(
             topic_config_manager=tables.topics,
@@ -120,12 +111,12 @@ class AdminSide:
         ).register(dispatcher)
         ConsumeStatsProcessor(
             config=config,
-            broker_addr=self._broker_addr,
+            broker_addr=self._ground.broker_addr,
             topic_config_manager=tables.topics,
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             stats=tables.stats,
             store=store,
-            clock=self._clock,
+            clock=self._ground.clock,
         ).register(dispatcher)

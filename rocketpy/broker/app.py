@@ -24,8 +24,8 @@ from random import Random
 import attrs
 import trio
 
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
-from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
@@ -37,6 +37,7 @@ from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
+from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import OpenRunner, open_message_store
 from rocketpy.store.plug_in import load_factories, wrapped_store
 from rocketpy.store.recovery import RecoveryReport
@@ -87,7 +88,8 @@ async def run_broker(
             for server in servers:
                 server.flush_replies()
 
-        store_host = pack_host(resolved_host(settings.broker.broker_ip1), _port_of(listeners[0]))
+        port = _port_of(listeners[0])
+        store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
         async with (
             open_message_store(
                 settings.store,
@@ -107,31 +109,22 @@ async def run_broker(
             open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
         ):
             store = wrapped_store(plain_store, plug_ins)
-            if store.index_behind:
-                _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
-                          "indexBehind in its runtime info", store.index_behind)  # fmt: skip
-            restored = tables.topics.restore_from_queues(store.queues())
-            if restored:
-                _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
+            _restore_topics(tables, store)
             broker = BrokerParts(
-                settings=settings,
-                live_settings=LiveSettings(
-                    settings.values,
-                    path=settings.config_path,
-                    unknown=settings.unknown,
-                    check=settings.check_values,
-                    disk=disk,
-                    run_blocking=run_blocking,
+                Ground(
+                    config=settings.broker,
+                    store_config=settings.store,
+                    tables=tables,
+                    store=store,
+                    port=port,
+                    store_host=store_host,
                     clock=clock,
+                    randomness=randomness,
                 ),
-                tables=tables,
-                store=store,
+                server_config=settings.server,
+                live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
                 hold_service=hold_service,
-                clock=clock,
-                randomness=randomness,
-                store_host=store_host,
-                port=_port_of(listeners[0]),
                 stop=stop,
                 tls=tls,
                 hooks=hooks,
@@ -164,8 +157,7 @@ async def _serve(
             await _drain(broker, servers)
             connections.cancel_scope.cancel()
         services.cancel_scope.cancel()
-    await broker.schedule.finish()
-    await broker.persistence.persist_all()
+    await broker.finish()
     _log.info("connections closed, tables written, closing the store")
 
 
@@ -193,6 +185,16 @@ async def _open_all_listeners(settings: BrokerSettings) -> list[socket.socket]:
             listeners[0].close()
             raise
     return listeners
+
+
+def _restore_topics(tables: Tables, store: MessageStore) -> None:
+    """Have a topic for every queue that the store has; say so, and what of the log is still to be indexed."""
+    if store.index_behind:
+        _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
+                  "indexBehind in its runtime info", store.index_behind)  # fmt: skip
+    restored = tables.topics.restore_from_queues(store.queues())
+    if restored:
+        _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
 
 
 def _log_recovery(report: RecoveryReport) -> None:

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
-from rocketpy.broker.tables import Tables
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_store import MessageStore
 
 
 class ClientSide:
     """The processors for those who are connected, and the service that forgets those who are not any more."""
 
-    def __init__(
-        self, *, config: BrokerConfig, tables: Tables, store: MessageStore, current_time: Callable[[], float]
-    ) -> None:
+    def __init__(self, ground: Ground, *, current_time: Callable[[], float]) -> None:
+        config, tables = ground.config, ground.tables
         self.housekeeping = ClientHousekeepingService(
             config=config,
             consumer_manager=tables.consumers,
@@ -39,7 +36,7 @@ class ClientSide:
             current_time=current_time,
         )
         self._consumer_manage = ConsumerManageProcessor(
-            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=ground.store
         )
         self._lock = LockProcessor(rebalance_lock_manager=tables.locks)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
-from random import Random
 from typing import Protocol
 
 import trio
@@ -16,36 +15,30 @@ import trio
 from rocketpy.broker.acl.hot_guards import HotGuards
 from rocketpy.broker.admin_side import AdminSide
 from rocketpy.broker.client_side import ClientSide
+from rocketpy.broker.delay_side import DelaySide
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
-from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.query import QueryMessageProcessor
 from rocketpy.broker.pull_side import PullSide
 from rocketpy.broker.send_side import LIVE_KEYS, SendSide
 from rocketpy.broker.services.acl_file_watch import AclFileWatchService
-from rocketpy.broker.services.broker_stats import BrokerStatsService
-from rocketpy.broker.services.lateness import LatenessService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.registration import RegistrationService
-from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.services.table_persist import TablePersistService
-from rocketpy.broker.services.water_mark import WaterMarkService
-from rocketpy.broker.start_settings import BrokerSettings
-from rocketpy.broker.stats.broker_stats import BrokerStats
-from rocketpy.broker.tables import Tables
 from rocketpy.broker.transaction_parts import TransactionParts
-from rocketpy.clock import Clock
+from rocketpy.broker.watch_side import WatchSide
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import decode_hot_send
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.settings import setting_rows
-from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.config import MessageStoreConfig
 
 LIVE_STORE_KEYS = [row.key for row in setting_rows(MessageStoreConfig) if row.live]
 
@@ -65,134 +58,53 @@ class BrokerParts:
 
     def __init__(
         self,
+        ground: Ground,
         *,
-        settings: BrokerSettings,
+        server_config: NettyServerConfig,
         live_settings: LiveSettings,
-        tables: Tables,
-        store: MessageStore,
         client: RemotingClient,
         hold_service: PullRequestHoldService,
-        clock: Clock,
-        randomness: Random,
-        store_host: bytes,
-        port: int,
         stop: trio.Event,
         tls: ServerTls,
         hooks: BrokerHooks,
     ) -> None:
-        config = settings.broker
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.address = f"{config.broker_ip1}:{port}"
-        self.client_side = ClientSide(config=config, tables=tables, store=store, current_time=trio.current_time)
-        # A group goes on behind a message that it has sent back: power that fails must not take the copy and leave the
-        # offset.
-        tables.offsets.stored.before_write = store.flush
-        self.persistence = TablePersistService(
-            at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
-            periodic=[tables.offsets.stored],
-            period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
-        )
-        self.registration = RegistrationService(
-            config=config,
-            namesrv_addresses=config.namesrv_addresses,
-            broker_addr=self.address,
-            ha_server_addr=f"{config.broker_ip2}:{port + 1}",
-            topic_config_manager=tables.topics,
-            client=client,
-        )
-        self.lateness = LatenessService()
-        self.schedule = ScheduleMessageService(
-            store=store,
-            levels=tables.levels,
-            offsets=tables.delay_offsets,
-            clock=clock,
-            flush_interval_ms=settings.store.flush_delay_offset_interval,
-            serve_woken=hold_service.serve_woken,
-            stats=tables.stats if settings.store.enable_schedule_message_stats else None,
-        )
-        self.message_put = MessagePut(store=store, levels=tables.levels, delivery=self.schedule)
-        self.transactions = TransactionParts(
-            config=config,
-            store_config=settings.store,
-            store=store,
-            message_put=self.message_put,
-            topic_config_manager=tables.topics,
-            consumer_offset_manager=tables.offsets,
-            producer_manager=tables.producers,
-            clock=clock,
-            store_host=store_host,
-        )
-        self.send_side = SendSide(
-            config=config,
-            store_config=settings.store,
-            store=store,
-            message_put=self.message_put,
-            tables=tables,
-            hooks=hooks,
-            broker_addr=self.address,
-            store_host=store_host,
-            clock=clock,
-            randomness=randomness,
-        )
+        self.persistence = _persistence(ground)
+        self.registration = _registration(ground, client)
+        self.client_side = ClientSide(ground, current_time=trio.current_time)
+        self.delay_side = DelaySide(ground, serve_woken=hold_service.serve_woken)
+        message_put = self.delay_side.message_put
+        self.transactions = TransactionParts(ground, message_put=message_put)
+        self.send_side = SendSide(ground, message_put=message_put, hooks=hooks)
         self.pull_side = PullSide(
-            config=config,
-            store_config=settings.store,
-            store=store,
-            message_put=self.message_put,
-            hold_service=hold_service,
-            tables=tables,
-            hooks=self.send_side.consume_hooks,
-            store_host=store_host,
-            clock=clock,
+            ground, message_put=message_put, hold_service=hold_service, hooks=self.send_side.consume_hooks
         )
-        live_settings.on_change(LIVE_KEYS, self.send_side.settings_changed)
-        live_settings.on_change(LIVE_STORE_KEYS, store.settings_changed)
-        live_settings.on_change(["autoCreateTopicEnable"], tables.topics.settings_changed)
-        self.broker_stats = BrokerStats(statistics=store.statistics)
-        live_settings.on_change(LEVEL_KEYS, lambda: apply_log_levels(config))
+        self.watch_side = WatchSide(ground)
         self.admin_side = AdminSide(
-            config=config,
-            tables=tables,
-            store=store,
+            ground,
             live_settings=live_settings,
             figures=(
-                self.broker_stats.runtime_info,
-                self.lateness.runtime_info,
-                self.schedule.runtime_info,
+                self.watch_side.broker_stats.runtime_info,
+                self.watch_side.lateness.runtime_info,
+                self.delay_side.schedule.runtime_info,
                 self.pull_side.lag.runtime_info,
-                tables.subscription_watch.runtime_info,
+                ground.tables.subscription_watch.runtime_info,
             ),
-            broker_addr=self.address,
             register_all=self.registration.register_all,
-            clock=clock,
         )
-        self.services: tuple[Service, ...] = (
-            hold_service,
-            self.client_side.housekeeping,
-            self.persistence,
-            self.lateness,
-            BrokerStatsService(stats=tables.stats, broker_stats=self.broker_stats, clock=clock),
-            WaterMarkService(
-                store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count
-            ),
-            tls,
-            *(() if tables.accounts is None else (AclFileWatchService(manager=tables.accounts),)),
-            self.transactions.check_service,
-            *self.send_side.services,
-            self.pull_side.lag,
-            self.pull_side.slow_consumers,
-            *((self.schedule,) if settings.store.broker_role is not BrokerRole.SLAVE else ()),
-        )
-        """What runs beside the servers, in the order in which it is started."""
-        self._settings = settings
-        self._tables = tables
-        self._store = store
-        self._clock = clock
-        self._randomness = randomness
-        self._store_host = store_host
+        self._ground = ground
+        self._server_config = server_config
         self._stop = stop
         self._tls = tls
+        self.services = self._all_services()
+        """What runs beside the servers, in the order in which it is started."""
+        self._hear_of_settings()
+
+    @property
+    def address(self) -> str:
+        """The address that the nameservers are told."""
+        return self._ground.broker_addr
 
     def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
@@ -202,7 +114,7 @@ class BrokerParts:
             RemotingServer(
                 listeners=[listener],
                 dispatcher=each,
-                config=self._settings.server,
+                config=self._server_config,
                 on_close=self.connection_closed,
                 tls=self._tls,
             )
@@ -211,11 +123,17 @@ class BrokerParts:
 
     async def wait_answered(self) -> None:
         """Wait until the flush has come that the replies of accepted messages wait for."""
-        self._store.end_burst()
-        if self._store.sync_flush:
+        store = self._ground.store
+        store.end_burst()
+        if store.sync_flush:
             flushed = trio.Event()
-            self._store.wait_durable(self._store.wrote_offset, lambda _: flushed.set())
+            store.wait_durable(store.wrote_offset, lambda _: flushed.set())
             await flushed.wait()
+
+    async def finish(self) -> None:
+        """Note where the tables and the delivery of delayed messages stand; nothing runs any more."""
+        await self.delay_side.schedule.finish()
+        await self.persistence.persist_all()
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection that has ended, and tell whom it concerns."""
@@ -225,7 +143,7 @@ class BrokerParts:
 
     def dispatcher(self) -> Dispatcher:
         """Return who serves every request of the main port."""
-        accounts = self._tables.accounts
+        accounts = self._ground.tables.accounts
         guards = None if accounts is None else HotGuards(accounts)
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
@@ -240,9 +158,57 @@ class BrokerParts:
         self.client_side.register(dispatcher)
         self.admin_side.register(dispatcher)
         QueryMessageProcessor(
-            store=self._store, default_query_max_num=self._settings.store.default_query_max_num
+            store=self._ground.store, default_query_max_num=self._ground.store_config.default_query_max_num
         ).register(dispatcher)
         return dispatcher
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _all_services(self) -> Sequence[Service]:
+        accounts = self._ground.tables.accounts
+        return (
+            self.hold_service,
+            self.client_side.housekeeping,
+            self.persistence,
+            *self.watch_side.services,
+            self._tls,
+            *(() if accounts is None else (AclFileWatchService(manager=accounts),)),
+            self.transactions.check_service,
+            *self.send_side.services,
+            *self.pull_side.services,
+            *self.delay_side.services,
+        )
+
+    def _hear_of_settings(self) -> None:
+        """Have everybody told who keeps what it made of a setting."""
+        on_change, ground = self.live_settings.on_change, self._ground
+        on_change(LIVE_KEYS, self.send_side.settings_changed)
+        on_change(LIVE_STORE_KEYS, ground.store.settings_changed)
+        on_change(["autoCreateTopicEnable"], ground.tables.topics.settings_changed)
+        on_change(LEVEL_KEYS, lambda: apply_log_levels(ground.config))
+
+
+def _persistence(ground: Ground) -> TablePersistService:
+    config, tables = ground.config, ground.tables
+    # A group goes on behind a message that it has sent back: power that fails must not take the copy and leave the
+    # offset.
+    tables.offsets.stored.before_write = ground.store.flush
+    return TablePersistService(
+        at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
+        periodic=[tables.offsets.stored],
+        period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
+    )
+
+
+def _registration(ground: Ground, client: RemotingClient) -> RegistrationService:
+    return RegistrationService(
+        config=ground.config,
+        namesrv_addresses=ground.config.namesrv_addresses,
+        broker_addr=ground.broker_addr,
+        ha_server_addr=ground.ha_server_addr,
+        topic_config_manager=ground.tables.topics,
+        client=client,
+    )
 
 
 def _log_unsupported(code: int) -> None:

@@ -5,7 +5,7 @@ Composition only: nothing here decides anything.
 
 from __future__ import annotations
 
-from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.offset_moved import OffsetMovedEvents
@@ -14,38 +14,27 @@ from rocketpy.broker.processors.pull_check import PullCheck
 from rocketpy.broker.services.consumer_lag import ConsumerLagService
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.services.slow_consumer import SlowConsumerService
-from rocketpy.broker.tables import Tables
-from rocketpy.clock import Clock
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.message_store import MessageStore
 
 
 class PullSide:
     """The processor of pulls, and the services that watch consumers."""
 
     def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        store_config: MessageStoreConfig,
-        store: MessageStore,
-        message_put: MessagePut,
-        hold_service: PullRequestHoldService,
-        tables: Tables,
-        hooks: ConsumeHooks,
-        store_host: bytes,
-        clock: Clock,
+        self, ground: Ground, *, message_put: MessagePut, hold_service: PullRequestHoldService, hooks: ConsumeHooks
     ) -> None:
+        config, tables, store = ground.config, ground.tables, ground.store
         self.lag = ConsumerLagService(
             consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
         )
         self.slow_consumers = SlowConsumerService(
             config=config, stats=tables.stats, subscription_group_manager=tables.groups
         )
+        self.services = (self.lag, self.slow_consumers)
+        """What has to run for as long as the broker does."""
         self._processor = PullMessageProcessor(
             store=store,
-            store_config=store_config,
+            store_config=ground.store_config,
             hold_service=hold_service,
             check=PullCheck(
                 config=config,
@@ -59,8 +48,8 @@ class PullSide:
                 store=store,
                 message_put=message_put,
                 broker_name=config.broker_name,
-                store_host=store_host,
-                clock=clock,
+                store_host=ground.store_host,
+                clock=ground.clock,
             ),
             config=config,
             stats=tables.stats,

@@ -17,14 +17,18 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
+from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.local_address import local_address, local_host_name
+from rocketpy.clock import Clock
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.remoting.client import split_address
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.tls import client_context, with_config_file
+from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.disk import Disk
 
 LOOPBACK = "127.0.0.1"
 NAMESRV_PORT = 9876
@@ -74,6 +78,18 @@ class BrokerSettings:
     def config_path(self) -> str:
         """The file that a change by request is written to."""
         return self.config_file or os.path.join(self.store.root, "config", "broker.properties")
+
+    def live(self, *, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> LiveSettings:
+        """Return what requests may change of these while the broker runs."""
+        return LiveSettings(
+            self.values,
+            path=self.config_path,
+            unknown=self.unknown,
+            check=self.check_values,
+            disk=disk,
+            run_blocking=run_blocking,
+            clock=clock,
+        )
 
     def check_values(self, values: Sequence[object]) -> None:
         """Raise SettingsError if a broker would not start with these in place of :attr:`values`."""

@@ -26,8 +26,8 @@ from typing import Self, cast
 
 import trio
 
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import NO_HOOKS
-from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
@@ -156,40 +156,34 @@ class BrokerWorld:
             memory_bytes=1 << 40,
         ) as store:
             tables.topics.restore_from_queues(store.queues())
-            live_settings = LiveSettings(
-                settings.values,
-                path=settings.config_path,
-                unknown={},
-                check=settings.check_values,
-                disk=disk,
-                run_blocking=run_blocking,
-                clock=clock,
-            )
             parts = BrokerParts(
-                settings=settings,
-                live_settings=live_settings,
-                tables=tables,
-                store=store,
+                Ground(
+                    config=settings.broker,
+                    store_config=settings.store,
+                    tables=tables,
+                    store=store,
+                    port=10_911,
+                    store_host=STORE_HOST,
+                    clock=clock,
+                    randomness=Random(0),
+                ),
+                server_config=settings.server,
+                live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=cast("RemotingClient", None),  # for nameservers, of which there are none here
                 hold_service=hold_service,
-                clock=clock,
-                randomness=Random(0),
-                store_host=STORE_HOST,
-                port=10_911,
                 stop=trio.Event(),
                 tls=ServerTls(settings.tls_server),
                 hooks=NO_HOOKS,
             )
             async with trio.open_nursery() as services:
                 for service in parts.services:
-                    if service not in (parts.lateness, parts.send_side.fast_failure):
+                    if service not in (parts.watch_side.lateness, parts.send_side.fast_failure):
                         await services.start(service.run)
                 self._parts, self._dispatcher, self._nursery = parts, parts.dispatcher(), services
                 self._tables = tables
                 yield store
                 services.cancel_scope.cancel()
-            await parts.schedule.finish()
-            await parts.persistence.persist_all()
+            await parts.finish()
 
 
 class Client:

@@ -25,7 +25,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
-from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
+from tests.broker.tables_of_a_broker import Tables, ground_of, make_tables, run_inline
 
 
 @attrs.define(eq=False)
@@ -137,20 +137,15 @@ class BrokerOnBytes:
             clock=self.tables.clock,
         )
         store = cast(MessageStore, self.store)
-        client_side = ClientSide(
-            config=self.tables.config, tables=self.tables, store=store, current_time=self.tables.time
-        )
+        ground = ground_of(self.tables, store, MessageStoreConfig())
+        client_side = ClientSide(ground, current_time=self.tables.time)
         self.housekeeping = client_side.housekeeping
         client_side.register(self.dispatcher)
         AdminSide(
-            config=self.tables.config,
-            tables=self.tables,
-            store=store,
+            ground,
             live_settings=self.live_settings,
             figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
-            broker_addr="127.0.0.1:10911",
             register_all=self._register_topics,
-            clock=self.tables.clock,
         ).register(self.dispatcher)
         self.transport = Transport(self.housekeeping.connection_closed)
         self._connections = 0

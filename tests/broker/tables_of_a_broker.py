@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 import attrs
 
 from rocketpy.broker import tables
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.ground import Ground
 from rocketpy.clock import ManualClock
+from rocketpy.remoting.connection import pack_host
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.message_store import MessageStore
 
 T = TypeVar("T")
+STORE_HOST = pack_host("127.0.0.1", 10_911)
 GOLDEN_CONFIG = Path(__file__).parents[1] / "golden" / "config"
 
 
@@ -56,3 +61,17 @@ def make_tables(directory: Path, *, enable_lmq: bool = False, **settings: object
         run_blocking=run_inline,
     )
     return Tables(config=config, clock=clock, time=time, **attrs.asdict(made, recurse=False))
+
+
+def ground_of(tables: Tables, store: MessageStore, store_config: MessageStoreConfig) -> Ground:
+    """Return what the sides of a broker with these tables stand on; chance is the same in every run."""
+    return Ground(
+        config=tables.config,
+        store_config=store_config,
+        tables=tables,
+        store=store,
+        port=10_911,
+        store_host=STORE_HOST,
+        clock=tables.clock,
+        randomness=Random(0),
+    )

@@ -21,6 +21,7 @@ import rocketpy.broker.app as broker_app
 import rocketpy.broker.parts as broker_parts
 import rocketpy.nameserver.app as nameserver_app
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.ground import Ground
 from rocketpy.broker.parts import BrokerParts
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.stored_table import StoredTable
@@ -167,8 +168,8 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
     tables: list[StoredTable] = []
 
     class Parts(BrokerParts):
-        def __init__(self, **given: object) -> None:
-            super().__init__(**given)  # type: ignore[arg-type]
+        def __init__(self, ground: Ground, **given: object) -> None:
+            super().__init__(ground, **given)  # type: ignore[arg-type]
             made.append(self)
 
     make_table = StoredTable.__init__
@@ -207,13 +208,13 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
                     if os.path.basename(each.path) not in PROGRESS
                 ]
                 texts += [
-                    f"{field.name}: {_text_of(getattr(parts._tables, field.name))}"
+                    f"{field.name}: {_text_of(getattr(parts._ground.tables, field.name))}"
                     for field in attrs.fields(Tables)
                     if field.name not in COUNTERS
                 ]
                 accounts = Path(settings.broker.acl_directory or ".")
                 texts += [each.read_text() for each in sorted(accounts.glob("*.yml")) if settings.broker.acl_enable]
-                texts += [f"log end: {parts._store.wrote_offset}", f"settings: {parts.live_settings.text()}"]
+                texts += [f"log end: {parts._ground.store.wrote_offset}", f"settings: {parts.live_settings.text()}"]
                 return "\n".join(texts)
 
             yield Whole(servers[0], errors, kept)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import attrs
 import trio.testing
@@ -30,7 +29,7 @@ from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessage
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection, pack_host
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
@@ -39,9 +38,8 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables, run_inline
 
-STORE_HOST = pack_host("127.0.0.1", 10911)
 TOPIC = "TopicTest"
 SMALL_STORE = {
     "mapped_file_size_commit_log": 1 << 19,
@@ -189,10 +187,15 @@ async def open_message_broker(
         message_arriving=hold.message_arriving,
     ) as opened:
         puts = _note_puts(opened, put_status)
-        side = _send_side(tables, opened, store_config, hooks)
+        ground = ground_of(tables, opened, store_config)
+        message_put = MessagePut(store=opened, levels=DelayLevels.parse(store_config.message_delay_level))
+        side = SendSide(ground, message_put=message_put, hooks=hooks)
         dispatcher = Dispatcher(end_burst=side.end_burst, after_replies=hold.serve_woken)
         side.register(dispatcher)
-        _register_others(dispatcher, tables, opened, hold, store_config, side)
+        PullSide(ground, message_put=message_put, hold_service=hold, hooks=side.consume_hooks).register(dispatcher)
+        QueryMessageProcessor(store=opened, default_query_max_num=store_config.default_query_max_num).register(
+            dispatcher
+        )
         broker = MessageBroker(
             tables=tables,
             store=opened,
@@ -230,43 +233,6 @@ def _note_fast_path(dispatcher: Dispatcher, prefix: bytes) -> FastPathNote:
 
 def _declined(connection: Connection, header: bytes, body: bytes | None) -> bool:
     return False
-
-
-def _send_side(tables: Tables, store: MessageStore, store_config: MessageStoreConfig, hooks: BrokerHooks) -> SendSide:
-    return SendSide(
-        config=tables.config,
-        store_config=store_config,
-        store=store,
-        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
-        tables=tables,
-        hooks=hooks,
-        broker_addr="127.0.0.1:10911",
-        store_host=STORE_HOST,
-        clock=tables.clock,
-        randomness=Random(0),
-    )
-
-
-def _register_others(
-    dispatcher: Dispatcher,
-    tables: Tables,
-    store: MessageStore,
-    hold: PullRequestHoldService,
-    store_config: MessageStoreConfig,
-    side: SendSide,
-) -> None:
-    PullSide(
-        config=tables.config,
-        store_config=store_config,
-        store=store,
-        message_put=MessagePut(store=store, levels=DelayLevels.parse(store_config.message_delay_level)),
-        hold_service=hold,
-        tables=tables,
-        hooks=side.consume_hooks,
-        store_host=STORE_HOST,
-        clock=tables.clock,
-    ).register(dispatcher)
-    QueryMessageProcessor(store=store, default_query_max_num=store_config.default_query_max_num).register(dispatcher)
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------

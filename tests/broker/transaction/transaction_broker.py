@@ -33,9 +33,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import Tables, make_tables, run_inline
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables, run_inline
 
-STORE_HOST = pack_host("127.0.0.1", 10911)
 PRODUCER_HOST = pack_host("10.0.0.1", 4000)
 TOPIC, QUEUE_ID, GROUP = "TopicTest", 2, "P"
 SMALL_STORE: Mapping[str, object] = {
@@ -223,17 +222,7 @@ async def open_transaction_broker(
         tags_code=levels.tags_code,
     ) as opened:
         message_put = MessagePut(store=opened, levels=levels)
-        parts = TransactionParts(
-            config=tables.config,
-            store_config=store_config,
-            store=opened,
-            message_put=message_put,
-            topic_config_manager=tables.topics,
-            consumer_offset_manager=tables.offsets,
-            producer_manager=tables.producers,
-            clock=tables.clock,
-            store_host=STORE_HOST,
-        )
+        parts = TransactionParts(ground_of(tables, opened, store_config), message_put=message_put)
         if load:
             await parts.check_service.load(queue_ends(opened))
         dispatcher = Dispatcher(end_burst=opened.end_burst)

@@ -1,0 +1,32 @@
+"""Delayed messages of a broker, put together: who puts a message where it waits, and who delivers it.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.broker.ground import Ground
+from rocketpy.broker.message_put import MessagePut
+from rocketpy.broker.services.schedule_message import ScheduleMessageService
+from rocketpy.store.config import BrokerRole
+
+
+class DelaySide:
+    """What every message is put with, and the service that delivers those that were to wait."""
+
+    def __init__(self, ground: Ground, *, serve_woken: Callable[[], None]) -> None:
+        tables, store_config = ground.tables, ground.store_config
+        self.schedule = ScheduleMessageService(
+            store=ground.store,
+            levels=tables.levels,
+            offsets=tables.delay_offsets,
+            clock=ground.clock,
+            flush_interval_ms=store_config.flush_delay_offset_interval,
+            serve_woken=serve_woken,
+            stats=tables.stats if store_config.enable_schedule_message_stats else None,
+        )
+        self.message_put = MessagePut(store=ground.store, levels=tables.levels, delivery=self.schedule)
+        self.services = (self.schedule,) if store_config.broker_role is not BrokerRole.SLAVE else ()
+        """What has to run for as long as the broker does: a slave delivers nothing."""
