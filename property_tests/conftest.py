@@ -1,6 +1,7 @@
 """Hypothesis profiles: ``rocketpy-dev`` (seconds), ``rocketpy-ci`` (minutes), ``rocketpy-deep`` (an hour).
 
-Chosen by ROCKETPY_TIER. Hypothesis loads a profile named ``ci`` by itself where CI is set, so ours have other names.
+A profile is chosen by ROCKETPY_TIER. Hypothesis loads a profile named ``ci`` by itself where CI is set, so ours have
+other names. Each test has an order of tasks, as in ``tests/``.
 """
 
 from __future__ import annotations
@@ -8,6 +9,10 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+
+from tests.task_order import pytest_runtest_setup
+
+__all__ = ["pytest_runtest_setup"]
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from random import Random
 from typing import Any, TypeVar
 
 import attrs
 import pytest
-import trio
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from tests.task_order import TRIO_RANDOM
 
 Machine = TypeVar("Machine", bound=RuleBasedStateMachine)
 Function = Callable[..., Any]
@@ -25,7 +25,6 @@ Wrong = Callable[[Function], Function]
 
 # Trio shuffles tasks that are ready together. Hypothesis gives the shuffling a seed for each of its examples; a script,
 # which is played outside of it, has the seeds below, or the same script would be another one in each run.
-TRIO_RANDOM: Random = trio._core._run._r
 SCHEDULES = range(4)
 """The orders in which a script is played: it must hold in each of them."""
 

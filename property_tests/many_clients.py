@@ -29,6 +29,7 @@ from property_tests.group_clients import (
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt
 from rocketpy.testing.broker_world import Client
+from tests.task_order import TRIO_RANDOM
 
 TOPICS = ("A", "B", "C")
 QUEUES_OF_TOPIC = 4
@@ -82,6 +83,7 @@ class Load:
 
     def run(self) -> str:
         """Run to the end and check; return a digest of all that happened."""
+        TRIO_RANDOM.seed(self.number)
         try:
             self._begin()
             for _ in range(CONSUMERS):

@@ -16,13 +16,13 @@ from typing import TypeVar
 import attrs
 
 from property_tests.crash.operations import FLUSH_INTERVAL_MS, OPERATIONS, SMALL
-from property_tests.hunts import TRIO_RANDOM
 from rocketpy.clock import ManualClock
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_model import InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
+from tests.task_order import TRIO_RANDOM
 
 T = TypeVar("T")
 
