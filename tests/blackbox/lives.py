@@ -62,7 +62,7 @@ class OurLives:
 
     def begin(self, settings: Mapping[str, object]) -> None:
         """Start a broker and return at once."""
-        port = processes.free_ports(2)
+        port = processes.broker_port()
         self._address = f"127.0.0.1:{port}"
         given = {**processes.broker_settings(self.directory, port, _NO_NAMESERVER), **settings}
         self._process = processes.start_broker(self.directory, given)

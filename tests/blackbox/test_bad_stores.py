@@ -20,7 +20,6 @@ from tests.blackbox.wire import SUCCESS, Wire
 pytestmark = pytest.mark.blackbox
 
 EXIT_WRONG = 2
-TIMEOUT_S = 20
 COUNT = 300
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 16, "maxHashSlotNum": 100, "maxIndexNum": 1000}
 TOPIC = "Bad"
@@ -59,12 +58,17 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def refused(lives: OurLives, *wrap: str) -> str:
     """Start a broker that is to end by itself; return its only line, and check that the store is as it was."""
-    settings = {**processes.broker_settings(lives.directory, processes.free_ports(2), "127.0.0.1:9"), **SETTINGS}
+    settings = {**processes.broker_settings(lives.directory, processes.broker_port(), "127.0.0.1:9"), **SETTINGS}
     config = processes.write_config(lives.directory / "refused.conf", settings)
     command = [*wrap, *processes.python_command("rocketpy.broker", "-c", str(config))]
     before = contents(lives.store) if not wrap else {}
     done = subprocess.run(
-        command, cwd=lives.directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False
+        command,
+        cwd=lives.directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=processes.REFUSAL_TIMEOUT_S,
+        check=False,
     )
     lines = done.stderr.decode().strip().splitlines()
     assert (done.returncode, len(lines)) == (EXIT_WRONG, 1), done

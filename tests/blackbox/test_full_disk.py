@@ -22,7 +22,7 @@ pytestmark = pytest.mark.blackbox
 DISK_SIZE = 48 << 20
 FILLER_SIZE = 20 << 20
 BODY = b"x" * 60_000
-_RECOVERY_TIMEOUT_S = 30.0
+_RECOVERY_TIMEOUT_S = 120.0
 
 
 @attrs.frozen
@@ -55,10 +55,10 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     trial = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, check=False)
     if trial.returncode != 0:
         pytest.skip(f"no mount of a small disk here: {trial.stderr.decode().strip()}")
-    first = processes.free_ports(3)
+    first = processes.free_ports(6)
     nameserver = processes.start_nameserver(tmp_path / "nameserver", first)
     settings = {
-        **processes.broker_settings(tmp_path, first + 1, f"127.0.0.1:{first}"),
+        **processes.broker_settings(tmp_path, first + 4, f"127.0.0.1:{first}"),
         "storePathRootDir": mounted / "store",
         "storePathCommitLog": mounted / "store" / "commitlog",
         "mappedFileSizeCommitLog": 4 << 20,
@@ -71,7 +71,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     broker = processes.start_broker(tmp_path, settings, wrap=wrap)
     try:
         processes.await_brokers(f"127.0.0.1:{first}", {"broker-0"}, [broker, nameserver])
-        yield SmallDisk(broker, f"127.0.0.1:{first + 1}", mounted)
+        yield SmallDisk(broker, f"127.0.0.1:{first + 4}", mounted)
     finally:
         statuses = broker.terminate(), nameserver.terminate()
     assert statuses == (0, 0), broker.log()

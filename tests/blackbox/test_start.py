@@ -6,6 +6,7 @@ before.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -23,9 +24,10 @@ from tests.blackbox.wire import SUCCESS, Wire, WireError
 pytestmark = pytest.mark.blackbox
 
 EXIT_WRONG = 2
-REFUSAL_TIMEOUT_S = 20
-# The figure that counts (a second start within 1 s on an idle machine) is measured in bench/; this is a bound for any.
+# The figure that counts (a second start within 1 s on an idle machine) is measured in bench/; this is a bound for any,
+# however busy: the best of a few attempts, without the time in which others had the processor.
 SPAWN_TO_SEND_OK_S = 5.0
+ATTEMPTS = 4
 
 
 @attrs.frozen
@@ -46,7 +48,12 @@ class Refusal:
 def refused(command: Sequence[str], directory: Path) -> Refusal:
     """Run a command that is to end by itself."""
     done = subprocess.run(
-        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=REFUSAL_TIMEOUT_S, check=False
+        command,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=processes.REFUSAL_TIMEOUT_S,
+        check=False,
     )
     return Refusal(done.returncode, done.stderr.decode(errors="replace"))
 
@@ -68,7 +75,7 @@ def nameserver(tmp_path: Path) -> Iterator[str]:
 def broker_command(directory: Path, **changed: object) -> list[str]:
     """Write a configuration file into ``directory`` and return the command that starts a broker with it."""
     directory.mkdir(parents=True, exist_ok=True)
-    settings = {**processes.broker_settings(directory, processes.free_ports(2), "127.0.0.1:9"), **changed}
+    settings = {**processes.broker_settings(directory, processes.broker_port(), "127.0.0.1:9"), **changed}
     config = processes.write_config(directory / "broker.conf", settings)
     return processes.python_command("rocketpy.broker", "-c", str(config))
 
@@ -91,7 +98,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, who: str) -> None:
 def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path, nameserver: str) -> None:
     store = tmp_path / "store"
     here = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog", "brokerName": "broker-0"}
-    settings = {**processes.broker_settings(tmp_path, processes.free_ports(2), nameserver), **here}
+    settings = {**processes.broker_settings(tmp_path, processes.broker_port(), nameserver), **here}
     first = processes.start_broker(tmp_path, settings)
     try:
         processes.await_brokers(nameserver, {"broker-0"}, [first])
@@ -164,7 +171,7 @@ def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, nameserver: str) -> None:
     settings = {
-        **processes.broker_settings(tmp_path, processes.free_ports(2), nameserver),
+        **processes.broker_settings(tmp_path, processes.broker_port(), nameserver),
         "autoCreateTopicEnabled": "true",
     }
     broker = processes.start_broker(tmp_path, settings)
@@ -178,7 +185,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, names
 
 def started(directory: Path, nameserver: str) -> Process:
     """Start a broker, wait for its first SEND_OK and return it."""
-    settings = processes.broker_settings(directory, processes.free_ports(2), nameserver)
+    settings = processes.broker_settings(directory, processes.broker_port(), nameserver)
     broker = processes.start_broker(directory, settings)
     deadline = time.monotonic() + processes.START_TIMEOUT_S
     while time.monotonic() < deadline and broker.is_running():
@@ -192,21 +199,31 @@ def started(directory: Path, nameserver: str) -> Process:
     raise AssertionError(f"no SEND_OK:\n{broker.log()}")
 
 
+def start_and_stop(directory: Path, nameserver: str) -> float:
+    """Live one life and return how long it took to the first SEND_OK, without what other programs took from it."""
+    begun = time.monotonic()
+    broker = started(directory, nameserver)
+    took_s = time.monotonic() - begun - broker.starved_s()
+    assert (directory / "broker-0-store" / "abort").exists()
+    assert broker.terminate() == 0, broker.log()
+    assert not (directory / "broker-0-store" / "abort").exists()
+    assert "Traceback" not in broker.log()
+    return took_s
+
+
 def test_a_started_broker_takes_a_send_soon_and_stops_cleanly(tmp_path: Path, nameserver: str) -> None:
-    directory = tmp_path / "broker"
-    directory.mkdir()
-    for _ in range(2):  # the second time on the store of the first
-        begun = time.monotonic()
-        broker = started(directory, nameserver)
-        assert time.monotonic() - begun <= SPAWN_TO_SEND_OK_S
-        assert (directory / "broker-0-store" / "abort").exists()
-        assert broker.terminate() == 0, broker.log()
-        assert not (directory / "broker-0-store" / "abort").exists()
-        assert "Traceback" not in broker.log()
+    best_s = [math.inf, math.inf]  # of a start with a new store, and of the next one
+    for attempt in range(ATTEMPTS):
+        directory = tmp_path / f"broker-{attempt}"
+        directory.mkdir()
+        best_s = [min(best, start_and_stop(directory, nameserver)) for best in best_s]
+        if max(best_s) <= SPAWN_TO_SEND_OK_S:
+            break
+    assert max(best_s) <= SPAWN_TO_SEND_OK_S
 
 
 def test_without_arguments_it_is_a_whole_system(tmp_path: Path) -> None:
-    for port in (9876, 10911):
+    for port in (9876, 10911, 10909):
         if not processes.is_free(port):
             pytest.skip(f"port {port}, which it takes without arguments, is in use on this machine")
     broker = Process.start(processes.python_command("rocketpy.broker"), tmp_path / "broker.log", cwd=tmp_path)
