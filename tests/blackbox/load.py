@@ -90,12 +90,12 @@ class Sender:
     def join(self) -> None:
         """Wait until the connection has broken and all that came over it is counted."""
         assert self._thread is not None
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), f"{self.name} has not noticed that the broker is gone"
 
     def _run(self) -> None:
         try:
-            with Wire(self.address, timeout_s=15) as wire:
+            with Wire(self.address, timeout_s=90) as wire:
                 self._send(wire)
         except WireError:
             pass  # the broker was killed, as it should be

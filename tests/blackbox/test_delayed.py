@@ -23,7 +23,7 @@ SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 18,
     "mappedFileSizeConsumeQueue": 20_000,
 }
-DELIVERED_S = 20.0
+DELIVERED_S = 120.0
 
 
 def send_some(wire: Wire, round_number: int) -> list[tuple[int, bytes]]:

@@ -31,7 +31,8 @@ BATCHES = (0, 0, 7, 16)  # a sender each: two of single messages, two of batches
 WINDOW = 16
 TOPIC = "kill9"
 LOOKED_UP = 5
-INDEX_TIMEOUT_S = 20.0
+INDEX_TIMEOUT_S = 120.0
+FIRST_ANSWER_S = 60.0
 LOAD_S = 0.05, 0.22
 RECOVERY_S = 0.08  # about how long opening a store of these sizes takes
 STOP_S = 0.06
@@ -89,7 +90,7 @@ class Scene:
         """Start a broker and check all that was promised so far; ``again`` from the beginning of each queue."""
         address = self.lives.live(self.settings)
         assert (self.lives.store / "abort").exists()
-        with Wire(address, timeout_s=30) as wire:
+        with Wire(address) as wire:
             table = wire.topic_table()
             missing = [topic for topic in self.topics if f'"{topic}"' not in table]
             assert not missing, f"topics that were created are gone: {missing}"
@@ -114,6 +115,10 @@ class Scene:
         ]
         for sender in senders:
             sender.start()
+        deadline = time.monotonic() + FIRST_ANSWER_S
+        while not any(sender.acknowledged for sender in senders):
+            assert time.monotonic() < deadline, "no sender has had an answer"
+            time.sleep(0.001)
         time.sleep(self.chance.uniform(*LOAD_S))
         return senders
 

@@ -19,6 +19,7 @@ SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
 PULL_MESSAGE = 11
 QUERY_MESSAGE = 12
+QUERY_CONSUMER_OFFSET = 14
 UPDATE_AND_CREATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
 GET_MAX_OFFSET = 30
@@ -118,7 +119,7 @@ def decode_records(body: bytes) -> Iterator[Record]:
 class Wire:
     """One connection; every call blocks, at most ``timeout_s`` for each reply."""
 
-    def __init__(self, address: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, port = address.rsplit(":", 1)
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
@@ -245,15 +246,25 @@ class Wire:
         """Return whether this broker has heard of a producer of the group: that takes a heartbeat."""
         return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
 
+    def consumer_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """Return what the group has committed for a queue, 0 when that is nothing."""
+        fields: dict[str, object] = {"topic": topic, "consumerGroup": group, "queueId": queue_id}
+        response = self.request(QUERY_CONSUMER_OFFSET, fields)
+        return int(response.fields["offset"]) if response.code == SUCCESS else 0
+
     def brokers_of(self, topic: str) -> set[str]:
         """Ask a nameserver for the names of the brokers that have the topic."""
+        return set(self.read_queues_of(topic))
+
+    def read_queues_of(self, topic: str) -> dict[str, int]:
+        """Ask a nameserver how many queues of the topic can be read at each broker that has it."""
         response = self.request(GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         if response.code == TOPIC_NOT_EXIST:
-            return set()
+            return {}
         assert response.code == SUCCESS, response
         # Java writes the keys of brokerAddrs as bare numbers, which is no JSON: they are broker ids, and quoted here.
         text = response.body.decode().replace("{0:", '{"0":').replace(",0:", ',"0":')
-        return {queue["brokerName"] for queue in json.loads(text)["queueDatas"]}
+        return {queue["brokerName"]: queue["readQueueNums"] for queue in json.loads(text)["queueDatas"]}
 
     def _take(self, size: int) -> bytes:
         while len(self._received) < size:
