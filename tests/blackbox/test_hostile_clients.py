@@ -1,8 +1,9 @@
 """Clients that mean harm, against real processes: others are served meanwhile, and memory stays bounded.
 
 A bystander sends a message every few milliseconds through each attack. After the attack the broker still runs, the
-bystander waited at most BYSTANDER_SECONDS for any answer, and the broker's memory never was more than MEMORY_BYTES
-above what it had before. What bounds each attack is in ``docs/compatibility.md``, "Limits".
+bystander waited at most BYSTANDER_SECONDS for any answer (without the time in which the broker could not run because
+other programs had the processor), and the broker's memory never was more than MEMORY_BYTES above what it had before.
+What bounds each attack is in ``docs/compatibility.md``, "Limits".
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ OUTGOING_MAX = 16 << 20
 TOPICS_MAX = 300
 MEMORY_BYTES = 256 << 20
 BYSTANDER_SECONDS = 5.0
+ANSWER_SECONDS = 120.0  # to whoever attacks
 
 
 @attrs.define
@@ -52,6 +54,10 @@ class Victim:
     def namesrv_memory_bytes(self) -> int:
         """The most memory that the nameserver has ever had."""
         return self._high_water(self.processes[0])
+
+    def broker_starved_s(self) -> float:
+        """How long the broker could not run so far because other programs had the processor."""
+        return self.processes[1].starved_s()
 
     @staticmethod
     def _high_water(process: Process) -> int:
@@ -93,11 +99,11 @@ def attacked(victim: Victim) -> Iterator[None]:
 
     def stand_by() -> None:
         try:
-            with Wire(victim.broker, timeout_s=60) as wire:
+            with Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
                 while not over.is_set():
-                    began = time.monotonic()
+                    began = time.monotonic() - victim.broker_starved_s()
                     assert wire.send("Bystander", 0, b"still here").code == SUCCESS
-                    slowest[0] = max(slowest[0], time.monotonic() - began)
+                    slowest[0] = max(slowest[0], time.monotonic() - victim.broker_starved_s() - began)
                     time.sleep(0.005)
         except (WireError, AssertionError) as failure:
             failures.append(failure)
@@ -119,7 +125,7 @@ def attacked(victim: Victim) -> Iterator[None]:
 
 def connected(address: str) -> socket.socket:
     host, port = address.split(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS)
 
 
 def throw(address: str, data: bytes) -> bytes:
@@ -133,7 +139,7 @@ def throw(address: str, data: bytes) -> bytes:
 
 def refusal(address: str, code: int, fields: dict[str, object], body: bytes = b"") -> str:
     """Ask for something that is refused, over a connection that lives on; return the remark."""
-    with Wire(address, timeout_s=30) as wire:
+    with Wire(address, timeout_s=ANSWER_SECONDS) as wire:
         response = wire.request(code, fields, body)
         assert response.code != SUCCESS
         assert response.remark
@@ -239,7 +245,7 @@ def test_subscription_expressions_of_a_megabyte_cost_little(victim: Victim, what
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0,
         "subscription": expression, "expressionType": kind,
     }  # fmt: skip
-    with attacked(victim), Wire(victim.broker, timeout_s=30) as wire:
+    with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for _ in range(5):
             wire.request(CHECK_CLIENT_CONFIG, {}, _subscription(expression, kind))
             response = wire.request(PULL_MESSAGE, fields)
@@ -260,7 +266,7 @@ def test_bombs_stay_as_small_as_they_were_sent(victim: Victim) -> None:
         "brokerName": "bomb", "brokerAddr": "127.0.0.1:1", "clusterName": "c", "haServerAddr": "", "brokerId": 0,
         "compressed": "true", "bodyCrc32": zlib.crc32(bomb) & 0x7FFFFFFF,
     }  # fmt: skip
-    with attacked(victim), Wire(victim.broker, timeout_s=30) as wire:
+    with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for _ in range(4):
             compressed = {**send_fields("Bystander", 0), "f": 1}
             assert wire.request(310, compressed, bomb).code == SUCCESS
@@ -270,7 +276,7 @@ def test_bombs_stay_as_small_as_they_were_sent(victim: Victim) -> None:
 
 
 def test_properties_that_do_not_fit_are_refused(victim: Victim) -> None:
-    with attacked(victim), Wire(victim.broker, timeout_s=30) as wire:
+    with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for properties in (
             "a\1" + "x" * (12 << 20),
             "\2".join(f"k{number}\1v" for number in range(500_000)),
@@ -284,7 +290,7 @@ def test_properties_that_do_not_fit_are_refused(victim: Victim) -> None:
 def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:
     """What appears by itself is bounded by settings, and everybody else goes on."""
     asked = 20_000
-    with attacked(victim), Wire(victim.broker, timeout_s=60) as wire:
+    with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for start in range(0, asked, 500):
             frames = [
                 encode_request(310, number, send_fields(f"Made_{number}", 0), b"x")
@@ -301,5 +307,6 @@ def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:
 def test_no_attack_has_left_anything_on_the_way(victim: Victim) -> None:
     """A new client finds everything as it was: connections of attackers are gone, the queue takes messages."""
     with Wire(victim.broker) as wire:
+        before = wire.max_offset("Bystander", 0)
         assert wire.send("Bystander", 0, os.urandom(100)).code == SUCCESS
-        assert wire.max_offset("Bystander", 0) > 10
+        assert wire.max_offset("Bystander", 0) == before + 1
