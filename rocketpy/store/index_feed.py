@@ -22,3 +22,36 @@ class Index(Protocol):
     def writable_or_why(self) -> str | None:
         """Return None, or why no message may be appended for now."""
         ...
+
+
+class IndexFeed:
+    """Brings the keys of bursts to the index, once that takes them from append.
+
+    Before, and in a store without index, they are thrown away: what was stored meanwhile is read from the log.
+    """
+
+    def __init__(self, index: Index | None, *, has_pool: bool) -> None:
+        self.work: list[IndexWork] = []
+        """Where append puts its messages. It is the index's own list where a burst that has ended can be read."""
+        self._index = index
+        self._has_pool = has_pool
+        self._is_begun = False
+
+    def begin(self) -> None:
+        """Give keys to the index from the next message on."""
+        assert self._index is not None, "a store with an index"
+        self._is_begun = True
+        if not self._has_pool:
+            self.work = self._index.pending
+
+    def end_burst(self) -> bool:
+        """Hand the burst's keys over; False when the index has no space for more."""
+        index = self._index
+        if index is None or not self._is_begun:
+            self.work.clear()
+            return True
+        if self._has_pool:
+            index.pending += self.work
+            self.work.clear()
+        index.end_burst()
+        return index.writable_or_why() is None

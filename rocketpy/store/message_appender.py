@@ -20,31 +20,28 @@ the status is SERVICE_NOT_AVAILABLE, as for a full disk, not CREATE_MAPEDFILE_FA
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain, repeat
-from typing import TypeAlias
+from functools import partial
+from itertools import repeat
 from zlib import crc32
 
 from rocketpy.clock import Clock
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
+from rocketpy.store.burst_counts import BurstCounts
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
-from rocketpy.store.index_feed import Index, IndexWork
+from rocketpy.store.index_feed import Index, IndexFeed
+from rocketpy.store.message_batch import BatchRecords, MessageBatch, SharedFields
 from rocketpy.store.message_limits import MessageLimits
 from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
 from rocketpy.store.put_refusals import PutRefusals
 from rocketpy.store.record_pieces import head_for, tail_for
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.store.store_figures import SLOW_BURSTS_MAX, TIMED_BURST, SlowBursts
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.store.unit_extensions import UnitExtensions
-
-BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
-"""Flag, body, stored properties, tags code and index keys of one message of a batch."""
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _MASK = 0x7FFF_FFFF
@@ -85,10 +82,8 @@ class MessageAppender:
         self.writable_or_why = self._refusals.writable_or_why
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
         self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
-        self._index = index
-        # The index's own list when it takes messages from here; before, and without index, one that is thrown away.
-        self._index_work: list[IndexWork] = []
-        self._feeds_index = False
+        self._index_feed = IndexFeed(index, has_pool=pool is not None)
+        self._index_work = self._index_feed.work
         self._message_arriving = message_arriving
         self._multi_dispatch = multi_dispatch
         self._unit_extensions = unit_extensions
@@ -102,11 +97,7 @@ class MessageAppender:
         self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
-        self._copy_count = 0  # pending units of messages that have another one in their own queue
-        self.put_count = 0  # of written bursts
-        self.put_bytes = 0
-        self.burst_count = 0
-        self.slow_bursts: SlowBursts = deque(maxlen=SLOW_BURSTS_MAX)  # for whoever wants to know, and takes them away
+        self.counts = BurstCounts(clock)
 
     # ---- the hot call ---------------------------------------------------------------------------------------------
 
@@ -207,7 +198,7 @@ class MessageAppender:
         self,
         topic: str,
         queue_id: int,
-        records: Sequence[BatchRecord],
+        batch: MessageBatch,
         sys_flag: int,
         born_timestamp: int,
         born_host: bytes,
@@ -217,50 +208,31 @@ class MessageAppender:
 
         Return (PUT_OK, physical offsets, first queue offset), or a refusal with nothing.
         """
-        if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not records:
+        if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not batch.bodies or b"\0" in b"".join(batch.properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         head, sys_flag = head_for(sys_flag, born_host, self._store_host)
-        topic_size = len(topic.encode("utf-8", "replace"))
-        fixed_size = head.size + 3 + topic_size
-        flags, bodies, all_properties, tags_codes, all_keys = zip(*records, strict=True)
-        body_sizes = list(map(len, bodies))
-        property_sizes = list(map(len, all_properties))
-        count = len(records)
-        total_size = fixed_size * count + sum(body_sizes) + sum(property_sizes)
-        if b"\0" in b"".join(all_properties):
-            return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        longest = max(all_properties, key=len)
-        refusal = self._refusal_of(topic, queue_id, sum(body_sizes), longest)
-        queue = refusal or self._queue_with_room(topic, queue_id, total_size, count)
+        records = BatchRecords(batch, head.size + 3 + len(topic.encode("utf-8", "replace")))
+        refusal = self._refusal_of(topic, queue_id, records.bodies_size, records.longest_properties)
+        queue = refusal or self._queue_with_room(topic, queue_id, records.total_size, len(batch.bodies))
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
-
-        # Column by column instead of message by message: the loops are C's, which halves what a message costs.
         self._stamp_burst()
-        timestamp_ms, queue_offset, tail_of = self._burst_timestamp_ms, queue.next_offset, queue.tails.get
-        sizes = [fixed_size + body + properties for body, properties in zip(body_sizes, property_sizes, strict=True)]
-        places = list(accumulate(sizes, initial=self.wrote_offset))
-        physical_end = places.pop()
-        crcs = [crc32(body) & _MASK for body in bodies]
-        tails = [tail_of(size) or tail_for(queue, size) for size in property_sizes]
-        same = repeat
+        timestamp_ms, queue_offset = self._burst_timestamp_ms, queue.next_offset
+        places = records.places(self.wrote_offset)
         try:
-            units = list(map(_pack_unit, places, sizes, tags_codes))
-            heads = map(
-                head.pack, sizes, same(MESSAGE_MAGIC_CODE), crcs, same(queue_id), flags,
-                range(queue_offset, queue_offset + count), places, same(sys_flag), same(born_timestamp),
-                same(born_host), same(timestamp_ms), same(self._store_host), same(reconsume_times), same(0), body_sizes,
-            )  # fmt: skip
-            parts = list(chain.from_iterable(zip(heads, bodies, tails, all_properties, strict=True)))
+            units = records.units(places, batch.tags_codes)
+            shared = SharedFields(
+                head, queue_id, sys_flag, born_timestamp, born_host, timestamp_ms, self._store_host, reconsume_times
+            )
+            content = records.written(shared, queue_offset, places, partial(tail_for, queue))
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         if self._unit_extensions is not None:
-            units = list(map(_pack_unit, places, sizes, self._extended(queue, tags_codes, all_properties)))
-        self._append(queue, parts, units, physical_end)
-        self._index_work += [
-            (topic, keys, place, timestamp_ms) for keys, place in zip(all_keys, places, strict=True) if keys
-        ]
+            units = records.units(places, self._extended(queue, batch.tags_codes, batch.properties))
+        self._append(queue, [content], units, self.wrote_offset + len(content))
+        work = zip(repeat(topic), batch.keys, places, repeat(timestamp_ms))
+        self._index_work += work if all(batch.keys) else [each for each in work if each[1]]
         return _PUT_OK, places, queue_offset
 
     # ---- the burst ------------------------------------------------------------------------------------------------
@@ -288,47 +260,31 @@ class MessageAppender:
         if not self._parts and not self._touched and (pool is None or pool.committed_offset == self.wrote_offset):
             return
         touched, self._touched = self._touched, []
-        unflushed, put_count = self._queues.unflushed, self.put_count
+        unflushed, unit_count = self._queues.unflushed, 0
         try:
             self._write_log()
             for queue in touched:
-                self.put_count += len(queue.units)
+                unit_count += len(queue.units)
                 queue.write_units()
                 unflushed[queue] = None
         except StoreError as error:
             self.refuse_all(f"a write failed: {error}")
             raise
-        if self._copy_count:
-            self.put_count -= self._copy_count
-            self._copy_count = 0
-        self.burst_count += 1
+        self.counts.end_burst(unit_count, self._burst_timestamp_ms if pool is None else None)
         if pool is not None:
             pool.committed_offset = self._commit_log.wrote_offset
-        elif self.burst_count % TIMED_BURST == 1:
-            elapsed_ms = self._timestamp_ms() - self._burst_timestamp_ms
-            if elapsed_ms > 0:
-                self.slow_bursts.append((elapsed_ms, (self.put_count - put_count) * TIMED_BURST))
         self._set_room_end()
-        if self._index is not None and self._feeds_index:
-            if pool is not None:
-                self._index.pending += self._index_work
-                self._index_work.clear()
-            self._index.end_burst()
-            if self._index.writable_or_why() is not None:
-                self._room_end = -1
-        else:
-            self._index_work.clear()
+        if not self._index_feed.end_burst():
+            self._room_end = -1
         if self._message_arriving is not None:
             for queue in touched:
                 self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
 
     def hand_over_to_index(self) -> None:
         """From the next message on, give keys to the index; what was stored before it has read from the log."""
-        assert self._index is not None
         self.end_burst()
-        self._feeds_index = True
-        if self.pool is None:
-            self._index_work = self._index.pending
+        self._index_feed.begin()
+        self._index_work = self._index_feed.work
 
     def refuse_all(self, why: str) -> None:
         """Take no message from now on."""
@@ -364,7 +320,8 @@ class MessageAppender:
         if refusal is not None:
             return self._refused(refusal)
         # A message that waits is not for the queues it names yet: those get it when it is put into its own.
-        addressed = Addressed(properties) if delay_ms is not None else self._addressed(topic, queue_id, properties)
+        dispatch = self._multi_dispatch if delay_ms is None else None
+        addressed = Addressed(properties) if dispatch is None else dispatch.address(topic, queue_id, properties)
         if isinstance(addressed, PutMessageStatus):
             return self._refused(addressed)
         properties = addressed.properties
@@ -399,11 +356,6 @@ class MessageAppender:
         if keys and sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
-
-    def _addressed(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
-        if self._multi_dispatch is None:
-            return Addressed(properties)
-        return self._multi_dispatch.address(topic, queue_id, properties)
 
     def _queue_with_room(
         self, topic: str, queue_id: int, size: int, unit_count: int, queue_keys: Sequence[QueueKey] = ()
@@ -469,7 +421,7 @@ class MessageAppender:
         """Let a message also stand in the queues that it names; RocketMQ gives these no extension."""
         for key in queue_keys:
             self._append(self._queues.find(*key), [], units, self.wrote_offset)
-        self._copy_count += len(queue_keys)
+        self.counts.copy_count += len(queue_keys)
 
     def _extended(self, queue: ConsumeQueue, tags_codes: Sequence[int], texts: Sequence[bytes]) -> Sequence[int]:
         assert self._unit_extensions is not None, "a store with extensions"
@@ -487,7 +439,7 @@ class MessageAppender:
         if parts:
             content = b"".join(parts)
             parts.clear()
-            self.put_bytes += len(content)
+            self.counts.put_bytes += len(content)
             self._commit_log.write(content, timestamp_ms)
 
     def _set_room_end(self) -> None:

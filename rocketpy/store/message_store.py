@@ -13,11 +13,12 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.multi_dispatch import LmqLimit
+from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.record_reader import RecordReader
 from rocketpy.store.results import (
@@ -55,9 +56,8 @@ class MessageStore:
         files: StoreFiles,
         services: StoreServices,
         appender: MessageAppender,
-        reader: MessageReader,
-        run_blocking: RunBlocking,
         memory_bytes: int,
+        run_blocking: RunBlocking,
         disk: Disk,
         clock: Clock,
     ) -> None:
@@ -67,9 +67,15 @@ class MessageStore:
         self._commit_log = files.commit_log
         self._queues = files.queues
         self._appender = appender
-        self._reader = reader
+        limits = ReadLimits.of(config, memory_bytes=memory_bytes)
+        self._reader = MessageReader(
+            commit_log=files.commit_log,
+            queues=files.queues,
+            limits=limits,
+            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
+        )
         self._run_blocking = run_blocking
-        self._memory_bytes = memory_bytes
+        self._memory_bytes = limits.memory_bytes
         self._clock = clock
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:
@@ -92,7 +98,7 @@ class MessageStore:
         self.figures = StoreFigures(
             statistics=self.statistics,
             read_earliest=self.get_earliest_message_time_of_store,
-            slow_bursts=appender.slow_bursts,
+            slow_bursts=appender.counts.slow_bursts,
             config=config,
             clock=clock,
             disk=disk,
@@ -369,10 +375,10 @@ class MessageStore:
         """Return the counters."""
         appender, commit_log, pool = self._appender, self._commit_log, self._appender.pool
         return StoreStatistics(
-            put_count=appender.put_count,
-            put_bytes=appender.put_bytes,
+            put_count=appender.counts.put_count,
+            put_bytes=appender.counts.put_bytes,
             put_refused_count=appender.refused_count,
-            burst_count=appender.burst_count,
+            burst_count=appender.counts.burst_count,
             get_count=self._get_count,
             get_miss_count=self._get_miss_count,
             get_message_count=self._get_message_count,

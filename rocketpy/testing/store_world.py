@@ -35,6 +35,7 @@ from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
@@ -198,7 +199,7 @@ class StoreWorld:
         records = [(0, body, properties, 0, _encoded(keys)) for body in bodies]
         with self.failing():
             status, places, queue_offset = self.store.put_batch(
-                topic, queue_id, records, 0, self.clock.timestamp_ms(), BORN_HOST, 0
+                topic, queue_id, MessageBatch.of(records), 0, self.clock.timestamp_ms(), BORN_HOST, 0
             )
         if status is not PutMessageStatus.PUT_OK:
             return status

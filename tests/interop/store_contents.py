@@ -22,6 +22,7 @@ from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.index_catch_up import index_keys
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreView, TimeQuestion
@@ -104,7 +105,7 @@ def play_to_ours(store: MessageStore, clock: PlayClock, script: Sequence[Put]) -
             for item in put.items
         ]
         if put.is_batch:
-            status, places, first = store.put_batch(put.topic, put.queue_id, records, *common)
+            status, places, first = store.put_batch(put.topic, put.queue_id, MessageBatch.of(records), *common)
         else:
             ((flag, body, text, code, keys),) = records
             status, place, first = store.put(

@@ -11,6 +11,7 @@ import trio
 from rocketpy.store import index_catch_up
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.index_catch_up import IndexCatchUp, index_keys
+from rocketpy.store.index_feed import IndexFeed
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
 
@@ -32,8 +33,8 @@ def put_keyed(parts: Parts, count: int, first: int = 0) -> None:
 def catch_up_of(parts: Parts, begin_offset: int = 0) -> tuple[IndexCatchUp, PlainIndex]:
     """Return a new index for the same log, and its way to the log's end."""
     index = PlainIndex()
-    parts.appender._index = index  # as if the store had just been opened
-    parts.appender._index_work = []
+    feed = parts.appender._index_feed = IndexFeed(index, has_pool=False)  # as if the store had just been opened
+    parts.appender._index_work = feed.work
     catch_up = IndexCatchUp(
         commit_log=parts.commit_log,
         appender=parts.appender,

@@ -8,6 +8,7 @@ from rocketpy.errors import StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, encode_message
 from rocketpy.store.layout import UNIT
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import (
@@ -65,7 +66,9 @@ def test_every_field_arrives_with_either_address_family(
     parts = Parts(place, store_host=store_host)
     if is_batch:
         record = (7, b"body", b"A\x01b", 5, ())
-        status, offsets, queue_offset = parts.appender.put_batch("T", 2, [record], 0x131, 1234, born_host, 3)
+        status, offsets, queue_offset = parts.appender.put_batch(
+            "T", 2, MessageBatch.of([record]), 0x131, 1234, born_host, 3
+        )
         physical_offset = offsets[0]
     else:
         status, physical_offset, queue_offset = parts.appender.put(
@@ -140,7 +143,9 @@ def test_a_batch_goes_into_one_file_as_a_whole(place: Place) -> None:
     parts = Parts(place)
     parts.put_all([b"x" * 4000])
     records = [(0, b"y" * 1000, b"KEYS\x01k", 0, (b"k",)) for _ in range(4)]
-    status, offsets, queue_offset = parts.appender.put_batch("TopicTest", 0, records, 0, 1, BORN_HOST, 0)
+    status, offsets, queue_offset = parts.appender.put_batch(
+        "TopicTest", 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0
+    )
     parts.appender.end_burst()
     assert (status, queue_offset) == (PutMessageStatus.PUT_OK, 1)
     assert offsets[0] == LOG_FILE_SIZE
@@ -152,7 +157,7 @@ def test_a_batch_goes_into_one_file_as_a_whole(place: Place) -> None:
 def test_a_batch_that_fits_into_no_file_stores_nothing(place: Place) -> None:
     parts = Parts(place, message_size_max=1 << 20)
     records = [(0, b"y" * 1000, b"", 0, ())] * 9
-    status, offsets, _ = parts.appender.put_batch("TopicTest", 0, records, 0, 1, BORN_HOST, 0)
+    status, offsets, _ = parts.appender.put_batch("TopicTest", 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0)
     assert (status, offsets) == (PutMessageStatus.MESSAGE_ILLEGAL, [])
     assert parts.appender.wrote_offset == 0
 
@@ -211,11 +216,11 @@ def test_batches_have_the_same_limits(place: Place) -> None:
     for expected, topic, body, properties in cases:
         records = [(0, body, b"", 0, ()), (0, body, properties, 0, ())]
         before = parts.appender.wrote_offset
-        status, offsets, _ = parts.appender.put_batch(topic, 0, records, 0, 1, BORN_HOST, 0)
+        status, offsets, _ = parts.appender.put_batch(topic, 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0)
         assert status is expected, (topic, len(body), len(properties))
         assert (offsets == []) is (status is not ok)
         assert (parts.appender.wrote_offset == before) is (status is not ok)
-    assert parts.appender.put_batch("T", 0, [], 0, 1, BORN_HOST, 0)[0] is illegal
+    assert parts.appender.put_batch("T", 0, MessageBatch.of([]), 0, 1, BORN_HOST, 0)[0] is illegal
 
 
 def test_a_store_that_takes_nothing_says_so_before_it_looks_at_a_message(place: Place) -> None:
@@ -247,7 +252,9 @@ def test_a_transaction_s_prepared_and_rolled_back_records_have_no_queue_offset(p
 def test_batches_of_transactions_are_illegal(place: Place) -> None:
     parts = Parts(place)
     for sys_flag in (0x4, 0x8, 0xC):
-        status, _, _ = parts.appender.put_batch("T", 0, [(0, b"", b"", 0, ())], sys_flag, 1, BORN_HOST, 0)
+        status, _, _ = parts.appender.put_batch(
+            "T", 0, MessageBatch.of([(0, b"", b"", 0, ())]), sys_flag, 1, BORN_HOST, 0
+        )
         assert status is PutMessageStatus.MESSAGE_ILLEGAL
 
 
@@ -289,7 +296,9 @@ def test_messages_are_refused_while_somebody_says_so(place: Place) -> None:
     parts.put(b"before")
     parts.appender.refuse_while("the disk is 91% full")
     assert parts.put(b"no")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert parts.appender.put_batch("TopicTest", 0, [(0, b"no", b"", 0, ())], 0, 1, BORN_HOST, 0)[2] == -1
+    assert (
+        parts.appender.put_batch("TopicTest", 0, MessageBatch.of([(0, b"no", b"", 0, ())]), 0, 1, BORN_HOST, 0)[2] == -1
+    )
     assert parts.appender.writable_or_why() == "the disk is 91% full"
     parts.appender.end_burst()
     assert parts.put(b"still not")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -368,7 +377,7 @@ def test_after_refuse_all_nothing_is_taken(place: Place) -> None:
     parts.put_all([b"one"])
     parts.appender.refuse_all("the message store is shutting down")
     assert parts.put(b"two")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    status, _, _ = parts.appender.put_batch("T", 0, [(0, b"", b"", 0, ())], 0, 1, BORN_HOST, 0)
+    status, _, _ = parts.appender.put_batch("T", 0, MessageBatch.of([(0, b"", b"", 0, ())]), 0, 1, BORN_HOST, 0)
     assert status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert parts.appender.writable_or_why() == "the message store is shutting down"
     parts.appender.end_burst()

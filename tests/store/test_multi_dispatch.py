@@ -11,6 +11,7 @@ import pytest
 from rocketpy.protocol.properties import decode_properties, encode_properties
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.layout import PROPERTIES_SIZE_MAX, UNIT
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
@@ -167,7 +168,7 @@ def test_a_message_stands_in_every_queue_it_names(place: Place) -> None:
         ("Audit", 1): [b"1", b"3"],
     }
     assert {arrival[:2] for arrival in parts.arrivals} == set(contents(parts)), "whoever waits for one of them is told"
-    assert parts.appender.put_count == 4, "messages, not units"
+    assert parts.appender.counts.put_count == 4, "messages, not units"
 
 
 def test_units_of_the_same_record_are_the_same(place: Place) -> None:
@@ -191,7 +192,9 @@ def test_a_transaction_s_prepared_record_has_offsets_and_no_unit(place: Place, s
 def test_batches_are_not_dispatched(place: Place) -> None:
     """As in RocketMQ: a batch is stored as it comes."""
     parts = parts_at(place)
-    status, _, _ = parts.appender.put_batch("T", 0, [(0, b"body", named("%LMQ%a"), 0, ())], 0, 1, b"12345678", 0)
+    status, _, _ = parts.appender.put_batch(
+        "T", 0, MessageBatch.of([(0, b"body", named("%LMQ%a"), 0, ())]), 0, 1, b"12345678", 0
+    )
     parts.appender.end_burst()
     assert status is OK
     assert contents(parts) == {("T", 0): [b"body"]}

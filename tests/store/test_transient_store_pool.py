@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from rocketpy.errors import StoreError
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
@@ -59,15 +60,15 @@ def test_a_burst_in_the_pool_is_seen_after_the_commit(place: Place) -> None:
     parts.appender.keep_burst()
     assert parts.get().status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
     assert parts.commit_log.wrote_offset == pool_of(parts).committed_offset == 0
-    assert (parts.arrivals, parts.index_work, parts.appender.put_count) == ([], [], 0)
+    assert (parts.arrivals, parts.index_work, parts.appender.counts.put_count) == ([], [], 0)
     parts.appender.end_burst()
     assert (parts.bodies(), parts.bodies("Other", 1)) == ([b"one", b"three"], [b"two"])
     assert parts.arrivals == [("TopicTest", 0, 2), ("Other", 1, 1)]
     assert [work[1] for work in parts.index_work] == [(b"k1",), (b"k3",)]
     assert pool_of(parts).committed_offset == parts.appender.wrote_offset == parts.commit_log.wrote_offset
-    assert parts.appender.put_count == 3
+    assert parts.appender.counts.put_count == 3
     parts.appender.end_burst()
-    assert parts.appender.burst_count == 1
+    assert parts.appender.counts.burst_count == 1
 
 
 def test_each_burst_has_its_own_time(place: Place) -> None:
@@ -83,8 +84,8 @@ def test_each_burst_has_its_own_time(place: Place) -> None:
     parts.appender.end_burst()
     assert [message.store_timestamp for message in parts.messages()] == [*times, times[0] + 120 - 1000]
     assert parts.commit_log.wrote_timestamp_ms == times[-1]
-    assert parts.appender.slow_bursts.maxlen
-    assert not parts.appender.slow_bursts, "waiting in the pool is not slowness"
+    assert parts.appender.counts.slow_bursts.maxlen
+    assert not parts.appender.counts.slow_bursts, "waiting in the pool is not slowness"
 
 
 def test_a_prepared_record_alone_is_committed_too(place: Place) -> None:
@@ -109,7 +110,7 @@ def test_the_next_file_begins_with_what_was_kept_for_the_last_one_written(place:
 def test_a_batch_is_kept_like_single_messages(place: Place) -> None:
     parts = parts_at(place)
     records = [(0, b"y" * 1000, b"KEYS\x01k", 0, (b"k",)) for _ in range(4)]
-    status, _, _ = parts.appender.put_batch("TopicTest", 0, records, 0, 1, BORN_HOST, 0)
+    status, _, _ = parts.appender.put_batch("TopicTest", 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0)
     assert status is OK
     parts.appender.keep_burst()
     assert parts.index_work == []
@@ -141,7 +142,9 @@ def test_or_it_refuses_until_it_is_committed(place: Place) -> None:
     assert 2 * LOG_FILE_SIZE - 500 < parts.appender.wrote_offset <= 2 * LOG_FILE_SIZE
     for _ in range(3):
         assert parts.put(b"x" * 90)[0] is PutMessageStatus.CREATE_MAPEDFILE_FAILED
-    status, _, _ = parts.appender.put_batch("T", 0, [(0, b"x" * 90, b"", 0, ())] * 3, 0, 1, BORN_HOST, 0)
+    status, _, _ = parts.appender.put_batch(
+        "T", 0, MessageBatch.of([(0, b"x" * 90, b"", 0, ())] * 3), 0, 1, BORN_HOST, 0
+    )
     assert status is PutMessageStatus.CREATE_MAPEDFILE_FAILED
     assert parts.appender.refused_count == 5
     parts.appender.end_burst()

@@ -9,6 +9,7 @@ import pytest
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.consume_queue_ext import CqExtUnit, ExtPlace, is_ext_address
 from rocketpy.store.log_dispatcher import BitMapOf
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.unit_extensions import UnitExtensions
 from rocketpy.testing.sim_disk import SimDisk
@@ -41,7 +42,7 @@ def test_single_messages_and_batches_are_extended(place: Place) -> None:
     assert parts.put(b"1", "T", properties=b"a\x01x")[0] is PutMessageStatus.PUT_OK
     assert parts.put(b"2", "T", properties=b"b\x01x")[0] is PutMessageStatus.PUT_OK
     records = [(0, b"3", b"a\x01y", 5, ()), (0, b"4", b"a\x01z", 6, ())]
-    assert parts.appender.put_batch("T", 0, records, 0, 1, BORN_HOST, 0)[0] is PutMessageStatus.PUT_OK
+    assert parts.appender.put_batch("T", 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0)[0] is PutMessageStatus.PUT_OK
     parts.appender.end_burst()
     assert ext_units(parts, "T") == [
         CqExtUnit(code, timestamp_ms, b"T:x"),
@@ -65,7 +66,7 @@ def test_what_is_refused_gets_no_extension(place: Place) -> None:
     parts = parts_at(place)
     assert parts.put(b"", "T", flag=1 << 40)[0] is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.put(b"", "T", queue_id=-1)[0] is PutMessageStatus.MESSAGE_ILLEGAL
-    status, _, _ = parts.appender.put_batch("T", 0, [(1 << 40, b"", b"", 0, ())], 0, 1, BORN_HOST, 0)
+    status, _, _ = parts.appender.put_batch("T", 0, MessageBatch.of([(1 << 40, b"", b"", 0, ())]), 0, 1, BORN_HOST, 0)
     assert status is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.put(b"", "T", sys_flag=0x4)[0] is PutMessageStatus.PUT_OK, "without a unit"
     parts.appender.end_burst()
@@ -100,7 +101,7 @@ def test_a_failed_write_of_an_extension_is_final(is_batch: bool) -> None:
     with pytest.raises(Exception, match="write"):
         for _ in range(5):
             if is_batch:
-                parts.appender.put_batch("T", 0, [(0, b"", b"", 0, ())] * 2, 0, 1, BORN_HOST, 0)
+                parts.appender.put_batch("T", 0, MessageBatch.of([(0, b"", b"", 0, ())] * 2), 0, 1, BORN_HOST, 0)
             else:
                 parts.put(b"2", "T")
     assert parts.put(b"3", "T")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE

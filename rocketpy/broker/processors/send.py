@@ -57,6 +57,7 @@ from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
@@ -192,7 +193,7 @@ class SendMessageProcessor:
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
-            records,
+            MessageBatch.of(records),
             header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             header.born_timestamp,
             connection.born_host,

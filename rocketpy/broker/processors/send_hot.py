@@ -44,6 +44,7 @@ from rocketpy.protocol.properties import decode_properties, encode_properties, i
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
@@ -189,7 +190,7 @@ class HotSend:
         status, physical_offsets, queue_offset = self._store.put_batch(
             topic,
             queue_id,
-            records,
+            MessageBatch.of(records),
             fields.sys_flag,
             fields.born_timestamp,
             connection.born_host,

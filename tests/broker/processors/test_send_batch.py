@@ -19,6 +19,7 @@ from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import decode_properties
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.store.config import FlushDiskType
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
@@ -138,11 +139,9 @@ async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(own: s
         taken: list[tuple[int, tuple[bytes, ...]]] = []
         put_batch = broker.store.put_batch
 
-        def noted(
-            topic: str, queue_id: int, records: list[tuple[int, bytes, bytes, int, tuple[bytes, ...]]], *rest: object
-        ) -> object:
-            taken.extend((record[3], tuple(record[4])) for record in records)
-            return put_batch(topic, queue_id, records, *rest)  # type: ignore[arg-type]
+        def noted(topic: str, queue_id: int, batch: MessageBatch, *rest: object) -> object:
+            taken.extend(zip(batch.tags_codes, map(tuple, batch.keys), strict=True))
+            return put_batch(topic, queue_id, batch, *rest)  # type: ignore[arg-type]
 
         broker.store.put_batch = noted  # type: ignore[assignment, method-assign]
         answer = await broker.ask(send_batch(item(b"x", own.encode()), of_batch))
