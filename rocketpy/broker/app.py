@@ -4,7 +4,7 @@
 
     listeners                         bound first, so that a port in use leaves nothing behind; not served yet
       tables                          topics, groups, offsets: read from their files
-        open_message_store()          recovery, abort file, the store's own services
+        open_broker_store()           recovery, abort file, the store's own services
           client to the nameservers
             services                  hold, housekeeping, persistence
               servers                 the main port, and the VIP port, which refuses pulls
@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from random import Random
 
 import attrs
 import trio
 
+from rocketpy.broker.broker_store import open_broker_store
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.parts import BrokerParts
@@ -37,17 +40,13 @@ from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import OpenRunner, open_message_store
-from rocketpy.store.plug_in import load_factories, wrapped_store
-from rocketpy.store.recovery import RecoveryReport
+from rocketpy.store.opening import OpenRunner
+from rocketpy.store.plug_in import load_factories
 
 DRAIN_SECONDS = 5.0
 """How long a shutdown waits for the flush that deferred replies wait for."""
 
 _log = logging.getLogger("rocketpy.broker")
-_store_log = logging.getLogger("rocketpy.store")
-_store_error_log = logging.getLogger("rocketpy.store.error")
 
 
 @attrs.frozen
@@ -78,49 +77,32 @@ async def run_broker(
     plug_ins = load_factories(settings.broker.message_store_plug_in)
     hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
     tls = ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text))
-    listeners = await _open_all_listeners(settings)
-    try:
+    servers: list[RemotingServer] = []
+    async with _open_all_listeners(settings) as listeners:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
         hold_service = PullRequestHoldService()
-        servers: list[RemotingServer] = []
-
-        def flush_replies() -> None:
-            for server in servers:
-                server.flush_replies()
-
         port = _port_of(listeners[0])
         store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
         async with (
-            open_message_store(
-                settings.store,
+            open_broker_store(
+                settings,
+                tables,
+                hold_service,
                 disk=disk,
                 clock=clock,
                 run_blocking=run_blocking,
                 store_host=store_host,
-                tags_code=tables.levels.tags_code,
-                bit_map_of=tables.filters.bit_map_of if settings.broker.enable_calc_filter_bit_map else None,
-                message_arriving=hold_service.message_arriving,
-                flush_replies=flush_replies,
-                report=_log_recovery,
-                report_progress=_log_recovery_progress,
-                report_full=_log_full,
+                plug_ins=plug_ins,
+                flush_replies=partial(_flush_replies, servers),
                 open_runner=open_runner,
-            ) as plain_store,
+            ) as store,
             open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
         ):
-            store = wrapped_store(plain_store, plug_ins)
-            _restore_topics(tables, store)
+            ground = Ground.of(
+                settings, tables, store, port=port, store_host=store_host, clock=clock, randomness=randomness
+            )
             broker = BrokerParts(
-                Ground(
-                    config=settings.broker,
-                    store_config=settings.store,
-                    tables=tables,
-                    store=store,
-                    port=port,
-                    store_host=store_host,
-                    clock=clock,
-                    randomness=randomness,
-                ),
+                ground,
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
@@ -131,9 +113,6 @@ async def run_broker(
             )
             servers.extend(broker.servers(listeners))
             await _serve(broker, servers, stop, task_status)
-    finally:
-        for each in listeners:
-            each.close()
 
 
 async def _serve(
@@ -169,57 +148,27 @@ async def _drain(broker: BrokerParts, servers: Sequence[RemotingServer]) -> None
     await broker.registration.unregister_all()
     with trio.move_on_after(DRAIN_SECONDS):
         await broker.wait_answered()
+    _flush_replies(servers)
+
+
+def _flush_replies(servers: Sequence[RemotingServer]) -> None:
     for server in servers:
         server.flush_replies()
 
 
-async def _open_all_listeners(settings: BrokerSettings) -> list[socket.socket]:
+@asynccontextmanager
+async def _open_all_listeners(settings: BrokerSettings) -> AsyncIterator[Sequence[socket.socket]]:
     """Bind the main port and, two below it, the VIP port; none for a port that the system chooses."""
     server = settings.server
-    listeners = await open_listeners(settings.host, server.listen_port, server.server_socket_backlog)
+    ports = [server.listen_port]
     if server.listen_port > VIP_PORT_STEP:
-        try:
-            vip_port = server.listen_port - VIP_PORT_STEP
-            listeners += await open_listeners(settings.host, vip_port, server.server_socket_backlog)
-        except BaseException:
-            listeners[0].close()
-            raise
-    return listeners
-
-
-def _restore_topics(tables: Tables, store: MessageStore) -> None:
-    """Have a topic for every queue that the store has; say so, and what of the log is still to be indexed."""
-    if store.index_behind:
-        _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
-                  "indexBehind in its runtime info", store.index_behind)  # fmt: skip
-    restored = tables.topics.restore_from_queues(store.queues())
-    if restored:
-        _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
-
-
-def _log_recovery(report: RecoveryReport) -> None:
-    """Say what was found; what looks like a damaged record at the end of the log is cut off, and said louder."""
-    _store_log.info(
-        "recovered: log end %d, %d records read from %d on, %d queue entries written",
-        report.end_offset,
-        report.record_count,
-        report.scanned_from,
-        report.unit_count,
-    )
-    if report.why:
-        _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)
-
-
-def _log_recovery_progress(reached_offset: int, end_offset: int) -> None:
-    _store_log.info("being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
-
-
-def _log_full(why: str | None) -> None:
-    """Say that no message is taken any more, and that messages are taken again."""
-    if why is not None:
-        _store_error_log.error("no message is taken: %s", why)
-    else:
-        _store_error_log.warning("messages are taken again, the disk has room")
+        ports.append(server.listen_port - VIP_PORT_STEP)
+    with ExitStack() as bound:
+        listeners: list[socket.socket] = []
+        for port in ports:
+            opened = await open_listeners(settings.host, port, server.server_socket_backlog)
+            listeners += [bound.enter_context(listener) for listener in opened]
+        yield listeners
 
 
 def _port_of(listener: socket.socket) -> int:

@@ -6,10 +6,12 @@ Only what puts parts together (``*_side.py``, ``*_parts.py``) takes it whole. A 
 from __future__ import annotations
 
 from random import Random
+from typing import Self
 
 import attrs
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.store.config import MessageStoreConfig
@@ -28,6 +30,30 @@ class Ground:
     store_host: bytes  # the same address as a record has it
     clock: Clock
     randomness: Random
+
+    @classmethod
+    def of(
+        cls,
+        settings: BrokerSettings,
+        tables: Tables,
+        store: MessageStore,
+        *,
+        port: int,
+        store_host: bytes,
+        clock: Clock,
+        randomness: Random,
+    ) -> Self:
+        """Return the ground of a broker that was told ``settings``."""
+        return cls(
+            config=settings.broker,
+            store_config=settings.store,
+            tables=tables,
+            store=store,
+            port=port,
+            store_host=store_host,
+            clock=clock,
+            randomness=randomness,
+        )
 
     @property
     def broker_addr(self) -> str:

@@ -13,11 +13,12 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_appender import MessageAppender
 from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.multi_dispatch import LmqLimit
+from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.record_reader import RecordReader
 from rocketpy.store.results import (
@@ -55,9 +56,8 @@ class MessageStore:
         files: StoreFiles,
         services: StoreServices,
         appender: MessageAppender,
-        reader: MessageReader,
-        run_blocking: RunBlocking,
         memory_bytes: int,
+        run_blocking: RunBlocking,
         disk: Disk,
         clock: Clock,
     ) -> None:
@@ -67,9 +67,15 @@ class MessageStore:
         self._commit_log = files.commit_log
         self._queues = files.queues
         self._appender = appender
-        self._reader = reader
+        limits = ReadLimits.of(config, memory_bytes=memory_bytes)
+        self._reader = MessageReader(
+            commit_log=files.commit_log,
+            queues=files.queues,
+            limits=limits,
+            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
+        )
         self._run_blocking = run_blocking
-        self._memory_bytes = memory_bytes
+        self._memory_bytes = limits.memory_bytes
         self._clock = clock
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:

@@ -26,6 +26,7 @@ from typing import Self, cast
 
 import trio
 
+from rocketpy.broker.broker_store import open_broker_store
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.parts import BrokerParts
@@ -43,7 +44,6 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_world import STORE_HOST, StoreWorld
@@ -145,27 +145,19 @@ class BrokerWorld:
         settings, disk, clock = self.settings, self.life.disk, self.life.clock
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
         hold_service = PullRequestHoldService()
-        async with open_message_store(
-            settings.store,
+        async with open_broker_store(
+            settings,
+            tables,
+            hold_service,
             disk=disk,
             clock=clock,
             run_blocking=run_blocking,
             store_host=STORE_HOST,
-            tags_code=tables.levels.tags_code,
-            message_arriving=hold_service.message_arriving,
             memory_bytes=1 << 40,
         ) as store:
-            tables.topics.restore_from_queues(store.queues())
             parts = BrokerParts(
-                Ground(
-                    config=settings.broker,
-                    store_config=settings.store,
-                    tables=tables,
-                    store=store,
-                    port=10_911,
-                    store_host=STORE_HOST,
-                    clock=clock,
-                    randomness=Random(0),
+                Ground.of(
+                    settings, tables, store, port=10_911, store_host=STORE_HOST, clock=clock, randomness=Random(0)
                 ),
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),

@@ -22,6 +22,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus
+from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import config_for, run_inline, send
@@ -154,7 +155,7 @@ def open_again(
     place: Place,
     *,
     clock: ManualClock | None = None,
-    report: Callable[[RecoveryReport], None] | None = None,
+    reports: StoreReports = NO_REPORTS,
     **changes: object,
 ) -> AbstractAsyncContextManager[MessageStore]:
     """Open a store as it is."""
@@ -164,7 +165,7 @@ def open_again(
         clock=clock or ManualClock(),
         run_blocking=run_inline,
         store_host=STORE_HOST,
-        report=report,
+        reports=reports,
         memory_bytes=1 << 40,
     )
 
@@ -181,7 +182,7 @@ async def _send(store: MessageStore, clock: ManualClock, rounds: range) -> None:
 
 async def _look(place: Place, changes: Mapping[str, object]) -> Seen:
     reports: list[RecoveryReport] = []
-    async with open_again(place, report=reports.append, **changes) as store:
+    async with open_again(place, reports=StoreReports(recovered=reports.append), **changes) as store:
         damages: list[str] = []
         return Seen(await _records(store, damages), await _keys(store), damages, reports[0])
 

@@ -20,6 +20,7 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
+from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 
@@ -57,7 +58,7 @@ async def opened(
         clock=clock or ManualClock(),
         run_blocking=run_inline,
         store_host=STORE_HOST,
-        report=None if reports is None else reports.append,
+        reports=NO_REPORTS if reports is None else StoreReports(recovered=reports.append),
         memory_bytes=1 << 40,
     ) as store:
         yield store

@@ -10,6 +10,7 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus
+from rocketpy.store.store_reports import StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, run_inline, send
@@ -56,7 +57,7 @@ async def test_a_long_recovery_says_how_far_it_is(place: Place, monkeypatch: pyt
         clock=ManualClock(),
         run_blocking=run_inline,
         store_host=STORE_HOST,
-        report_progress=lambda reached, last: progress.append((reached, last)),
+        reports=StoreReports(recovering=lambda reached, last: progress.append((reached, last))),
     ):
         assert progress[-1] == (end, config.mapped_file_size_commit_log)
         assert progress == sorted(progress)
