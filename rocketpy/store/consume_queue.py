@@ -20,13 +20,10 @@ from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
-from rocketpy.store.queue_end import FoundUnits, begins_with_unit, bisect_end, columns, walk_end
+from rocketpy.store.queue_end import FoundUnits, columns, find_end
 from rocketpy.store.read_steps import Steps, read_now
 from rocketpy.store.sparse_file import add_sparse_file, reserve_step
-
-_TAGS_CODE_AT = 12  # in a unit
-_SECTOR_SIZE = 512  # what a disk writes whole, at least
-_LOW_HALF = 0xFFFF_FFFF
+from rocketpy.store.torn_units import first_torn, may_be_torn
 
 
 class ConsumeQueue:
@@ -164,17 +161,7 @@ class ConsumeQueue:
         missing: the last three files are walked up to the first unit that is not valid.
         """
         self.min_offset = self.files.min_offset // UNIT_SIZE
-        end = self.files.min_offset
-        units, is_clear = b"", False
-        first_file = max(0, len(self.files) - 3)
-        while first_file and not begins_with_unit(self.files[first_file]):
-            first_file -= 1  # a burst that was killed had reserved files far behind the last unit
-        for mapped_file in list(self.files)[first_file:]:
-            found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
-            end = mapped_file.base_offset + found.count * UNIT_SIZE
-            units, is_clear = found.last_units, found.is_clear and mapped_file is self.files[-1]
-            if end < mapped_file.end_offset:
-                break
+        end, units, is_clear = find_end(self.files, is_clean=is_clean)
         if self.files:
             # The last file may be short: a recovery died between cutting the tail and extending it again. After an
             # orderly stop only somebody else can have cut it.
@@ -222,14 +209,11 @@ class ConsumeQueue:
     def believes(self, queue_offset: int, tags_code: int, store_timestamp_ms: int) -> bool:
         """Whether the tagsCode field of a unit found after a crash surely says what it said of its record.
 
-        It may be the address of an extension that is lost. Or a sector ends inside the field or just before it, and the
-        disk has the sector before but not the one behind, where zeros were.
+        It may be the address of an extension that is lost, or torn.
         """
         position = queue_offset * UNIT_SIZE
         mapped_file = self.files.find(position)
-        begin = position + _TAGS_CODE_AT - (0 if mapped_file is None else mapped_file.base_offset)
-        is_cut = -begin % _SECTOR_SIZE < UNIT_SIZE - _TAGS_CODE_AT
-        if is_cut and not tags_code & _LOW_HALF:
+        if may_be_torn(position - (0 if mapped_file is None else mapped_file.base_offset), tags_code):
             return False
         if not is_ext_address(tags_code):
             return True
@@ -261,7 +245,9 @@ class ConsumeQueue:
             tags_codes = fields[2::3]
             if is_ext_address(min(tags_codes)):
                 break
-            taken = self._torn_at(tags_codes)
+            mapped_file = self.files.find(self.next_offset * UNIT_SIZE)
+            assert mapped_file is not None, self
+            taken = first_torn(self.next_offset * UNIT_SIZE - mapped_file.base_offset, tags_codes)
             adopted += taken
             if self._found is not None:
                 self._found.adopt(self.next_offset, self.next_offset + taken)
@@ -269,18 +255,6 @@ class ConsumeQueue:
             if taken < count:
                 break
         return adopted
-
-    def _torn_at(self, tags_codes: Sequence[int]) -> int:
-        """Return the number of the first unit from the end of the queue on that may be torn; or how many there are."""
-        mapped_file = self.files.find(self.next_offset * UNIT_SIZE)
-        assert mapped_file is not None, self
-        begin = self.next_offset * UNIT_SIZE - mapped_file.base_offset + _TAGS_CODE_AT
-        end = begin + len(tags_codes) * UNIT_SIZE
-        for sector in range(-(-begin // _SECTOR_SIZE) * _SECTOR_SIZE, end, _SECTOR_SIZE):
-            number, inside = divmod(sector - begin, UNIT_SIZE)
-            if inside < UNIT_SIZE - _TAGS_CODE_AT and not tags_codes[number] & _LOW_HALF:
-                return number
-        return len(tags_codes)
 
     def truncate(self, queue_offset: int) -> None:
         """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""

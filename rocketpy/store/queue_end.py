@@ -13,6 +13,7 @@ import attrs
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.mapped_file_queue import MappedFileQueue
 
 _KEPT_UNITS_MAX = 204
 _FIRST_READ_SIZE = _KEPT_UNITS_MAX * UNIT_SIZE
@@ -68,6 +69,25 @@ def columns(units: bytes) -> tuple[int, ...]:
     """Return the fields of whole units, one after another: place, size and tags code of each."""
     count = len(units) // UNIT_SIZE
     return struct.unpack_from(">" + "qiq" * count, units)
+
+
+def find_end(files: MappedFileQueue, *, is_clean: bool) -> tuple[int, bytes, bool]:
+    """Return where the units of a queue end (in bytes), the last of them, and whether zeros are all that follows.
+
+    After an orderly stop every unit before the end is valid, after a crash it is in the last three files, which are
+    looked at; or in one further back, if those have none.
+    """
+    end, units, is_clear = files.min_offset, b"", False
+    first_file = max(0, len(files) - 3)
+    while first_file and not begins_with_unit(files[first_file]):
+        first_file -= 1  # a burst that was killed had reserved files far behind the last unit
+    for mapped_file in list(files)[first_file:]:
+        found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
+        end = mapped_file.base_offset + found.count * UNIT_SIZE
+        units, is_clear = found.last_units, found.is_clear and mapped_file is files[-1]
+        if end < mapped_file.end_offset:
+            break
+    return end, units, is_clear
 
 
 def begins_with_unit(mapped_file: MappedFile) -> bool:
