@@ -23,29 +23,21 @@ from __future__ import annotations
 import os.path
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-
-import attrs
 
 from rocketpy.clock import Clock, ManualClock
 from rocketpy.errors import DiskFullError, StartError, StoreError
 from rocketpy.store.disk import DiskFile, DiskLock
-from rocketpy.store.os_file import LOCK_TEXT, WORD_SIZE
+from rocketpy.store.os_file import LOCK_TEXT
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.disk_state import ROOTS, Change, DiskState, Survival, Tree
+from rocketpy.testing.sim_file import ProcessDied, SimFile, SimLock
 from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
 
+__all__ = ["ProcessDied", "SimDisk"]
+
 _UNLIMITED = 1 << 50
-
-
-class ProcessDied(BaseException):
-    """The simulated process ended in this disk call; nothing may catch it but the test that arranged it."""
-
-    def __init__(self, method: str, path: str, *, is_now: bool) -> None:
-        super().__init__(f"{method} of {path}")
-        self.is_now = is_now
-        """Whether it is this call in which the process dies; it is dead already in every later one."""
 
 
 class SimDisk:
@@ -75,8 +67,8 @@ class SimDisk:
         self._pending: list[Change] = []  # what lies between the two, in order
         self._inodes: dict[int, SimInode] = {}  # by number; one without a name lasts until the process ends
         self._inode_count = 1
-        self._open_files: set[_SimFile] = set()
-        self._locks: dict[str, _SimLock] = {}
+        self._open_files: set[SimFile] = set()
+        self._locks: dict[str, SimLock] = {}
         self._failed_syncs: set[SimInode] = set()
         self._failures: list[tuple[str, int]] = []  # method, and the number of the call that is to fail
         self._dies_at = -1
@@ -157,7 +149,7 @@ class SimDisk:
             self._change(Change("create", path, inode=number))
         else:
             self.count_call("open", path)
-        file = _SimFile(self, path, self._inodes[number], read_only=read_only)
+        file = SimFile(self, path, self._inodes[number], read_only=read_only)
         self._open_files.add(file)
         return file
 
@@ -261,7 +253,7 @@ class SimDisk:
         file.write(0, LOCK_TEXT)
         file.sync()
         file.close()
-        self._locks[path] = lock = _SimLock(self, path)
+        self._locks[path] = lock = SimLock(self, path)
         return lock
 
     # ---- for the files ----------------------------------------------------------------------------------------------
@@ -324,11 +316,11 @@ class SimDisk:
             raise
         inode.sync()
 
-    def close_file(self, file: _SimFile) -> None:
+    def close_file(self, file: SimFile) -> None:
         """Forget an open file."""
         self._open_files.discard(file)
 
-    def release_lock(self, path: str, lock: _SimLock) -> None:
+    def release_lock(self, path: str, lock: SimLock) -> None:
         """Let a lock go, if it is still the one that holds."""
         if self._locks.get(path) is lock:
             del self._locks[path]
@@ -385,86 +377,3 @@ def _choose_survival(state: DiskState, choose: Choose) -> Survival:
             else:
                 masks[page] = choose(2) * ((1 << count) - 1)
     return Survival(changes, lengths, sectors)
-
-
-@attrs.define(eq=False)
-class _SimFile:
-    _disk: SimDisk
-    path: str
-    inode: SimInode
-    _read_only: bool = attrs.field(kw_only=True)
-    is_dead: bool = False
-    _is_closed: bool = False
-
-    def size(self) -> int:
-        self._require_open("size")
-        return self.inode.size
-
-    def read(self, position: int, size: int) -> bytes:
-        self._require_open("read")
-        self._disk.count_call("read", self.path)
-        self.inode.is_cold = False
-        return self.inode.read(position, size)
-
-    def read_nowait(self, position: int, size: int) -> bytes | None:
-        self._require_open("read_nowait")
-        self._disk.count_call("read_nowait", self.path)
-        return None if self.inode.is_cold else self.inode.read(position, size)
-
-    def reads_zero_from(self, position: int) -> bool:
-        self._require_open("reads_zero_from")
-        self._disk.count_call("reads_zero_from", self.path)
-        return self.inode.reads_zero_from(position)
-
-    def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
-        self._require_open("write")
-        if self._read_only:
-            raise StoreError(f"cannot write {len(content)} bytes: opened for reading", path=self.path)
-        self._disk.write_inode(self.inode, self.path, position, bytes(content))
-
-    def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
-        self._require_open("exchange_words")
-        self._disk.count_call("exchange_words", self.path, is_change=True)
-        old = []
-        for index, (position, value) in enumerate(zip(positions, values, strict=True)):
-            if index and 2 * index == len(positions) and self._disk.before_change is not None:
-                self._disk.before_change("exchange_words", self.path)
-            assert position % WORD_SIZE == 0, (self.path, position)
-            assert position // PAGE_SIZE in self.inode.allocated, f"{self.path} at {position} is not reserved"
-            old.append(int.from_bytes(self.inode.read(position, WORD_SIZE), "big"))
-            self.inode.write(position, value.to_bytes(WORD_SIZE, "big"))
-        return old
-
-    def sync(self) -> None:
-        self._require_open("sync")
-        self._disk.sync_inode(self.inode, self.path)
-
-    def reserve(self, position: int, size: int) -> None:
-        self._require_open("reserve")
-        self._disk.count_call("reserve", self.path, is_change=True)
-        self._disk.allocate(self.inode, self.path, position, size)
-        if position + size > self.inode.size:
-            self.inode.truncate(position + size)
-
-    def truncate(self, size: int) -> None:
-        self._require_open("truncate")
-        self._disk.count_call("truncate", self.path, is_change=True)
-        self.inode.truncate(size)
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._disk.close_file(self)
-
-    def _require_open(self, method: str) -> None:
-        if self.is_dead:
-            raise ProcessDied(method, self.path, is_now=False)
-        assert not self._is_closed, f"{self.path} is closed"
-
-
-@attrs.define(eq=False)
-class _SimLock:
-    _disk: SimDisk
-    _path: str
-
-    def release(self) -> None:
-        self._disk.release_lock(self._path, self)

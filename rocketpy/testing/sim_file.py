@@ -1,0 +1,141 @@
+"""What a simulated disk hands out: open files and locks, and the exception with which its process dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.store.os_file import WORD_SIZE
+from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode
+
+
+class ProcessDied(BaseException):
+    """The simulated process ended in this disk call; nothing may catch it but the test that arranged it."""
+
+    def __init__(self, method: str, path: str, *, is_now: bool) -> None:
+        super().__init__(f"{method} of {path}")
+        self.is_now = is_now
+        """Whether it is this call in which the process dies; it is dead already in every later one."""
+
+
+class SimFileSystem(Protocol):
+    """What files and locks ask of the disk that they are on."""
+
+    @property
+    def before_change(self) -> Callable[[str, str], None] | None:
+        """Who is told of each change."""
+        ...
+
+    def count_call(self, method: str, path: str, *, is_change: bool = False) -> None:
+        """Count a call; raises what was arranged for it."""
+        ...
+
+    def allocate(self, inode: SimInode, path: str, position: int, size: int) -> None:
+        """Take space for a range of a file."""
+        ...
+
+    def write_inode(self, inode: SimInode, path: str, position: int, content: bytes) -> None:
+        """Write into a file."""
+        ...
+
+    def sync_inode(self, inode: SimInode, path: str) -> None:
+        """Sync a file."""
+        ...
+
+    def close_file(self, file: SimFile) -> None:
+        """Forget an open file."""
+        ...
+
+    def release_lock(self, path: str, lock: SimLock) -> None:
+        """Let a lock go."""
+        ...
+
+
+@attrs.define(eq=False)
+class SimFile:
+    """An open file: a :class:`~rocketpy.store.disk.DiskFile`."""
+
+    _disk: SimFileSystem
+    path: str
+    inode: SimInode
+    _read_only: bool = attrs.field(kw_only=True)
+    is_dead: bool = False
+    _is_closed: bool = False
+
+    def size(self) -> int:
+        self._require_open("size")
+        return self.inode.size
+
+    def read(self, position: int, size: int) -> bytes:
+        self._require_open("read")
+        self._disk.count_call("read", self.path)
+        self.inode.is_cold = False
+        return self.inode.read(position, size)
+
+    def read_nowait(self, position: int, size: int) -> bytes | None:
+        self._require_open("read_nowait")
+        self._disk.count_call("read_nowait", self.path)
+        return None if self.inode.is_cold else self.inode.read(position, size)
+
+    def reads_zero_from(self, position: int) -> bool:
+        self._require_open("reads_zero_from")
+        self._disk.count_call("reads_zero_from", self.path)
+        return self.inode.reads_zero_from(position)
+
+    def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
+        self._require_open("write")
+        if self._read_only:
+            raise StoreError(f"cannot write {len(content)} bytes: opened for reading", path=self.path)
+        self._disk.write_inode(self.inode, self.path, position, bytes(content))
+
+    def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
+        self._require_open("exchange_words")
+        self._disk.count_call("exchange_words", self.path, is_change=True)
+        old = []
+        for index, (position, value) in enumerate(zip(positions, values, strict=True)):
+            if index and 2 * index == len(positions) and self._disk.before_change is not None:
+                self._disk.before_change("exchange_words", self.path)
+            assert position % WORD_SIZE == 0, (self.path, position)
+            assert position // PAGE_SIZE in self.inode.allocated, f"{self.path} at {position} is not reserved"
+            old.append(int.from_bytes(self.inode.read(position, WORD_SIZE), "big"))
+            self.inode.write(position, value.to_bytes(WORD_SIZE, "big"))
+        return old
+
+    def sync(self) -> None:
+        self._require_open("sync")
+        self._disk.sync_inode(self.inode, self.path)
+
+    def reserve(self, position: int, size: int) -> None:
+        self._require_open("reserve")
+        self._disk.count_call("reserve", self.path, is_change=True)
+        self._disk.allocate(self.inode, self.path, position, size)
+        if position + size > self.inode.size:
+            self.inode.truncate(position + size)
+
+    def truncate(self, size: int) -> None:
+        self._require_open("truncate")
+        self._disk.count_call("truncate", self.path, is_change=True)
+        self.inode.truncate(size)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._disk.close_file(self)
+
+    def _require_open(self, method: str) -> None:
+        if self.is_dead:
+            raise ProcessDied(method, self.path, is_now=False)
+        assert not self._is_closed, f"{self.path} is closed"
+
+
+@attrs.define(eq=False)
+class SimLock:
+    """A lock that is held: a :class:`~rocketpy.store.disk.DiskLock`."""
+
+    _disk: SimFileSystem
+    _path: str
+
+    def release(self) -> None:
+        self._disk.release_lock(self._path, self)
