@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -18,10 +20,7 @@ class Disk:
     """Notes what it is asked, and does nothing else but what the file relies on."""
 
     asked: list[tuple[object, ...]] = attrs.Factory(list)
-    changes: list[str] = attrs.Factory(list)
-
-    def before_change(self, method: str, path: str) -> None:
-        self.changes.append(method)
+    before_change: Callable[[str, str], None] | None = None
 
     def count_call(self, method: str, path: str, *, is_change: bool = False) -> None:
         self.asked.append((method, is_change))
@@ -83,9 +82,8 @@ def test_words_are_exchanged_in_reserved_space_only(disk: Disk, file: SimFile) -
 def test_a_death_may_come_in_the_middle_of_an_exchange(disk: Disk, file: SimFile) -> None:
     """What the process has exchanged until then stands."""
     file.reserve(0, 32)
-    disk.changes.clear()
     seen: list[bytes] = []
-    disk.before_change = lambda method, path: seen.append(file.inode.read(0, 32))  # type: ignore[method-assign]
+    disk.before_change = lambda method, path: seen.append(file.inode.read(0, 32))
     file.exchange_words([0, 8, 16, 24], [1, 2, 3, 4])
     (half,) = seen
     assert [int.from_bytes(half[at : at + WORD_SIZE], "big") for at in (0, 8, 16, 24)] == [1, 2, 0, 0]
