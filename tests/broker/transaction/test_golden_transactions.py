@@ -6,17 +6,14 @@ import gzip
 import json
 from pathlib import Path
 
-import attrs
 import pytest
 
 from rocketpy.broker.services.transaction_check import CHECK_GROUP
-from rocketpy.broker.transaction.check_request import check_request
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from rocketpy.protocol.stored_message import decode_message
+from rocketpy.protocol.headers.send import EndTransactionRequestHeader
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import BrokerRole
 from rocketpy.store.disk import OsDisk
@@ -44,26 +41,6 @@ def frames(code: int) -> list[RemotingCommand]:
     ]
     assert found
     return found
-
-
-@pytest.mark.parametrize("java", frames(RequestCode.CHECK_TRANSACTION_STATE))
-def test_our_question_is_java_s_to_the_byte(java: RemotingCommand) -> None:
-    header = read_header(java, CheckTransactionStateRequestHeader)
-    assert java.body is not None
-    message = decode_message(java.body, decompress=False)
-    half = attrs.evolve(
-        message,
-        topic=TRANS_HALF_TOPIC,
-        queue_id=0,
-        queue_offset=header.tran_state_table_offset,
-        physical_offset=header.commit_log_offset,
-    )
-    ours = check_request(half)
-    assert ours is not None
-    assert (ours.code, ours.is_oneway) == (java.code, java.is_oneway)
-    assert ours.body == java.body
-    asked = {name: value for name, value in (java.ext_fields or {}).items() if name not in ("AccessKey", "Signature")}
-    assert ours.ext_fields == asked
 
 
 def test_every_recorded_end_is_understood() -> None:

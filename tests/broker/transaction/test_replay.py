@@ -1,0 +1,220 @@
+"""What is open is read back from the two queues alone, whatever a crash has left out between two records."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.transaction.op_message import op_message
+from rocketpy.broker.transaction.replay import (
+    BATCH_COUNT,
+    LeftOpen,
+    queue_ends,
+    read_open_transactions,
+    read_queue,
+)
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
+from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from tests.broker.transaction.transaction_broker import (
+    PRODUCER_HOST,
+    QUEUE_ID,
+    TOPIC,
+    Half,
+    TransactionBroker,
+    open_transaction_broker,
+)
+
+ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
+
+
+def copy_of(broker: TransactionBroker, origin: int, body: bytes = b"hello") -> Half:
+    """Append a copy that a check round would have made."""
+    return put(broker, TRANS_HALF_TOPIC, body, REAL_TOPIC=TOPIC, REAL_QID=str(QUEUE_ID), **{ORIGIN: str(origin)})
+
+
+def op(broker: TransactionBroker, half_offset: int, origin: int | None = None) -> None:
+    """Append the op message alone."""
+    assert broker.message_put.put(op_message(half_offset, origin, timestamp_ms=0, host=PRODUCER_HOST)).is_ok
+    broker.store.end_burst()
+
+
+def put(broker: TransactionBroker, topic: str, body: bytes, *, prepared: int | None = None, **properties: str) -> Half:
+    message = MessageExtBrokerInner(
+        topic=topic,
+        queue_id=QUEUE_ID if topic == TOPIC else 0,
+        body=body,
+        properties=properties,
+        sys_flag=0 if prepared is None else TRANSACTION_COMMIT_TYPE,
+        born_timestamp=0,
+        born_host=PRODUCER_HOST,
+    )
+    message.prepared_transaction_offset = prepared or 0
+    result = broker.message_put.put(message)
+    assert result.is_ok
+    broker.store.end_burst()
+    return Half(result.queue_offset, result.physical_offset)
+
+
+async def left(broker: TransactionBroker, half_offset: int = 0, op_offset: int = 0) -> LeftOpen:
+    return await read_open_transactions(broker.store, half_offset, op_offset, queue_ends(broker.store))
+
+
+async def test_a_store_without_transactions_has_none() -> None:
+    async with open_transaction_broker() as broker:
+        assert await left(broker) == LeftOpen({}, 0, ())
+
+
+async def test_an_op_ends_the_record_that_it_names_and_no_other() -> None:
+    async with open_transaction_broker() as broker:
+        for body in (b"0", b"1", b"2"):
+            broker.half(body)
+        op(broker, 1)
+        assert await left(broker) == LeftOpen({0: 0, 2: 2}, 3, ())
+
+
+async def test_the_newest_copy_counts_and_order_is_that_of_the_newest() -> None:
+    """A check round begins at the first: the one that has waited longest."""
+    async with open_transaction_broker() as broker:
+        broker.half(b"0")
+        broker.half(b"1")
+        copy_of(broker, 0)
+        copy_of(broker, 0)
+        found = await left(broker)
+        assert list(found.newest_by_origin.items()) == [(1, 1), (0, 3)]
+
+
+async def test_an_op_that_names_an_origin_ends_the_records_up_to_it_and_leaves_later_ones() -> None:
+    """RESUME_CHECK_HALF_MESSAGE puts a copy behind the op of one that was given up: that copy is open."""
+    async with open_transaction_broker() as broker:
+        broker.half(b"0")
+        copy_of(broker, 0)
+        op(broker, 1, origin=0)
+        assert await left(broker) == LeftOpen({}, 2, ())
+        copy_of(broker, 0)
+        assert await left(broker) == LeftOpen({0: 2}, 3, ())
+
+
+async def test_an_op_without_an_origin_ends_a_transaction_with_its_later_copies() -> None:
+    """The producer ended the first record while a round appended a copy of it: nobody is asked again."""
+    async with open_transaction_broker() as broker:
+        broker.half(b"0")
+        op(broker, 0)
+        copy_of(broker, 0)
+        assert await left(broker) == LeftOpen({}, 2, ())
+
+
+async def test_records_that_are_no_op_messages_end_nothing() -> None:
+    async with open_transaction_broker() as broker:
+        broker.half(b"0")
+        put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0", TAGS="other")
+        put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"no number", TAGS="d")
+        op(broker, 1 << 40)
+        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+
+
+async def test_what_lies_before_the_offsets_is_done_with() -> None:
+    async with open_transaction_broker() as broker:
+        for body in (b"0", b"1", b"2"):
+            broker.half(body)
+        op(broker, 0)
+        op(broker, 2)
+        assert await left(broker, 1, 1) == LeftOpen({1: 1}, 3, ())
+        assert await left(broker, 2) == LeftOpen({}, 3, ())
+        assert await left(broker, 99, 99) == LeftOpen({}, 3, ())
+
+
+# ---- an end without its op message ----------------------------------------------------------------------------------
+
+
+async def test_the_last_message_of_a_queue_is_an_end_if_it_is_the_commit_of_an_open_one() -> None:
+    async with open_transaction_broker() as broker:
+        broker.half(b"other")
+        half = broker.half(b"hello")
+        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
+        assert await left(broker) == LeftOpen({0: 0, 1: 1}, 2, (1,))
+
+
+async def test_a_commit_of_a_copy_says_which_transaction_it_was() -> None:
+    async with open_transaction_broker() as broker:
+        broker.half(b"hello")
+        copy = copy_of(broker, 0)
+        put(broker, TOPIC, b"hello", prepared=copy.physical_offset, **{ORIGIN: "0"})
+        assert (await left(broker)).unwritten_ends == (0,)
+
+
+async def test_a_commit_that_lies_before_the_newest_record_is_no_end_of_it() -> None:
+    """It was taken up again afterwards: the copy behind the commit is asked about."""
+    async with open_transaction_broker() as broker:
+        half = broker.half(b"hello")
+        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
+        copy_of(broker, 0)
+        assert await left(broker) == LeftOpen({0: 1}, 2, ())
+
+
+async def test_an_ordinary_message_that_names_the_same_number_ends_nothing() -> None:
+    """Only a commit does: a delivered delayed message keeps a place in the same field."""
+    async with open_transaction_broker() as broker:
+        broker.half(b"hello")
+        put(broker, TOPIC, b"hello", **{ORIGIN: "0"})
+        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+
+
+async def test_one_that_was_moved_to_those_given_up_is_over() -> None:
+    async with open_transaction_broker() as broker:
+        broker.half(b"hello")
+        put(broker, TRANS_CHECK_MAX_TIME_TOPIC, b"hello", **{ORIGIN: "0"})
+        assert (await left(broker)).unwritten_ends == (0,)
+
+
+async def test_only_what_was_last_when_the_store_was_opened_is_looked_at() -> None:
+    """What was put since is not what a crash has left, and the end may lie before it."""
+    async with open_transaction_broker() as broker:
+        half = broker.half(b"hello")
+        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
+        ends = queue_ends(broker.store)
+        put(broker, TOPIC, b"later")
+        assert (await read_open_transactions(broker.store, 0, 0, ends)).unwritten_ends == (0,)
+        assert (await left(broker)).unwritten_ends == ()
+
+
+async def test_a_record_that_does_not_say_where_it_is_to_go_stays_open() -> None:
+    async with open_transaction_broker() as broker:
+        put(broker, TRANS_HALF_TOPIC, b"lost")
+        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, BATCH_COUNT, BATCH_COUNT + 1, 3 * BATCH_COUNT])
+async def test_a_queue_is_read_whole_and_in_slices(count: int) -> None:
+    async with open_transaction_broker() as broker:
+        for number in range(count):
+            put(broker, TOPIC, b"%d" % number)
+        slices = [decode_messages(records) async for records in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
+        assert [message.body for each in slices for message in each] == [b"%d" % number for number in range(count)]
+        assert all(len(each) <= BATCH_COUNT for each in slices)
+
+
+@pytest.mark.parametrize(("begin", "end", "wanted"), [(2, None, 2), (0, 3, 3), (3, 3, 0), (-5, 1, 1), (9, None, 0)])
+async def test_a_queue_is_read_between_two_offsets(begin: int, end: int | None, wanted: int) -> None:
+    async with open_transaction_broker() as broker:
+        for number in range(4):
+            put(broker, TOPIC, b"%d" % number)
+        found = [
+            message.queue_offset
+            async for records in read_queue(broker.store, TOPIC, QUEUE_ID, begin, end)
+            for message in decode_messages(records)
+        ]
+        first = max(begin, 0)
+        # A slice may hold more than was asked for: whoever needs an end looks at the offsets.
+        assert [offset for offset in found if end is None or offset < end] == list(range(first, first + wanted))
+
+
+async def test_queue_ends_are_those_of_every_queue() -> None:
+    async with open_transaction_broker() as broker:
+        assert queue_ends(broker.store) == {}
+        broker.half()
+        put(broker, TOPIC, b"x")
+        assert queue_ends(broker.store) == {(TRANS_HALF_TOPIC, 0): 1, (TOPIC, QUEUE_ID): 1}
