@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,8 +14,12 @@ import attrs
 from tests.blackbox import processes
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
+from tests.interop.clients import Received
 
-_START_TIMEOUT_S = 120
+_START_TIMEOUT_S = 600  # for a nameserver and then its brokers, each a JVM
+_WAIT_S = 120
+_END_S = 90
+_COMMIT_S = 3
 
 
 @attrs.define(eq=False)
@@ -40,20 +44,44 @@ class Cluster:
 
     def wait_route(self, topic: str) -> None:
         """Wait until the nameserver knows the topic at every broker: a client looks again after half a minute only."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + _WAIT_S
         with Wire(self.namesrv) as wire:
             while wire.brokers_of(topic) != set(self.brokers):
                 assert time.monotonic() < deadline, f"no route to {topic}"
                 time.sleep(0.02)
 
+    def wait_read_queues(self, topic: str, wanted: Mapping[str, int]) -> None:
+        """Wait until the nameserver knows the topic with so many queues at these brokers, and no others."""
+        deadline = time.monotonic() + _WAIT_S
+        with Wire(self.namesrv) as wire:
+            while (found := wire.read_queues_of(topic)) != wanted:
+                assert time.monotonic() < deadline, f"{topic} has {found}, expected {wanted}"
+                time.sleep(0.02)
+
     def wait_producer(self, group: str) -> None:
         """Wait until every broker has had a heartbeat of a producer of the group."""
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + _WAIT_S
         for address in self.brokers.values():
             with Wire(address) as wire:
                 while not wire.has_producer(group):
                     assert time.monotonic() < deadline, f"no producer of {group}"
                     time.sleep(0.05)
+
+    def wait_committed(self, topic: str, group: str, messages: Sequence[Received]) -> list[Received]:
+        """Return those messages, of a client that has ended, that its group will get again.
+
+        A client that is told to end commits what it knows of. What its listener has just returned from it may not know
+        yet, and the commit itself has no answer: so wait for it a little, and take it as it is.
+        """
+        deadline = time.monotonic() + _COMMIT_S
+        (address,) = self.brokers.values()
+        with Wire(address) as wire:
+            while True:
+                offsets = {each.queue_id: wire.consumer_offset(topic, group, each.queue_id) for each in messages}
+                again = [each for each in messages if each.queue_offset >= offsets[each.queue_id]]
+                if not again or time.monotonic() > deadline:
+                    return again
+                time.sleep(0.05)
 
     def store_path(self, broker: str) -> Path:
         """Return the folder of a broker's store."""
@@ -90,20 +118,29 @@ class Cluster:
         self.children.clear()
         for pid in self.pids:
             _signal(pid, signal.SIGKILL)
-        while any(_signal(pid, 0) for pid in self.pids):
+        while any(map(_is_running, self.pids)):
             time.sleep(0.01)
         self.pids.clear()
 
 
 def _end(pids: list[int]) -> None:
-    """Ask processes that are not our children to end, and make those end that have not within 20 s."""
+    """Ask processes that are not our children to end, and make those end that have not after a generous time."""
     for pid in pids:
         _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + _END_S
     for pid in pids:
-        while _signal(pid, 0) and time.monotonic() < deadline:
+        while _is_running(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         _signal(pid, signal.SIGKILL)
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a process has not ended: where nobody asks for the status of orphans they stay, but do not run."""
+    try:
+        is_waited_for = " Z " in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        is_waited_for = False
+    return not is_waited_for and _signal(pid, 0)
 
 
 def _signal(pid: int, number: int) -> bool:
@@ -161,7 +198,7 @@ def _start_java(
         "PEER_NAMESRV": "" if with_namesrv else "given",
         "ROCKETPY_PEER_CACHE": str(tools.cache_directory()),
     }
-    lines = [f"{name}={value}" for name, value in settings.items()]
+    lines = [f"{name}={value}" for name, value in {**processes.NEVER_BUSY, **settings}.items()]
     start = [str(tools.PEER / "cluster"), str(cluster.directory), str(namesrv_port), *map(str, ports), "--", *lines]
     pids = cluster.directory / "pids"
     try:

@@ -43,7 +43,7 @@ class Step:
     kind: str  # run, send, consume, leave
     arguments: tuple[str, ...] = ()
     fields: dict[str, object] = attrs.field(factory=dict)
-    within_s: int = 20
+    until: str | None = None
 
     @property
     def command(self) -> str:
@@ -56,11 +56,11 @@ class Step:
         return " ".join(each for each in self.arguments if each not in ("-n", "{namesrv}"))
 
 
-def run(text: str, *, within_s: int = 20) -> Step:
-    """A command as one would type it; the nameserver is added."""
+def run(text: str, *, until: str | None = None) -> Step:
+    """A command as one would type it; the nameserver is added. One without end ends with a line that has ``until``."""
     command, *rest = text.split(" ")
     words = ["" if each == "''" else each.replace("~", " ") for each in rest]
-    return Step("run", (command, "-n", "{namesrv}", *words), within_s=within_s)
+    return Step("run", (command, "-n", "{namesrv}", *words), until=until)
 
 
 def send(topic: str, queue: int, body: str, *, tags: str, keys: str = "") -> Step:
@@ -141,7 +141,7 @@ STEPS: Sequence[Step] = (
     run("checkMsgSendRT -t GoldTopic -a 3 -s 16"),
     run("sendMsgStatus -b broker-0 -s 16 -c 2"),
     run("sendMessage -t GoldTopic -p from~mqadmin -k cli -c TagCli"),
-    run("clusterRT -a 3 -s 16 -i 30 -c DefaultCluster", within_s=2),
+    run("clusterRT -a 3 -s 16 -i 30 -c DefaultCluster", until="broker-0"),
     run("getNamesrvConfig"),
     run("updateNamesrvConfig -k clusterTest -v false"),
     run("exportMetadata -c DefaultCluster -f {dir}/export"),

@@ -30,7 +30,7 @@ async def test_java_passes_over_the_place_in_the_log(tmp_path: Path) -> None:
     arguments, environment = command("java", "delayOffsets", tmp_path)
     done = await trio.to_thread.run_sync(
         lambda: subprocess.run(
-            [*arguments, f"file={path}"], env=environment, capture_output=True, text=True, timeout=60, check=True
+            [*arguments, f"file={path}"], env=environment, capture_output=True, text=True, timeout=240, check=True
         )
     )
     line = json.loads(done.stdout.splitlines()[-1])

@@ -74,6 +74,7 @@ def test_an_unknown_topic_is_created_by_the_first_send(cluster: Cluster, tmp_pat
     asked = numbered(topic, 8)
     sent = produce("java", cluster.namesrv, asked, tmp_path / "produce")
     assert {each.queue_id for each in sent} == {0, 1, 2, 3}
+    cluster.wait_route(topic)
     with consumer(cluster, tmp_path / "consume", group, topic) as taking:
         assert bodies(taking.wait_messages(8)) == [each.body for each in asked]
 
@@ -86,21 +87,33 @@ def queues_of(program: Program) -> set[str]:
     return {str(each) for each in found}
 
 
+# The broker tells each member of a change at once: long before they would look again by themselves.
+LOOKS_AGAIN_MS = 120_000
+TOLD_S = 80.0
+
+
+def wait_share(first: Program, second: Program) -> None:
+    """Wait until both have started, and then until each has two queues."""
+    for each in (first, second):
+        each.wait_started()
+    for each in (first, second):
+        each.wait_until(lambda each=each: len(queues_of(each)) == 2, "two queues", TOLD_S)
+
+
 @pytest.mark.parametrize("listener", ["concurrent", "orderly"])
 def test_two_consumers_of_a_group_share_the_queues(
     cluster: Cluster, tmp_path: Path, topic: str, group: str, listener: str
 ) -> None:
     asked = numbered(topic, 80)
     every_queue = {f"broker-0:{queue_id}" for queue_id in range(4)}
-    # The broker tells each member of a change at once; without that, they look again only every 20 s. But an orderly
-    # consumer that asks for the lock of a queue before its former owner has given it back does not ask again earlier.
-    more = {"listener": listener, "rebalance_ms": 1000 if listener == "orderly" else 20_000}
+    # An orderly consumer that asks for the lock of a queue before its former owner has given it back does not ask again
+    # before it looks again whose queues are whose, so that the broker's word is not enough.
+    more = {"listener": listener, "rebalance_ms": 1000 if listener == "orderly" else LOOKS_AGAIN_MS}
     with (
         consumer(cluster, tmp_path / "first", group, topic, **more) as first,
         consumer(cluster, tmp_path / "second", group, topic, **more) as second,
     ):
-        first.wait_until(lambda: len(queues_of(first)) == 2, "two queues", 15)
-        second.wait_until(lambda: len(queues_of(second)) == 2, "two queues", 15)
+        wait_share(first, second)
         assert queues_of(first) | queues_of(second) == every_queue
         produce("java", cluster.namesrv, asked, tmp_path / "produce", mode="orderly")
         seen = [*first.wait_messages(40), *second.wait_messages(40)]
@@ -111,14 +124,14 @@ def test_two_consumers_of_a_group_share_the_queues(
 def test_when_a_consumer_leaves_the_other_takes_its_queues_where_it_stopped(
     cluster: Cluster, tmp_path: Path, topic: str, group: str
 ) -> None:
-    with consumer(cluster, tmp_path / "first", group, topic) as first:
-        with consumer(cluster, tmp_path / "second", group, topic) as second:
-            first.wait_until(lambda: len(queues_of(first)) == 2, "two queues", 15)
-            second.wait_until(lambda: len(queues_of(second)) == 2, "two queues", 15)
+    more = {"rebalance_ms": LOOKS_AGAIN_MS}
+    with consumer(cluster, tmp_path / "first", group, topic, **more) as first:
+        with consumer(cluster, tmp_path / "second", group, topic, **more) as second:
+            wait_share(first, second)
             produce("java", cluster.namesrv, numbered(topic, 40), tmp_path / "produce-1", mode="orderly")
             first.wait_messages(20)
             second.wait_messages(20)
-        first.wait_until(lambda: len(queues_of(first)) == 4, "four queues", 15)
+        first.wait_until(lambda: len(queues_of(first)) == 4, "four queues", TOLD_S)
         produce("java", cluster.namesrv, numbered(topic, 40), tmp_path / "produce-2", mode="orderly")
         first.wait_messages(60)
     assert len(first.messages()) + len(second.messages()) == 80
@@ -149,7 +162,7 @@ def test_every_broadcast_consumer_sees_everything(cluster: Cluster, tmp_path: Pa
         consumer(cluster, tmp_path / "second", group, topic, instance="second", **more) as second,
     ):
         for each in (first, second):
-            each.wait_until(lambda each=each: len(queues_of(each)) == 4, "four queues", 15)
+            each.wait_until(lambda each=each: len(queues_of(each)) == 4, "four queues")
         produce("java", cluster.namesrv, asked, tmp_path / "produce")
         assert bodies(first.wait_messages(30)) == [each.body for each in asked]
         assert bodies(second.wait_messages(30)) == [each.body for each in asked]
@@ -188,11 +201,12 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster, tmp_path: Path, topi
     with consumer(cluster, tmp_path / "first", group, topic) as first:
         first.wait_started()
         produce("java", cluster.namesrv, numbered(topic, 20), tmp_path / "produce-1")
-        first.wait_messages(20)
+        before = first.wait_messages(20)
+    again = cluster.wait_committed(topic, group, before)
     later = [ToSend(topic=topic, body=str(100 + index).encode()) for index in range(20)]
     produce("java", cluster.namesrv, later, tmp_path / "produce-2")
     with consumer(cluster, tmp_path / "second", group, topic) as second:
-        assert bodies(second.wait_messages(20)) == [each.body for each in later]
+        assert bodies(second.wait_messages(len(again) + 20)) == bodies(again) + [each.body for each in later]
 
 
 def test_a_message_is_found_by_its_offset_id(cluster: Cluster, tmp_path: Path, topic: str) -> None:

@@ -13,12 +13,14 @@ from tests.interop.test_java_client import consumer, numbered
 
 pytestmark = pytest.mark.java
 
+OFTEN = {"rebalance_ms": 500}  # topics of retries and dead letters appear while the consumer runs
+
 
 def test_a_message_that_failed_comes_again_until_it_does_not(
     cluster: Cluster, tmp_path: Path, topic: str, group: str
 ) -> None:
     asked = numbered(topic, 5, tags="kept")
-    with consumer(cluster, tmp_path / "consume", group, topic, fails=2) as taking:
+    with consumer(cluster, tmp_path / "consume", group, topic, fails=2, **OFTEN) as taking:
         taking.wait_started()
         sent = produce("java", cluster.namesrv, asked, tmp_path / "produce")
         messages = taking.wait_messages(15)
@@ -34,11 +36,12 @@ def test_a_message_that_failed_comes_again_until_it_does_not(
 
 def test_a_message_that_always_fails_is_a_dead_letter(cluster: Cluster, tmp_path: Path, topic: str, group: str) -> None:
     asked = [ToSend(topic=topic, body=b"never good", keys="k")]
-    with consumer(cluster, tmp_path / "consume", group, topic, fails=99, tries=2) as taking:
+    with consumer(cluster, tmp_path / "consume", group, topic, fails=99, tries=2, **OFTEN) as taking:
         taking.wait_started()
         (sent,) = produce("java", cluster.namesrv, asked, tmp_path / "produce")
         taking.wait_messages(3)
-        with consumer(cluster, tmp_path / "letters", f"{group}_letters", f"%DLQ%{group}", rebalance_ms=500) as letters:
+        cluster.wait_route(f"%DLQ%{group}")
+        with consumer(cluster, tmp_path / "letters", f"{group}_letters", f"%DLQ%{group}", **OFTEN) as letters:
             (letter,) = letters.wait_messages(1)
     assert [each.reconsume_times for each in taking.messages()] == [0, 1, 2]
     assert (letter.body, letter.keys, letter.reconsume_times) == (b"never good", "k", 3)

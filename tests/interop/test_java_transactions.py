@@ -15,13 +15,16 @@ from tests.interop.test_java_client import consumer
 
 pytestmark = pytest.mark.java
 
-FAST_CHECKS = {"transactionTimeOut": 500, "transactionCheckInterval": 3000, "transactionCheckMax": 2}
+FAST_CHECKS = {"transactionTimeOut": 1500, "transactionCheckInterval": 5000, "transactionCheckMax": 2}
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 @pytest.fixture(scope="module")
 def fast_checks(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
-    """A cluster of ours that asks every three seconds, two times: there is time for an answer in between."""
+    """A cluster of ours that asks every five seconds, two times: there is time for an answer in between.
+
+    What a producer decides by itself it has decided before it is asked, a second and a half later at the earliest.
+    """
     cluster = start_cluster("rocketpy", tmp_path_factory.mktemp("transactions"), settings=FAST_CHECKS)
     try:
         yield cluster

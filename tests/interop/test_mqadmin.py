@@ -31,7 +31,7 @@ def mqadmin(two_brokers: Cluster, tmp_path: Path) -> Mqadmin:
     def run(command: str, *arguments: str) -> str:
         full = [*start, command, "-n", two_brokers.namesrv, *arguments]
         done = subprocess.run(
-            full, capture_output=True, timeout=60, check=False, cwd=tmp_path, stdin=subprocess.DEVNULL
+            full, capture_output=True, timeout=240, check=False, cwd=tmp_path, stdin=subprocess.DEVNULL
         )
         printed = done.stdout.decode() + done.stderr.decode()
         assert done.returncode == 0, f"{command} {arguments}: {printed}"
@@ -74,6 +74,7 @@ def test_update_topic_in_the_cluster_creates_it_at_each_broker(two_brokers: Clus
     printed = mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "AdminTopic", "-r", "6", "-w", "5")
     for address in two_brokers.brokers.values():
         assert f"create topic to {address} success." in printed
+    two_brokers.wait_route("AdminTopic")
     route = json_part(mqadmin("topicRoute", "-t", "AdminTopic"))
     brokers = route["brokerDatas"]
     assert isinstance(brokers, list)
@@ -96,6 +97,7 @@ def test_update_topic_at_one_broker_and_then_changed(two_brokers: Cluster, mqadm
     for reads, perm in (("2", "6"), ("3", "4")):
         printed = mqadmin("updateTopic", "-b", address, "-t", "OneBroker", "-r", reads, "-w", "1", "-p", perm)
         assert f"create topic to {address} success." in printed
+        two_brokers.wait_read_queues("OneBroker", {"broker-1": int(reads)})
         (queue,) = json_part(mqadmin("topicRoute", "-t", "OneBroker"))["queueDatas"]  # type: ignore[misc]
         assert (queue["brokerName"], queue["readQueueNums"], queue["perm"]) == ("broker-1", int(reads), int(perm))
 

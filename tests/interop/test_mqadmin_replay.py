@@ -81,7 +81,7 @@ def done(session: MqadminSession, steps: Sequence[Step]) -> Iterator[Output]:
     """Do the steps and yield what the commands print, with the files that they write."""
     for step in steps:
         if step.kind == "run":
-            printed = session.run(step.arguments, within_s=step.within_s)
+            printed = session.run(step.arguments, until=step.until)
             text = "\n".join([printed.text, *written_files(session)])
             yield Output(step, session.without_what_varies(text))
         elif step.kind == "send":

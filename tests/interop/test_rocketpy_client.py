@@ -17,6 +17,7 @@ from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
 from rocketpy.client.results import PullStatus, SendStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.message import Message, MessageQueue
+from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
 
@@ -39,7 +40,7 @@ async def _is_routed(cluster: Cluster, topic: str) -> bool:
 
 
 async def _eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(WAIT_S):
         while not await condition():
             await trio.sleep(0.05)
 
@@ -109,7 +110,7 @@ async def test_following_progress_tags_and_offsets(java_cluster: Cluster, java_t
         async with consumer.open_messages(java_topic, start="end") as messages:
             for tag in ("Aa", "BB", "Aa"):  # the same hash
                 await producer.send(Message(java_topic, tag.encode(), {"TAGS": tag}), queue=queue)
-                with trio.fail_after(10):
+                with trio.fail_after(WAIT_S):
                     assert (await anext(messages)).body == tag.encode()
             await messages.commit()
         assert await consumer.consumer_offset(queue) == 3
@@ -146,7 +147,7 @@ def test_the_command_line(java_cluster: Cluster, group: str) -> None:
     def rocketpy(*arguments: str, stdin: str = "") -> list[str]:
         command = [sys.executable, "-m", "rocketpy.cli", *arguments]
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False
+            command, input=stdin, capture_output=True, text=True, env=environment, timeout=240, check=False
         )
         assert done.returncode == 0, done
         return done.stdout.splitlines()

@@ -93,6 +93,7 @@ async def test_our_client_sends_and_pulls_over_tls_from_java(
     large = bytes(range(256)) * 4000
     async with open_admin_client(java_cluster.namesrv, config=config) as admin:
         await admin.create_topic(topic, queue_nums=1)
+    java_cluster.wait_route(topic)
     async with open_producer(java_cluster.namesrv, group="tls_producer", config=config) as producer:
         assert (await producer.send(Message(topic, large))).status is SendStatus.SEND_OK
     async with (

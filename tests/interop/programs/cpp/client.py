@@ -6,7 +6,7 @@ Run with the Python of the environment that has the package:
     client.py consume namesrv= group= topic= expression=* model=clustering|broadcasting
                       listener=concurrent|orderly names=
 
-produce sends what stdin describes, a JSON object per line, and prints a line per result in that order; orderly takes
+produce sends what stdin describes, a JSON object per line, as it comes, and prints a line per result; orderly takes
 the line's "shard" as the queue. There is no batch: what the library sends as one, a broker takes for a single message,
 Java's too. consume prints a line per message until stdin ends: of the user properties those that names= lists, as the
 C interface cannot enumerate them, and of a body what precedes a zero byte. Both end by themselves after limit_s=60
@@ -74,13 +74,11 @@ def print_sent(index, result):
 def produce():
     producer = dll.CreateProducer(GIVEN["group"].encode())
     check(dll.SetProducerNameServerAddress(producer, GIVEN["namesrv"].encode()))
-    check(dll.SetProducerSendMsgTimeout(producer, 10_000))
+    check(dll.SetProducerSendMsgTimeout(producer, 60_000))
     check(dll.StartProducer(producer))
-    asked = [json.loads(line) for line in sys.stdin.buffer]
-    messages = [new_message(each) for each in asked]
-    mode = GIVEN["mode"]
-    for index, (one, message) in enumerate(zip(asked, messages, strict=True)):
-        print_sent(index, send(producer, mode, one, message))
+    for index, line in enumerate(sys.stdin.buffer):
+        asked = json.loads(line)
+        print_sent(index, send(producer, GIVEN["mode"], asked, new_message(asked)))
     check(dll.ShutdownProducer(producer))
 
 

@@ -4,7 +4,7 @@
 //	client consume namesrv= group= topic= expression=* model=clustering|broadcasting listener=concurrent|orderly
 //
 // produce sends what stdin describes, a JSON object per line, and prints a line per result in that order; a batch has one
-// result; orderly takes the line's "shard" as the queue. consume prints a line per message until stdin ends. Both end by
+// result; orderly takes the line's "shard" as the queue; oneway sends each line as it comes, the others all at the end. consume prints a line per message until stdin ends. Both end by
 // themselves after limit_s=60 seconds, with status 3.
 package main
 
@@ -112,6 +112,11 @@ func namesrv() primitive.NamesrvAddr {
 
 func readAsked() []*primitive.Message {
 	var all []*primitive.Message
+	eachAsked(func(message *primitive.Message) { all = append(all, message) })
+	return all
+}
+
+func eachAsked(take func(*primitive.Message)) {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		text, err := in.ReadBytes('\n')
@@ -128,10 +133,10 @@ func readAsked() []*primitive.Message {
 			if given["mode"] == "orderly" {
 				message.Queue = &primitive.MessageQueue{QueueId: one.Shard}
 			}
-			all = append(all, message)
+			take(message)
 		}
 		if err == io.EOF {
-			return all
+			return
 		}
 		check(err)
 	}
@@ -146,7 +151,7 @@ func (byShard) Select(message *primitive.Message, queues []*primitive.MessageQue
 
 func produce() {
 	options := []producer.Option{
-		producer.WithNameServer(namesrv()), producer.WithGroupName(given["group"]), producer.WithSendMsgTimeout(10 * time.Second),
+		producer.WithNameServer(namesrv()), producer.WithGroupName(given["group"]), producer.WithSendMsgTimeout(60 * time.Second),
 	}
 	if given["mode"] == "orderly" {
 		options = append(options, producer.WithQueueSelector(byShard{}))
@@ -154,8 +159,20 @@ func produce() {
 	client, err := rocketmq.NewProducer(options...)
 	check(err)
 	check(client.Start())
-	messages := readAsked()
 	ctx := context.Background()
+	if given["mode"] == "oneway" {
+		// The library does not mark these requests as oneway, so that each is answered, and an answer that finds the socket
+		// closed resets the connection with all that is still on its way: whoever started this ends it when all is there.
+		index := 0
+		eachAsked(func(message *primitive.Message) {
+			check(client.SendOneWay(ctx, message))
+			printSent(index, nil)
+			index++
+		})
+		check(client.Shutdown())
+		return
+	}
+	messages := readAsked()
 	switch given["mode"] {
 	case "sync", "orderly":
 		for i, each := range messages {
@@ -167,14 +184,6 @@ func produce() {
 		result, err := client.SendSync(ctx, messages...)
 		check(err)
 		printSent(0, result)
-	case "oneway":
-		for i, each := range messages {
-			check(client.SendOneWay(ctx, each))
-			printSent(i, nil)
-		}
-		// The library does not mark these requests as oneway, so that each is answered, and an answer that finds the socket
-		// closed resets the connection with all that is still on its way.
-		time.Sleep(time.Second)
 	case "async":
 		produceAsync(ctx, client, messages)
 	default:

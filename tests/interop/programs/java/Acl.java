@@ -27,13 +27,16 @@ import org.apache.rocketmq.remoting.RPCHook;
 public class Acl {
     public static void main(String[] args) throws Exception {
         Lines lines = new Lines(args);
+        System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
         String access = lines.get("access", "");
         String token = lines.get("token", "");
         RPCHook hook = access.isEmpty() ? null : new AclClientRPCHook(token.isEmpty()
             ? new SessionCredentials(access, lines.get("secret")) : new SessionCredentials(access, lines.get("secret"), token));
         DefaultMQProducer producer = new DefaultMQProducer(lines.get("group"), hook);
         producer.setNamesrvAddr(lines.get("namesrv"));
+        producer.setMqClientApiTimeout(30_000);
         producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(30_000);
         producer.start();
         for (JSONObject step : Lines.read()) {
             Map<String, Object> line = Lines.line("done");
@@ -78,6 +81,7 @@ public class Acl {
     private static String consume(RPCHook hook, Lines lines, JSONObject step) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(lines.get("group"), hook, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(lines.get("namesrv"));
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(step.getString("consume"), "*");
         int count = step.getIntValue("count");

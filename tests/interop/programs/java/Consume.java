@@ -28,6 +28,10 @@ public class Consume {
         consumer.setInstanceName(lines.get("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMessageModel(MessageModel.valueOf(lines.get("model", "clustering").toUpperCase()));
+        consumer.setPollNameServerInterval(1000); // by default it sees a topic that is new 30 seconds later
+        consumer.setHeartbeatBrokerInterval(1000);
+        consumer.setMqClientApiTimeout(30_000);
+        consumer.setAwaitTerminationMillisWhenShutdown(20_000); // commits what its threads are about to return from
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         int fails = Integer.parseInt(lines.get("fails", "0"));

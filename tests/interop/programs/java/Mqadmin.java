@@ -10,21 +10,24 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.header.QueryConsumerOffsetRequestHeader;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Mqadmin namesrv=: many mqadmin commands in one JVM, and the clients that they are to find. Steps come from stdin as
  * JSON, one per line, and each is answered by one line when it is done:
- * {"run":[COMMAND,ARGUMENT...],"within_s":N}   {"event":"printed","text":...,"exit":STATUS or null,"late":BOOLEAN}
+ * {"run":[COMMAND,ARGUMENT...],"within_s":N,"until":TEXT}   {"event":"printed","text":...,"exit":STATUS or null,"late":BOOLEAN}
  * {"send":{topic,queue,body,tags,keys}}        {"event":"sent","msgId":...,"offsetMsgId":...}
  * {"consume":{group,topic,instance,count}}     {"event":"consumed"} when the group has so many; it stays online
  * {"leave":GROUP}                              {"event":"left"}
- * A command that asks for the end of the JVM ends alone; one that is not done within its time is stopped ("late").
+ * A command that asks for the end of the JVM ends alone; one that is not done within its time, or has printed the line
+ * with the TEXT, is stopped ("late").
  */
 public class Mqadmin {
     private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
@@ -75,7 +78,7 @@ public class Mqadmin {
 
     private static Map<String, Object> done(JSONObject step, String namesrv) throws Exception {
         if (step.containsKey("run")) {
-            return printed(step.getJSONArray("run"), step.getLongValue("within_s"));
+            return printed(step.getJSONArray("run"), step.getLongValue("within_s"), step.getString("until"));
         }
         if (step.containsKey("send")) {
             return sent(step.getJSONObject("send"));
@@ -87,7 +90,7 @@ public class Mqadmin {
         return Lines.line("left");
     }
 
-    private static Map<String, Object> printed(JSONArray command, long withinSeconds) throws Exception {
+    private static Map<String, Object> printed(JSONArray command, long withinSeconds, String until) throws Exception {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         PrintStream out = new PrintStream(bytes, true, "UTF-8");
         PrintStream outBefore = System.out;
@@ -106,7 +109,10 @@ public class Mqadmin {
         System.setErr(out);
         try {
             thread.start();
-            thread.join(withinSeconds * 1000);
+            long deadline = System.nanoTime() + withinSeconds * 1_000_000_000L;
+            while (thread.isAlive() && System.nanoTime() < deadline && !hasLineWith(until, bytes)) {
+                thread.join(20);
+            }
         } finally {
             System.setOut(outBefore);
             System.setErr(errBefore);
@@ -120,6 +126,11 @@ public class Mqadmin {
         line.put("exit", exit[0]);
         line.put("late", isLate);
         return line;
+    }
+
+    private static boolean hasLineWith(String text, ByteArrayOutputStream bytes) {
+        String printed = new String(bytes.toByteArray(), StandardCharsets.UTF_8);
+        return text != null && printed.contains(text) && printed.indexOf('\n', printed.indexOf(text)) >= 0;
     }
 
     private static Map<String, Object> sent(JSONObject from) throws Exception {
@@ -139,6 +150,8 @@ public class Mqadmin {
             }
             throw new IllegalArgumentException("no queue " + wanted + " among " + queues);
         }, null);
+        // Its broker knows it from now on; by itself it says so after half a minute.
+        producer.getDefaultMQProducerImpl().getMqClientFactory().sendHeartbeatToAllBrokerWithLock();
         Map<String, Object> line = Lines.line("sent");
         line.put("msgId", result.getMsgId());
         line.put("offsetMsgId", result.getOffsetMsgId());
@@ -163,12 +176,25 @@ public class Mqadmin {
         });
         consumer.start();
         CONSUMERS.put(group, consumer);
-        while (count.get() < from.getIntValue("count")) {
+        while (count.get() < from.getIntValue("count") || committed(consumer, from.getString("topic")) < count.get()) {
             Thread.sleep(20);
+            consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset(); // which its client begins to do after 10 s
         }
-        Thread.sleep(500); // the last message is acknowledged after it was counted
-        consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset(); // which its client begins to do after 10 s
-        Thread.sleep(500);
         return Lines.line("consumed");
+    }
+
+    /** How many messages of the topic the broker knows to be consumed. */
+    private static long committed(DefaultMQPushConsumer consumer, String topic) throws Exception {
+        MQClientInstance client = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory();
+        long sum = 0;
+        for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+            QueryConsumerOffsetRequestHeader header = new QueryConsumerOffsetRequestHeader();
+            header.setTopic(topic);
+            header.setConsumerGroup(consumer.getConsumerGroup());
+            header.setQueueId(queue.getQueueId());
+            String address = client.findBrokerAddressInPublish(queue.getBrokerName());
+            sum += client.getMQClientAPIImpl().queryConsumerOffset(address, header, 10_000);
+        }
+        return sum;
     }
 }

@@ -17,7 +17,8 @@ public class Produce {
         Lines lines = new Lines(args);
         DefaultMQProducer producer = new DefaultMQProducer(lines.get("group"));
         producer.setNamesrvAddr(lines.get("namesrv"));
-        producer.setSendMsgTimeout(10_000);
+        producer.setMqClientApiTimeout(30_000);
+        producer.setSendMsgTimeout(60_000);
         producer.start();
         try {
             send(producer, lines.get("mode", "sync"));

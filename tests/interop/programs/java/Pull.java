@@ -14,6 +14,7 @@ public class Pull {
         int count = Integer.parseInt(lines.get("count"));
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(lines.get("group"));
         consumer.setNamesrvAddr(lines.get("namesrv"));
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setAutoCommit(false);
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(lines.get("topic"));

@@ -14,16 +14,18 @@ import org.apache.rocketmq.common.message.MessageExt;
 public class Request {
     public static void main(String[] args) throws Exception {
         Lines lines = new Lines(args);
+        System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
         DefaultMQProducer replier = producer(lines, "replier");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(lines.get("group"));
         consumer.setNamesrvAddr(lines.get("namesrv"));
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setPullTimeDelayMillsWhenException(100);
         consumer.subscribe(lines.get("topic"), "*");
         consumer.setMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt each : messages) {
                 String body = new StringBuilder(new String(each.getBody())).reverse().toString();
                 try {
-                    replier.send(MessageUtil.createReplyMessage(each, body.getBytes()), 3000);
+                    replier.send(MessageUtil.createReplyMessage(each, body.getBytes()), 60_000);
                 } catch (Exception e) {
                     e.printStackTrace();
                 }
@@ -34,7 +36,7 @@ public class Request {
         DefaultMQProducer requester = producer(lines, "requester");
         Lines.print(Lines.line("started"));
         for (JSONObject each : Lines.read()) {
-            Message reply = requester.request(Lines.message(each), 20_000);
+            Message reply = requester.request(Lines.message(each), 100_000);
             Lines.printMessage((MessageExt) reply);
         }
         consumer.shutdown();
@@ -47,6 +49,7 @@ public class Request {
     private static DefaultMQProducer producer(Lines lines, String name) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(lines.get("group") + "_" + name);
         producer.setNamesrvAddr(lines.get("namesrv"));
+        producer.setMqClientApiTimeout(30_000);
         producer.setInstanceName(name);
         producer.start();
         return producer;

@@ -163,7 +163,10 @@ public class StoreTool {
             message.setPropertiesString(from.getString("properties"));
             MessageAccessor.setProperties(message, MessageDecoder.string2messageProperties(from.getString("properties")));
             done.add(answered(store.putMessage(message)));
-            Thread.sleep(1); // two index files must not begin in the same millisecond, they would have the same name
+            // Two index files must not begin in the same millisecond, they would have the same name: nor may they when
+            // what was put for a while is indexed at once.
+            awaitDispatch(store);
+            Thread.sleep(1);
         }
         return done;
     }

@@ -14,7 +14,8 @@ public class Transact {
         Lines lines = new Lines(args);
         TransactionMQProducer producer = new TransactionMQProducer(lines.get("group"));
         producer.setNamesrvAddr(lines.get("namesrv"));
-        producer.setSendMsgTimeout(10_000);
+        producer.setMqClientApiTimeout(30_000);
+        producer.setSendMsgTimeout(60_000);
         producer.setHeartbeatBrokerInterval(500);
         producer.setTransactionListener(new TransactionListener() {
             @Override

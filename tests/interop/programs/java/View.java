@@ -13,6 +13,7 @@ public class View {
         String topic = lines.get("topic");
         DefaultMQProducer client = new DefaultMQProducer("view");
         client.setNamesrvAddr(lines.get("namesrv"));
+        client.setMqClientApiTimeout(30_000);
         client.start();
         for (String id : lines.get("ids", "").split(",")) {
             if (id.isEmpty()) {

@@ -34,7 +34,7 @@ async function leave(status) {
 }
 
 async function produce() {
-  const producer = new Producer(Object.assign({ producerGroup: given.group, sendMsgTimeout: 10000 }, options));
+  const producer = new Producer(Object.assign({ producerGroup: given.group, sendMsgTimeout: 60000 }, options));
   producer.on('error', err => console.error(err));
   await producer.ready();
   let index = 0;
