@@ -25,7 +25,7 @@ ROUNDS = int(os.environ.get("ROCKETPY_UPSTREAM_ROUNDS", "0"))
 """How often all classes run; 0: the fast ones, once."""
 
 FAST_ONLY = ROUNDS == 0
-_LIMIT_S = 900
+_LIMIT_S = 1800
 
 
 @attrs.frozen
@@ -72,8 +72,8 @@ def test_upstream_tests_pass(
     command = [str(UPSTREAM / "run"), "--namesrv", upstream_cluster.namesrv, "--out", str(out)]
     command += ["--work", str(tmp_path / "work")]
     if FAST_ONLY:
-        # Messages that do not come are not worth two minutes each; none of these classes waits longer when all is well.
-        command += ["--fast", "--timeout", "120", "--wait", "30"]
+        # All of these classes take below 15 s on an idle machine: what hangs shall not take all day.
+        command += ["--fast", "--timeout", "300", "--wait", "90"]
     printed, status = _run(command, {**os.environ, "ROCKETPY_PEER_CACHE": str(tools.cache_directory())})
     assert out.exists(), printed
     results = read_results(out)
