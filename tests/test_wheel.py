@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.blackbox import processes
+from tests.blackbox.processes import Process
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.blackbox
@@ -58,7 +58,8 @@ def test_the_wheel_holds_what_it_must(wheel: Path) -> None:
 
 
 def test_broker_and_console_script_run_outside_the_checkout(environment: Path, tmp_path: Path) -> None:
-    name_server, broker = free_port(), free_port()
+    name_server = processes.free_ports(5)
+    broker = name_server + 3
     command = [
         str(environment / "bin" / "python"),
         "-m",
@@ -73,13 +74,11 @@ def test_broker_and_console_script_run_outside_the_checkout(environment: Path, t
         "maxHashSlotNum=1000\nmaxIndexNum=2000\n",
     )
     variables = outside(environment)
-    processes = [subprocess.Popen(command, cwd=tmp_path, env=variables)]
+    children = [started(command, tmp_path, "namesrv", variables)]
     try:
-        wait_for_port(name_server)
-        processes.append(
-            subprocess.Popen([*command[:2], "rocketpy.broker", "-c", str(conf)], cwd=tmp_path, env=variables)
-        )
-        wait_for_port(broker)
+        command = [*command[:2], "rocketpy.broker", "-c", str(conf)]
+        children.append(started(command, tmp_path, "broker", variables))
+        processes.await_any_broker(f"127.0.0.1:{name_server}", children)
         script = [str(environment / "bin" / "rocketpy")]
         address = ["-n", f"127.0.0.1:{name_server}"]
         sent = run([*script, "produce", "-t", "Wheel", *address], tmp_path, variables, "one\ntwo\nthree\n")
@@ -88,9 +87,7 @@ def test_broker_and_console_script_run_outside_the_checkout(environment: Path, t
         assert sorted(read.stdout.split()) == ["one", "three", "two"]
         assert "rocketpy 0." in run([*script, "--version"], tmp_path, variables).stdout
     finally:
-        for process in reversed(processes):
-            process.send_signal(signal.SIGTERM)
-        codes = [process.wait(20) for process in processes]
+        codes = [child.terminate() for child in reversed(children)]
     assert codes == [0] * len(codes)
 
 
@@ -112,9 +109,17 @@ def test_spark_finds_the_source_by_its_name(environment: Path, tmp_path: Path) -
     assert "nameServer" in result.stdout
 
 
+def started(command: list[str], folder: Path, name: str, variables: dict[str, str]) -> Process:
+    """Start a server with these environment variables and no others."""
+    log_path = folder / f"{name}.log"
+    with log_path.open("wb") as log:
+        popen = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=subprocess.STDOUT)
+    return Process(popen, log_path)
+
+
 def run(command: list[str], cwd: Path, variables: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
-        command, cwd=cwd, env=variables, input=given, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=cwd, env=variables, input=given, capture_output=True, text=True, timeout=600, check=False
     )
     assert result.returncode == 0, result.stderr
     return result
@@ -123,21 +128,3 @@ def run(command: list[str], cwd: Path, variables: dict[str, str], given: str = "
 def write(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    assert isinstance(port, int)
-    return port
-
-
-def wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"nothing listens on port {port}")
