@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from rocketpy.errors import StartError
 
 JAVA_VERSION_MIN = 17
-JAVA_ANSWER_S = 30.0
+JAVA_ANSWER_S = 120.0
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 

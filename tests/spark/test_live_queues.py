@@ -134,7 +134,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 def options(cluster: FakeCluster, **changes: object) -> ReadOptions:
-    return attrs.evolve(ReadOptions(name_servers=(cluster.address,), topics=("T",)), **changes)
+    return attrs.evolve(ReadOptions(name_servers=(cluster.address,), topics=("T",), request_timeout_s=60), **changes)
 
 
 def read_all(cluster: FakeCluster, **changes: object) -> list[tuple[int, int]]:

@@ -47,11 +47,11 @@ def peer(answer: Answer) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
-def request(address: str, timeout_s: float = 10.0) -> RemotingCommand:
+def request(address: str, timeout_s: float = 60.0) -> RemotingCommand:
     with BlockingRemotingClient(address, timeout_s=timeout_s) as client:
         return client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER)
 
@@ -103,10 +103,11 @@ def test_garbage_is_a_protocol_error_that_names_the_address() -> None:
 
 
 def test_nobody_listening_names_the_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{port}"):
-        request(f"127.0.0.1:{port}")
+    with socket.socket() as nobody:  # it has the port and does not listen, so that nobody else does meanwhile
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{port}"):
+            request(f"127.0.0.1:{port}")
 
 
 def test_requests_are_signed_where_there_is_an_account() -> None:
@@ -119,7 +120,7 @@ def test_requests_are_signed_where_there_is_an_account() -> None:
     credentials = SessionCredentials("RocketMQ", "12345678")
     with (
         peer(answer) as address,
-        BlockingRemotingClient(address, timeout_s=10, credentials=credentials) as client,
+        BlockingRemotingClient(address, timeout_s=60, credentials=credentials) as client,
     ):
         client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER)
     (request,) = seen

@@ -50,7 +50,7 @@ def test_the_top_level_module_offers_the_source_and_loads_no_reader() -> None:
         "assert issubclass(module.DefaultSource, DataSource) and module.DefaultSource.name() == 'rocketmq'; "
         "print([name for name in ('trio', 'rocketpy.spark.readers', 'rocketpy.protocol') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
@@ -60,7 +60,7 @@ def test_the_top_level_module_does_not_raise_where_something_is_missing() -> Non
         "import sys; sys.modules['rocketpy.spark'] = None; import pyspark_rocketmq as module; "
         "assert not hasattr(module, 'DefaultSource')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     assert "the Spark data source rocketmq is not available" in done.stderr
 
