@@ -1,0 +1,60 @@
+"""Statuses are RocketMQ's, in RocketMQ's order, and answers are values: equal by content, never changed."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from rocketpy.store import results
+from rocketpy.store.results import GetMessageResult, GetMessageStatus, PutMessageStatus, QueueTimeSpan
+
+# org.apache.rocketmq.store.PutMessageStatus and GetMessageStatus of 4.9.8, in the order of their constants.
+JAVA_PUT = """
+    PUT_OK FLUSH_DISK_TIMEOUT FLUSH_SLAVE_TIMEOUT SLAVE_NOT_AVAILABLE SERVICE_NOT_AVAILABLE CREATE_MAPEDFILE_FAILED
+    MESSAGE_ILLEGAL PROPERTIES_SIZE_EXCEEDED OS_PAGECACHE_BUSY UNKNOWN_ERROR LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+"""
+JAVA_GET = """
+    FOUND NO_MATCHED_MESSAGE MESSAGE_WAS_REMOVING OFFSET_FOUND_NULL OFFSET_OVERFLOW_BADLY OFFSET_OVERFLOW_ONE
+    OFFSET_TOO_SMALL NO_MATCHED_LOGIC_QUEUE NO_MESSAGE_IN_QUEUE
+"""
+VALUES = [each for each in vars(results).values() if attrs.has(each) and each.__module__ == results.__name__]
+
+
+def test_a_put_ends_as_in_java() -> None:
+    assert [(each.name, each.value) for each in PutMessageStatus] == [
+        (name, at) for at, name in enumerate(JAVA_PUT.split())
+    ]
+
+
+def test_a_read_ends_as_in_java_or_with_an_offset_that_was_reset() -> None:
+    """OFFSET_RESET is of later versions; nothing of 4.9 says it."""
+    names = [*JAVA_GET.split(), "OFFSET_RESET"]
+    assert [(each.name, each.value) for each in GetMessageStatus] == [(name, at) for at, name in enumerate(names)]
+
+
+def test_a_read_that_found_nothing_has_no_bytes() -> None:
+    result = GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 7, 0, 7)
+    assert (result.body, result.message_count, result.damage) == (b"", 0, "")
+    assert not result.suggest_pulling_from_slave
+
+
+def test_two_reads_of_the_same_messages_are_the_same_on_whichever_road_they_were_read() -> None:
+    """Only one road knows how long the last record is, and says so for the statistics."""
+    found = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, b"record", 1)
+    assert found == attrs.evolve(found, last_record_size=6)
+    assert found != attrs.evolve(found, body=b"other!")
+
+
+def test_a_group_that_has_consumed_everything_waits_for_nothing() -> None:
+    assert QueueTimeSpan(1, 2, 2, None) != QueueTimeSpan(1, 2, 2, 0)
+
+
+@pytest.mark.parametrize("value_class", VALUES)
+def test_no_answer_can_be_changed_by_whoever_got_it(value_class: type[attrs.AttrsInstance]) -> None:
+    fields = attrs.fields(value_class)
+    answer = value_class(*[None] * len(fields))
+    for field in fields:
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(answer, field.name, 1)
+    with pytest.raises(AttributeError):
+        answer.no_such_field = 1  # type: ignore[attr-defined]

@@ -1,0 +1,91 @@
+"""What the exceptions say, and who they are for: whoever catches a kind gets exactly those of that kind."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from rocketpy import errors
+from rocketpy.errors import (
+    BrokerError,
+    ClientError,
+    DamagedStoreError,
+    DiskFullError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+    RequestError,
+    RocketpyError,
+    StartError,
+    StoreError,
+)
+
+ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__]
+
+
+def test_everything_raised_on_purpose_has_one_root() -> None:
+    assert len(ALL) > 10
+    assert all(issubclass(each, RocketpyError) for each in ALL)
+    assert not issubclass(RocketpyError, (OSError, ValueError))
+
+
+def test_a_refusal_of_the_disk_can_be_told_from_a_refusal_to_start() -> None:
+    """One stops a broker that runs, the other is one sentence and exit status 2."""
+    assert issubclass(DiskFullError, StoreError)
+    assert issubclass(DamagedStoreError, StoreError)
+    assert not issubclass(StartError, StoreError)
+
+
+def test_whoever_waits_for_an_answer_catches_one_kind() -> None:
+    kinds = (RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError)
+    assert all(issubclass(each, RemotingError) for each in kinds)
+    assert not issubclass(BrokerError, RemotingError), "there was an answer"
+
+
+def test_a_refused_request_reads_as_java_s_clients_print_it() -> None:
+    refusal = RequestError(16, "topic[T] not exist")
+    assert str(refusal) == "CODE: 16  DESC: topic[T] not exist"
+    assert (refusal.response_code, refusal.remark) == (16, "topic[T] not exist")
+
+
+@pytest.mark.parametrize(
+    ("remark", "text"), [("no", "CODE: 1  DESC: no BROKER: a:1"), (None, "CODE: 1  DESC:  BROKER: a:1")]
+)
+def test_an_answer_of_a_broker_says_which(remark: str | None, text: str) -> None:
+    error = BrokerError(1, remark, "a:1")
+    assert str(error) == text
+    assert (error.response_code, error.remark, error.address) == (1, remark, "a:1")
+
+
+def test_a_failed_call_of_a_client_has_java_s_code() -> None:
+    assert str(ClientError(17, "No route info of this topic: T")) == "CODE: 17  DESC: No route info of this topic: T"
+    assert ClientError(17, "").response_code == 17
+
+
+@pytest.mark.parametrize(("position", "where"), [(None, "(/f)"), (0, "(/f at 0)"), (7, "(/f at 7)")])
+def test_an_error_of_the_store_says_where(position: int | None, where: str) -> None:
+    error = StoreError("cannot read", path="/f", position=position)
+    assert str(error) == f"cannot read {where}"
+    assert (error.path, error.position) == ("/f", position)
+
+
+def test_a_full_disk_says_what_was_wanted_and_what_is_there() -> None:
+    error = DiskFullError(path="/f", wanted_bytes=10, free_bytes=3)
+    assert str(error) == "no space: 10 bytes wanted, 3 bytes free (/f)"
+    assert (error.wanted_bytes, error.free_bytes, error.path, error.position) == (10, 3, "/f", None)
+
+
+def test_damage_says_which_command_shows_more() -> None:
+    error = DamagedStoreError("expected a record, found zeros", path="/f", position=8)
+    assert str(error) == "expected a record, found zeros; `rocketpy store verify` shows what is left (/f at 8)"
+
+
+@pytest.mark.parametrize("kind", [each for each in ALL if "__init__" not in vars(each)])
+def test_plain_errors_go_through_processes_unchanged(kind: type[RocketpyError]) -> None:
+    """A Spark executor's exception reaches the driver pickled. Those with fields of their own stay in one process."""
+    again = pickle.loads(pickle.dumps(kind("why")))
+    assert (type(again), str(again)) == (kind, "why")
