@@ -87,7 +87,8 @@ class MessageAppender:
         self._message_arriving = message_arriving
         self._multi_dispatch = multi_dispatch
         self._unit_extensions = unit_extensions
-        self._does_more = unit_extensions is not None or multi_dispatch is not None  # then every message is unusual
+        has_v6_host = len(store_host) != layout.HOST_V4_SIZE
+        self._does_more = has_v6_host or unit_extensions is not None or multi_dispatch is not None  # all are unusual
         self.pool = pool  # what ended bursts wait in, if they do
         if pool is not None:
             pool.committed_offset = commit_log.wrote_offset

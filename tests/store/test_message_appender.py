@@ -127,6 +127,14 @@ def test_append_rolls_to_the_next_file_when_the_tail_is_too_small(place: Place) 
     assert parts.allocator.prepared == [place.log_file(LOG_FILE_SIZE), place.log_file(2 * LOG_FILE_SIZE)]
 
 
+def test_a_store_with_an_ipv6_address_stores_all_of_it(place: Place) -> None:
+    """Every message, not only those that look unusual themselves."""
+    parts = Parts(place, store_host=STORE_HOST_V6)
+    parts.put_all([b"one", b"two", b"three"])
+    assert len({message.store_host for message in parts.messages()}) == 1
+    assert {message.sys_flag for message in parts.messages()} == {0x20}
+
+
 @pytest.mark.parametrize("left", range(14))
 def test_a_record_needs_eight_bytes_behind_it(place: Place, left: int) -> None:
     parts = Parts(place)
