@@ -29,7 +29,7 @@ def test_a_put_ends_as_in_java() -> None:
 def test_a_read_ends_as_in_java_or_with_an_offset_that_was_reset() -> None:
     """OFFSET_RESET is of later versions; nothing of 4.9 says it."""
     names = [*JAVA_GET.split(), "OFFSET_RESET"]
-    assert [(each.name, each.value) for each in GetMessageStatus] == [(name, at) for at, name in enumerate(names)]
+    assert {each.name: each.value for each in GetMessageStatus} == {name: at for at, name in enumerate(names)}
 
 
 def test_a_read_that_found_nothing_has_no_bytes() -> None:

@@ -50,7 +50,7 @@ def test_a_death_in_any_call_leaves_no_short_file_under_the_name() -> None:
         place = Place(SimDisk(), "/store")
         assert isinstance(place.disk, SimDisk)
         files = files_of(place)
-        place.disk.die_at_call(place.disk.change_count + call)
+        place.disk.die_at_call(call)
         with pytest.raises(ProcessDied):
             add_sparse_file(files, place.disk, 0, 400, b"blank")
         place.disk.kill_process()
