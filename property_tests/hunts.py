@@ -75,8 +75,11 @@ def hunted(*, examples: int, steps: int) -> settings:
     )
 
 
-def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 200, steps: int = 30) -> None:
-    """Let a machine look for a bug; fail unless it breaks one of the promises that the bug is known to break."""
+def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 2_000, steps: int = 30) -> None:
+    """Let a machine look for a bug; fail unless it breaks one of the promises that the bug is known to break.
+
+    The examples are many times what a find takes: which they are changes with each number that the code contains.
+    """
     with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
         run_state_machine_as_test(machine, settings=hunted(examples=examples, steps=steps))
     assert raised.value.promise in bug.promises
