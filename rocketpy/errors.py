@@ -9,6 +9,8 @@ Messages say what was expected, what was found and where; they have no trailing 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class RocketpyError(Exception):
     """The root of every exception that rocketpy raises on purpose."""
@@ -107,3 +109,12 @@ class BrokerError(RocketpyError):
         self.response_code = response_code
         self.remark = remark
         self.address = address
+
+
+def single_failures(failure: BaseException) -> Iterator[BaseException]:
+    """Yield what has really failed: every exception that is in groups, or groups of groups; else the failure itself."""
+    if isinstance(failure, BaseExceptionGroup):
+        for each in failure.exceptions:
+            yield from single_failures(each)
+    else:
+        yield failure

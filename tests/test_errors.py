@@ -22,6 +22,7 @@ from rocketpy.errors import (
     RocketpyError,
     StartError,
     StoreError,
+    single_failures,
 )
 
 ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__]
@@ -89,3 +90,10 @@ def test_plain_errors_go_through_processes_unchanged(kind: type[RocketpyError]) 
     """A Spark executor's exception reaches the driver pickled. Those with fields of their own stay in one process."""
     again = pickle.loads(pickle.dumps(kind("why")))
     assert (type(again), str(again)) == (kind, "why")
+
+
+def test_what_several_tasks_raised_is_found_in_order_however_deep() -> None:
+    first, second, third = StartError("1"), KeyboardInterrupt(), StoreError("3", path="/f")
+    group = BaseExceptionGroup("", [BaseExceptionGroup("", [first, BaseExceptionGroup("", [second])]), third])
+    assert list(single_failures(group)) == [first, second, third]
+    assert list(single_failures(first)) == [first]

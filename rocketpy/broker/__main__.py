@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 
 import trio
@@ -29,7 +29,7 @@ from rocketpy.broker.start_settings import (
     load_broker_settings,
 )
 from rocketpy.clock import SystemClock
-from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
+from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
 from rocketpy.settings import format_settings
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
@@ -189,19 +189,11 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
 def _report(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
     """Print the one sentence of a start that failed; a failure later is logged as what it is."""
     if is_start:
-        print(next(_leaves(group)), file=sys.stderr)
+        print(next(single_failures(group)), file=sys.stderr)
         return EXIT_WRONG
-    for failure in _leaves(group):
+    for failure in single_failures(group):
         _log.critical("the broker has failed: %s", failure, exc_info=failure)
     return EXIT_FAILED
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
-from rocketpy.errors import ClientError, RocketpyError
+from rocketpy.errors import ClientError, RocketpyError, single_failures
 
 FAILED = 1
 INTERRUPTED = 130
@@ -66,10 +66,7 @@ def _leave_for(group: BaseExceptionGroup[BaseException]) -> None:
     if group.subgroup(BrokenPipeError) is not None:
         _abandon_output()
         raise typer.Exit(0) from None
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    typer.echo(f"rocketpy: {first}", err=True)
+    typer.echo(f"rocketpy: {next(single_failures(group))}", err=True)
     raise typer.Exit(FAILED) from None
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import trio
 
-from rocketpy.errors import SettingsError, StartError
+from rocketpy.errors import SettingsError, StartError, single_failures
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.logs import configure_logging
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
             trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:
-        print(next(_leaves(group)), file=sys.stderr)
+        print(next(single_failures(group)), file=sys.stderr)
         status = EXIT_WRONG
     return status
 
@@ -95,14 +95,6 @@ async def _serve(
             print(f"Listening on {host or 'every address'}, port {port}", flush=True)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import attrs
 import trio
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StoreError
+from rocketpy.errors import StoreError, single_failures
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
 from rocketpy.runner import RunBlocking
@@ -351,7 +351,7 @@ class StoreWorld:
         try:
             run.result()
         except BaseException as error:
-            leaves = list(_leaves(error))
+            leaves = list(single_failures(error))
             causes: list[ProcessDied | StoreError] = [each for each in leaves if isinstance(each, ProcessDied)]
             causes += [each for each in leaves if isinstance(each, StoreError)]
             if len(causes) + sum(isinstance(each, _Killed) for each in leaves) < len(leaves):
@@ -380,14 +380,6 @@ class _Sender:
 
 async def _stop(store: MessageStore) -> None:
     raise AssertionError("this request is only a sign")
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
 
 
 def _encoded(keys: Sequence[str]) -> tuple[bytes, ...]:

@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import RocketpyError, StartError, StoreError
+from rocketpy.errors import RocketpyError, StartError, StoreError, single_failures
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
@@ -101,7 +101,7 @@ def look(place: Place, **changes: object) -> Seen | RocketpyError:
     except RocketpyError as error:
         return error
     except BaseExceptionGroup as group:
-        leaves = _leaves(group)
+        leaves = list(single_failures(group))
         if len(leaves) == 1 and isinstance(leaves[0], RocketpyError):
             return leaves[0]
         raise
@@ -235,12 +235,6 @@ def _split(body: bytes) -> list[bytes]:
 
 def _log_end(records: Mapping[Queue, list[bytes]]) -> int:
     return max(int.from_bytes(each[28:36], "big") + len(each) for queue in records.values() for each in queue)
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
 
 
 # ---- what is right --------------------------------------------------------------------------------------------------
