@@ -11,9 +11,9 @@ the broker does. Topic, queue, sysFlag and the rest of a message are in the requ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from itertools import starmap
-from struct import Struct
+from struct import Struct, iter_unpack
 from typing import NamedTuple
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
@@ -29,11 +29,19 @@ assert _IGNORED_HEAD.size == _HEAD.size == 20
 
 
 class BatchItem(NamedTuple):
-    """One message of a batch; ``properties`` are the bytes of its text. A tuple, because batches are the fast path."""
+    """One message of a batch; ``properties`` are the bytes of its text."""
 
     flag: int
     body: bytes
     properties: bytes
+
+
+class BatchColumns(NamedTuple):
+    """The messages of a batch: what stands first in each column is the first message's, and so on."""
+
+    flags: Sequence[int]
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
 
 
 def encode_batch_body(messages: Iterable[Message]) -> bytes:
@@ -69,27 +77,55 @@ def decode_batch_body(body: bytes) -> list[BatchItem]:
     Raises :class:`~rocketpy.errors.RemoteProtocolError` naming item and position when a length is negative or leads
     beyond the body.
     """
-    return list(starmap(BatchItem, split_batch_body(body)))
+    return list(starmap(BatchItem, zip(*split_batch_body(body), strict=True)))
 
 
-def split_batch_body(body: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Return flag, body and properties of each message as :func:`decode_batch_body` does, in plain tuples: faster."""
-    items: list[tuple[int, bytes, bytes]] = []
+def split_batch_body(body: bytes) -> BatchColumns:
+    """Return the messages of a batch as :func:`decode_batch_body` does, in columns: faster."""
+    return _split_alike(body) or _split_one_by_one(body)
+
+
+def _split_alike(body: bytes) -> BatchColumns | None:
+    """Return the columns of a body whose items have the lengths of the first one, as most have; None of any other."""
+    end = len(body)
+    if end < _OVERHEAD_SIZE:
+        return None
+    _, body_size = _IGNORED_HEAD.unpack_from(body)
+    body_end = _HEAD.size + body_size
+    if body_size < 0 or body_end + 2 > end:
+        return None
+    (properties_size,) = _PROPERTIES_SIZE.unpack_from(body, body_end)
+    item_size = body_end + 2 + properties_size
+    if properties_size < 0 or end % item_size:
+        return None
+    items = iter_unpack(f">12xii{body_size}sh{properties_size}s", body)
+    flags, body_sizes, bodies, properties_sizes, properties = zip(*items, strict=True)
+    if body_sizes.count(body_size) < len(bodies) or properties_sizes.count(properties_size) < len(bodies):
+        return None
+    return BatchColumns(flags, bodies, properties)
+
+
+def _split_one_by_one(body: bytes) -> BatchColumns:
+    flags: list[int] = []
+    bodies: list[bytes] = []
+    all_properties: list[bytes] = []
     position, end = 0, len(body)
     while position < end:
         body_start = position + _HEAD.size
         if body_start > end:
-            raise _refusal(items, position, "20 bytes of head", f"{end - position}")
+            raise _refusal(flags, position, "20 bytes of head", f"{end - position}")
         flag, body_size = _IGNORED_HEAD.unpack_from(body, position)
         body_end = body_start + body_size
         if body_size < 0 or body_end + 2 > end:
-            raise _refusal(items, position, f"a body of 0 to {end - body_start - 2} bytes", f"{body_size}")
+            raise _refusal(flags, position, f"a body of 0 to {end - body_start - 2} bytes", f"{body_size}")
         (properties_size,) = _PROPERTIES_SIZE.unpack_from(body, body_end)
         position = body_end + 2 + properties_size
         if properties_size < 0 or position > end:
-            raise _refusal(items, body_end, f"properties of 0 to {end - body_end - 2} bytes", f"{properties_size}")
-        items.append((flag, body[body_start:body_end], body[body_end + 2 : position]))
-    return items
+            raise _refusal(flags, body_end, f"properties of 0 to {end - body_end - 2} bytes", f"{properties_size}")
+        flags.append(flag)
+        bodies.append(body[body_start:body_end])
+        all_properties.append(body[body_end + 2 : position])
+    return BatchColumns(flags, bodies, all_properties)
 
 
 def _refusal(items: Sized, position: int, expected: str, found: str) -> RemoteProtocolError:

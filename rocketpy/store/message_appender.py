@@ -34,7 +34,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.index_feed import Index, IndexFeed
-from rocketpy.store.message_batch import BatchRecords, MessageBatch, SharedFields
+from rocketpy.store.message_batch import MessageBatch, SharedFields, measured_records
 from rocketpy.store.message_limits import MessageLimits
 from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
 from rocketpy.store.put_refusals import PutRefusals
@@ -212,7 +212,7 @@ class MessageAppender:
         if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not batch.bodies or b"\0" in b"".join(batch.properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         head, sys_flag = head_for(sys_flag, born_host, self._store_host)
-        records = BatchRecords(batch, head.size + 3 + len(topic.encode("utf-8", "replace")))
+        records = measured_records(batch, head.size + 3 + len(topic.encode("utf-8", "replace")))
         refusal = self._refusal_of(topic, queue_id, records.bodies_size, records.longest_properties)
         queue = refusal or self._queue_with_room(topic, queue_id, records.total_size, len(batch.bodies))
         if isinstance(queue, PutMessageStatus):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.batch import BatchItem, decode_batch_body, encode_batch_body
+from rocketpy.protocol.batch import BatchItem, decode_batch_body, encode_batch_body, split_batch_body
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import decode_properties, encode_properties
 
@@ -44,6 +45,40 @@ def test_what_is_written_is_read_again(messages: list[Message]) -> None:
     assert items == [
         BatchItem(message.flag, message.body, encode_properties(message.properties).encode()) for message in messages
     ]
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=5),
+    st.data(),
+)
+def test_items_of_equal_lengths_are_read_as_any_others(
+    body_size: int, properties_size: int, flags: list[int], data: st.DataObject
+) -> None:
+    """They are cut all at once: an item of another length among them must not be."""
+    items = [
+        BatchItem(
+            flag,
+            data.draw(st.binary(min_size=body_size, max_size=body_size)),
+            data.draw(st.binary(min_size=properties_size, max_size=properties_size)),
+        )
+        for flag in flags
+    ]
+    body = b"".join(map(encoded, items))
+    assert decode_batch_body(body) == items
+    columns = split_batch_body(body)
+    assert list(zip(*columns, strict=True)) == items
+    moved = BatchItem(5, bytes(body_size + 1), bytes(max(0, properties_size - 1)))
+    for others in ([*items, moved], [moved, *items], [items[0], moved, items[-1]]):
+        assert decode_batch_body(b"".join(map(encoded, others))) == others
+    with pytest.raises(RemoteProtocolError, match=f"in item {len(items)} at byte {len(body)}"):
+        decode_batch_body(body + b"\0")
+
+
+def encoded(item: BatchItem) -> bytes:
+    head = struct.pack(">iiiii", 22 + len(item.body) + len(item.properties), 0, 0, item.flag, len(item.body))
+    return head + item.body + struct.pack(">h", len(item.properties)) + item.properties
 
 
 def test_half_of_a_surrogate_pair_is_refused_before_anything_is_sent() -> None:

@@ -30,19 +30,19 @@ from rocketpy.broker.processors.send_properties import (
     BROKERS_OWN,
     MULTI_QUEUE_OFFSET,
     READ_BY_DISPATCH,
-    batch_records,
     fits_as_batch,
     is_transactional,
     leave_named_queues,
     refuse_brokers_own,
     refuse_special_batch,
     refuse_unreadable_delay,
+    stored_batch,
 )
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.transaction.half_message import half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
-from rocketpy.protocol.batch import split_batch_body
+from rocketpy.protocol.batch import BatchColumns, split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
@@ -57,7 +57,6 @@ from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
@@ -179,28 +178,28 @@ class SendMessageProcessor:
         context: SendMessageContext | None,
     ) -> RemotingCommand | None:
         """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
-        items = _items_of(request.body or b"")
+        columns = _columns_of(request.body or b"")
         shared = decode_properties(header.properties or "")
         refuse_brokers_own(shared)
         refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
-        if not fits_as_batch(len(items), request.body or b"", suffix):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(len(items), suffix))
+        if not fits_as_batch(len(columns.bodies), request.body or b"", suffix):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(len(columns.bodies), suffix))
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
         says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
-        records = batch_records(items, suffix, suffix_says_nothing=says_nothing)
+        batch = stored_batch(columns, suffix, suffix_says_nothing=says_nothing)
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
-            MessageBatch.of(records),
+            batch,
             header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             header.born_timestamp,
             connection.born_host,
             header.reconsume_times or 0,
         )
         if status is not _PUT_OK:
-            longest = max((stored for _, _, stored, _, _ in records), key=len)
+            longest = max(batch.properties, key=len)
             return self._outcome.not_stored(request, status, request.body or b"", longest)
         size = self._store.wrote_offset - physical_offsets[0]
         self._stats.inc_topic_put(header.topic, len(physical_offsets), size)
@@ -252,17 +251,17 @@ class SendMessageProcessor:
         return (header.reconsume_times or 0) >= limit
 
 
-def _items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
+def _columns_of(body: bytes) -> BatchColumns:
     """Take a batch apart, and refuse one that is none, or holds what only a broker may write."""
     try:
-        items = split_batch_body(body)
+        columns = split_batch_body(body)
     except RemoteProtocolError as failure:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
-    if not items:
+    if not columns.bodies:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-    if MULTI_QUEUE_OFFSET in body and any(MULTI_QUEUE_OFFSET in own for _, _, own in items):
+    if MULTI_QUEUE_OFFSET in body and any(MULTI_QUEUE_OFFSET in own for own in columns.properties):
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
-    return items
+    return columns
 
 
 def _too_large(count: int, suffix: bytes) -> str:

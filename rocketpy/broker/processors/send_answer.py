@@ -26,7 +26,7 @@ _TOO_MANY_LIGHT_QUEUES = (
     "maxLmqConsumeQueueNum config num, default limit 2w."
 )
 _LENGTHS = struct.Struct(">II")
-_OFFSET = struct.Struct(">q")
+_OFFSET_SIZE = 8
 
 _STORED_CODES = {
     PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -54,7 +54,6 @@ class SendAnswers:
     def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
         self._region_id = region_id
         self._message_size_max = message_size_max
-        self._store_host = store_host
         self._host_hex = store_host.hex().upper()
         self.tell_trace(trace_on)
 
@@ -77,9 +76,9 @@ class SendAnswers:
 
     def batch_msg_id(self, physical_offsets: Sequence[int]) -> str:
         """Return the ids of a batch's records, joined by commas."""
-        host, pack = self._store_host, _OFFSET.pack
-        ids = b"".join([host + pack(physical_offset) for physical_offset in physical_offsets])
-        return ids.hex(",", len(host) + _OFFSET.size).upper()
+        offsets = struct.pack(f">{len(physical_offsets)}q", *physical_offsets)
+        host_hex = self._host_hex
+        return host_hex + offsets.hex(",", _OFFSET_SIZE).upper().replace(",", "," + host_hex)
 
     def batch_success(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
         """Return the JSON frame that says SEND_OK for a batch, as :meth:`success` does for a message."""

@@ -13,7 +13,7 @@ Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
@@ -25,11 +25,11 @@ from rocketpy.broker.processors.send_properties import (
     READ_BY_DISPATCH,
     WAIT_TRUE,
     WAIT_TRUE_BACK,
-    batch_records,
     fits_as_batch,
     match_usual,
     plain_properties,
     remembered_tags_code,
+    stored_batch,
 )
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.stats.counters import TopicPutCounter
@@ -44,13 +44,16 @@ from rocketpy.protocol.properties import decode_properties, encode_properties, i
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
 
 _PLAIN_TOPICS_MAX = 10_000
+
+_SHARED_REMEMBERED_MAX = 16
+_SHARED_TEXT_MAX = 1000
+"""So many characters the properties of a whole batch have at most: what they mean is remembered."""
 
 _IS_BATCH = b'"m":"true"'
 """As clients write it. The hot decoder takes 1 for true as well, Java does not."""
@@ -86,7 +89,7 @@ class HotSend:
         self._answers = answers
         self._outcome = outcome
         self._stats = stats
-        self._cluster = cluster
+        self._shared_of_batch = lru_cache(maxsize=_SHARED_REMEMBERED_MAX)(partial(_shared_of_batch, cluster=cluster))
         self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -165,7 +168,7 @@ class HotSend:
         """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
         try:
             request = decode_hot_send(header)
-            items = split_batch_body(body or b"")
+            columns = split_batch_body(body or b"")
         except (*HOT_HEADER_ERRORS, RemoteProtocolError):
             return False
         fields = request.ext_fields
@@ -179,18 +182,18 @@ class HotSend:
             return False
         if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False
-        shared = decode_properties(fields.properties)
-        if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
+        text = fields.properties
+        shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None
+        if shared is None:
             return False
-        shared["CLUSTER"] = self._cluster
-        suffix = encode_properties(shared).encode()
-        if not fits_as_batch(len(items), body or b"", suffix):
+        suffix, wait = shared
+        if not fits_as_batch(len(columns.bodies), body or b"", suffix):
             return False
-        records = batch_records(items, suffix, suffix_says_nothing=True)
+        batch = stored_batch(columns, suffix, suffix_says_nothing=True)
         status, physical_offsets, queue_offset = self._store.put_batch(
             topic,
             queue_id,
-            MessageBatch.of(records),
+            batch,
             fields.sys_flag,
             fields.born_timestamp,
             connection.born_host,
@@ -200,14 +203,14 @@ class HotSend:
         if status is not _PUT_OK:
             if not is_oneway:
                 refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
-                longest = max((stored for _, _, stored, _, _ in records), key=len)
+                longest = max(batch.properties, key=len)
                 connection.reply(self._outcome.not_stored(refused, status, body or b"", longest))
             return True
         self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
         msg_id = self._answers.batch_msg_id(physical_offsets)
         if self._sync_flush:
             receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
-            self._outcome.stored(connection, receipt, oneway=is_oneway, wait=shared.get("WAIT"))
+            self._outcome.stored(connection, receipt, oneway=is_oneway, wait=wait)
         elif not is_oneway:
             connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
         return True
@@ -248,3 +251,12 @@ class HotSend:
         request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
         properties = stored.encode() + self._cluster_suffix
         connection.reply(self._outcome.not_stored(request, status, body or b"", properties))
+
+
+def _shared_of_batch(text: str, *, cluster: str) -> tuple[bytes, str | None] | None:
+    """Return what the properties of a whole batch add to each message's, and WAIT; None if they are not plain."""
+    shared = decode_properties(text)
+    if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
+        return None
+    shared["CLUSTER"] = cluster
+    return encode_properties(shared).encode(), shared.get("WAIT")

@@ -9,10 +9,12 @@ of :mod:`.send`. Pure functions, shared by single sends and batches. The rules a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from rocketpy.errors import RequestError
+from rocketpy.protocol.batch import BatchColumns
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.delay_level import read_delay_level
 from rocketpy.protocol.java_hash import tags_code
@@ -24,6 +26,7 @@ from rocketpy.protocol.properties import (
     decode_properties,
     index_keys,
 )
+from rocketpy.store.message_batch import MessageBatch
 
 NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
 """Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
@@ -34,6 +37,8 @@ _USUAL = (
     "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
 )
 """The properties of a Java producer's ordinary message, in the order of its hash map. Tags are bounded: see below."""
+_KEYS, _UNIQUE_KEY = 1, 2  # the groups of that pattern
+_BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
 match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
@@ -82,46 +87,82 @@ def plain_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | N
     return stored, index_keys(properties.get("UNIQ_KEY"), properties.get("KEYS")), tags
 
 
-BatchRecord = tuple[int, bytes, bytes, int, tuple[bytes, ...]]
+_NOTHING: Mapping[str, str] = {}
+
+Meaning: TypeAlias = tuple[int, tuple[bytes, ...]]
+"""Tags code and index keys."""
 
 
-def batch_records(
-    items: Iterable[tuple[int, bytes, bytes]], suffix: bytes, *, suffix_says_nothing: bool
-) -> list[BatchRecord]:
-    """Return (flag, body, stored properties, tags code, index keys) of the messages of a batch.
+def stored_batch(columns: BatchColumns, suffix: bytes, *, suffix_says_nothing: bool) -> MessageBatch:
+    """Return the messages of a batch as they are stored: each with its own properties and behind them the batch's.
 
     ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
     """
-    if not suffix_says_nothing:
+    flags, bodies, all_properties = columns
+    alike = _alike_meanings(all_properties) if suffix_says_nothing else None
+    if alike is not None:
+        usual_suffix = b"\x02" + suffix
+        return MessageBatch(flags, bodies, [own + usual_suffix for own in all_properties], *alike)
+    if suffix_says_nothing:
+        meanings = list(map(_meaning, all_properties))
+    else:
         shared = decode_properties(suffix.decode("utf-8", "replace"))
-        return [_unusual_batch_record(flag, body, stored, suffix, shared) for flag, body, stored in items]
-    usual_suffix = b"\x02" + suffix
-    records: list[BatchRecord] = []
-    for flag, body, stored in items:
-        match = _match_usual_bytes(stored)
-        if match is None:
-            records.append(_unusual_batch_record(flag, body, stored, suffix, _NOTHING))
-            continue
-        keys_text, unique_key, tags = match.groups()
-        keys = (unique_key,) if keys_text is None else (unique_key, *filter(None, keys_text.split(b" ")))
-        code = 0 if tags is None else _tags_code_of_bytes(tags)
-        records.append((flag, body, stored + usual_suffix, code, keys))
-    return records
+        meanings = [_unusual_meaning(own, shared) for own in all_properties]
+    stored = [own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + suffix for own in all_properties]
+    codes, keys = zip(*meanings, strict=True)
+    return MessageBatch(flags, bodies, stored, codes, keys)
 
 
-_NOTHING: Mapping[str, str] = {}
+def _alike_meanings(all_properties: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]] | None:
+    """Return tags codes and index keys of a producer's ordinary messages that differ in their keys only.
+
+    So do those of most batches. Keys are taken from where the first text has them. If all texts can be put together
+    again from these and from what the first one has around them, they have the form of the first. None if not.
+    """
+    first, count = all_properties[0], len(all_properties)
+    match = _match_usual_bytes(first)
+    if match is None or len(set(map(len, all_properties))) > 1:
+        return None
+    keys_text, _, tags = match.groups()
+    begin, end = match.span(_UNIQUE_KEY)
+    if keys_text is not None:
+        begin = match.start(_KEYS)
+    before, after = first[:begin], first[end:]
+    values = [own[begin:end] for own in all_properties]
+    if before + (after + before).join(values) + after != b"".join(all_properties):
+        return None
+    keys: list[tuple[bytes, ...]]
+    if keys_text is None:
+        keys = list(zip(values, strict=True))
+    else:
+        split = [value.split(_BETWEEN_KEYS) for value in values]
+        if any(len(parts) != 2 or not all(parts) for parts in split):
+            return None
+        keys = [_keys_of_usual(unique_key, text) for text, unique_key in split]
+        values = [part for parts in split for part in parts]
+    joined = b"".join(values)
+    if b"\x01" in joined or b"\x02" in joined:
+        return None
+    return [_tags_code_of_bytes(tags)] * count, keys
 
 
-def _unusual_batch_record(
-    flag: int, body: bytes, stored: bytes, suffix: bytes, shared: Mapping[str, str]
-) -> BatchRecord:
-    own = decode_properties(stored.decode("utf-8", "replace")) if stored else _NOTHING
+def _meaning(own: bytes) -> Meaning:
+    match = _match_usual_bytes(own)
+    if match is None:
+        return _unusual_meaning(own, _NOTHING)
+    keys_text, unique_key, tags = match.groups()
+    return _tags_code_of_bytes(tags), (unique_key,) if keys_text is None else _keys_of_usual(unique_key, keys_text)
+
+
+def _keys_of_usual(unique_key: bytes, keys_text: bytes) -> tuple[bytes, ...]:
+    return unique_key, *filter(None, keys_text.split(b" "))
+
+
+def _unusual_meaning(text: bytes, shared: Mapping[str, str]) -> Meaning:
+    own = decode_properties(text.decode("utf-8", "replace")) if text else _NOTHING
     unique_key = shared.get("UNIQ_KEY") or own.get("UNIQ_KEY")
     keys = index_keys(unique_key, shared.get("KEYS") or own.get("KEYS"))
-    code = tags_code(shared.get("TAGS") or own.get("TAGS"))
-    if stored and not stored.endswith(b"\x02"):
-        stored += b"\x02"
-    return flag, body, stored + suffix, code, keys
+    return tags_code(shared.get("TAGS") or own.get("TAGS")), keys
 
 
 def fits_as_batch(count: int, body: bytes, suffix: bytes) -> bool:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rocketpy.broker.processors.send_properties import (
-    batch_records,
     is_transactional,
     match_usual,
     plain_properties,
     refuse_brokers_own,
     refuse_special_batch,
     refuse_unreadable_delay,
+    stored_batch,
 )
 from rocketpy.errors import RequestError
+from rocketpy.protocol.batch import BatchColumns
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.properties import decode_properties
 
 JAVA = "KEYS\x01k1 k2\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"
 
@@ -51,9 +55,9 @@ def test_plain_properties_in_any_order(text: str, expected: object) -> None:
 
 @pytest.mark.parametrize("suffix_says_nothing", [True, False])
 def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_says_nothing: bool) -> None:
-    items = [(1, b"x", JAVA.encode()), (2, b"y", b"a\x01b\x02"), (3, b"z", b"")]
-    records = batch_records(items, b"CLUSTER\x01c", suffix_says_nothing=suffix_says_nothing)
-    assert records == [
+    columns = BatchColumns((1, 2, 3), (b"x", b"y", b"z"), (JAVA.encode(), b"a\x01b\x02", b""))
+    batch = stored_batch(columns, b"CLUSTER\x01c", suffix_says_nothing=suffix_says_nothing)
+    assert list(zip(*batch, strict=True)) == [
         (1, b"x", JAVA.encode() + b"\x02CLUSTER\x01c", tags_code("t"), (b"0A", b"k1", b"k2")),
         (2, b"y", b"a\x01b\x02CLUSTER\x01c", 0, ()),
         (3, b"z", b"CLUSTER\x01c", 0, ()),
@@ -61,11 +65,53 @@ def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_says_nothing
 
 
 def test_tags_of_the_whole_batch_count() -> None:
-    ((_, _, stored, code, keys),) = batch_records(
-        [(0, b"", JAVA.encode())], b"TAGS\x01all\x02KEYS\x01k", suffix_says_nothing=False
-    )
-    assert stored.endswith(b"\x02TAGS\x01all\x02KEYS\x01k")
-    assert (code, keys) == (tags_code("all"), (b"0A", b"k"))
+    columns = BatchColumns((0,), (b"",), (JAVA.encode(),))
+    batch = stored_batch(columns, b"TAGS\x01all\x02KEYS\x01k", suffix_says_nothing=False)
+    assert batch.properties[0].endswith(b"\x02TAGS\x01all\x02KEYS\x01k")
+    assert (*batch.tags_codes, *batch.keys) == (tags_code("all"), (b"0A", b"k"))
+
+
+def as_read_from_the_log(stored: bytes) -> tuple[int, tuple[bytes, ...]]:
+    """Tags code and index keys of a record, as recovery finds them."""
+    properties = decode_properties(stored.decode("utf-8", "replace"))
+    keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
+    keys += [key for key in properties.get("KEYS", "").split(" ") if key]
+    return tags_code(properties.get("TAGS")), tuple(key.encode() for key in keys)
+
+
+USUAL = st.builds(
+    "{}UNIQ_KEY\x01{}\x02WAIT\x01true{}".format,
+    st.sampled_from(["", "", "KEYS\x01k\x02", "KEYS\x01kk\x02", "KEYS\x01k l\x02", "KEYS\x01\x02"]),
+    st.sampled_from(["0A", "0B", "0", "", "0\x01", "\x020", "0\U0001f680", "\x02WAIT"]),
+    st.sampled_from(["", "\x02TAGS\x01a", "\x02TAGS\x01b", "\x02TAGS\x01", "\x02TAGS\x01aa", "\x02"]),
+)
+
+
+@st.composite
+def texts_of_a_batch(draw: st.DrawFn) -> list[str]:
+    """Ordinary texts, mostly of one form, with some characters that were exchanged: as near to alike as can be."""
+    first = draw(USUAL)
+    others = draw(st.lists(st.one_of(st.just(first), USUAL), max_size=4))
+    texts = [list(text) for text in [first, *others]]
+    for text in texts:
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            text[draw(st.integers(0, len(text) - 1))] = draw(st.sampled_from("\x01\x02A kK"))
+    return ["".join(text) for text in texts]
+
+
+@given(texts_of_a_batch())
+@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010B\x02WAIT\x01true"])
+@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010\x01\x02WAIT\x01true"])
+@example(["KEYS\x01ab\x02UNIQ_KEY\x01c\x02WAIT\x01true", "KEYS\x01a\x02UNIQ_KEY\x01bc\x02WAIT\x01true"])
+@example(["KEYS\x01a\x02UNIQ_KEY\x01b\x02WAIT\x01true", "KEYS\x01\x02UNIQ_KEY\x01bb\x02WAIT\x01true"])
+@example(["UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01t", "UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01u"])
+def test_messages_that_are_nearly_alike_keep_their_own_meaning(texts: list[str]) -> None:
+    own = [text.encode() for text in texts]
+    count = len(own)
+    batch = stored_batch(BatchColumns([0] * count, [b""] * count, own), b"CLUSTER\x01c", suffix_says_nothing=True)
+    for text, stored, code, keys in zip(own, batch.properties, batch.tags_codes, batch.keys, strict=True):
+        assert stored == text + (b"" if text.endswith(b"\x02") else b"\x02") + b"CLUSTER\x01c"
+        assert (code, keys) == as_read_from_the_log(stored)
 
 
 def test_what_only_the_broker_may_write_is_refused() -> None:
