@@ -1,6 +1,6 @@
 """What the producers and consumers of one client share: nameservers, routes, broker addresses, heartbeats.
 
-Routes are looked up on first use, once however many ask, and refreshed by :class:`RouteRefreshService`; the chosen
+Routes are looked up on first use, once however many ask, and refreshed every 30 seconds after; the chosen
 nameserver is kept while it answers. Rule: a route once known is kept when a nameserver no longer knows it (one that
 has just started knows nothing), until another takes its place. Everything a broker answers with an error code becomes
 :class:`BrokerError`; the transport's own failures stay what they are, so a caller can tell "refused" from "unknown".
@@ -23,8 +23,7 @@ from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
 from rocketpy.client.local_address import local_address
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
 from rocketpy.client.scope import unwrapped
-from rocketpy.client.services.heartbeat import HeartbeatService
-from rocketpy.client.services.route_refresh import RouteRefreshService
+from rocketpy.client.services.repeated_call import RepeatedCallService
 from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import (
     BrokerError,
@@ -50,6 +49,8 @@ from rocketpy.remoting.config import NettyClientConfig
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
 UNREGISTER_SECONDS = 1.0
+REFRESH_PAUSE_SECONDS = 1.0
+"""The least time between two refreshes of the routes, however often somebody doubts them."""
 
 HeaderT = TypeVar("HeaderT")
 
@@ -94,9 +95,11 @@ class ClientInstance:
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
         self._knowing_us: set[str] = set()  # brokers that have had a heartbeat and should hear when we leave
-        self._heartbeats = HeartbeatService(send=self.heartbeat, interval_s=config.heartbeat_broker_interval / 1000)
-        self._refreshes = RouteRefreshService(
-            refresh=self.refresh_routes, interval_s=config.poll_name_server_interval / 1000
+        self._heartbeats = RepeatedCallService(self.heartbeat, interval_s=config.heartbeat_broker_interval / 1000)
+        self._refreshes = RepeatedCallService(
+            self.refresh_routes,
+            interval_s=config.poll_name_server_interval / 1000,
+            pause_s=REFRESH_PAUSE_SECONDS,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -134,7 +134,7 @@ async def test_a_refresh_without_nameservers_leaves_what_is_known(cluster: FakeC
 
 
 async def test_routes_are_refreshed_by_themselves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.client.services.route_refresh.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("rocketpy.client.instance.REFRESH_PAUSE_SECONDS", 0.01)
     async with opened(cluster.address, poll_name_server_interval=1) as instance:
         await instance.publish_queues(TOPIC)
         cluster.add_topic(TOPIC, 9)

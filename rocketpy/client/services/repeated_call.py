@@ -1,0 +1,33 @@
+"""Calls something again and again, and soon when somebody asks for it: heartbeats, look-ups of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+
+class RepeatedCallService:
+    """Calls at every interval and soon after a wake-up, one call at a time. A service of its own each: a slow broker
+    that is told of a heartbeat delays no route."""
+
+    def __init__(self, call: Callable[[], Awaitable[None]], *, interval_s: float, pause_s: float = 0.0) -> None:
+        """``pause_s`` is the least time from the end of one call to the next, however often somebody wakes it."""
+        self._call = call
+        self._interval_s = interval_s
+        self._pause_s = pause_s
+        self._wanted = trio.Event()
+
+    def wake(self) -> None:
+        """Call once more soon; what is asked for during a call is for the next one."""
+        self._wanted.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Call until cancelled."""
+        task_status.started()
+        while True:
+            with trio.move_on_after(max(0.0, self._interval_s - self._pause_s)):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            await self._call()
+            await trio.sleep(self._pause_s)
