@@ -22,7 +22,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import trio
 
@@ -79,7 +79,8 @@ class Hub:
         self._dispatcher = dispatcher
         self._burst = burst
         self._limits = limits
-        self._start_task = start_task
+        self.mark_dirty = burst.mark_dirty  # these two as ``Transport`` has them: no call in between
+        self.start_task = start_task
         self._on_end = on_end
         self._incoming = incoming
         self._allows = allows  # whether a connection may begin with this byte
@@ -139,14 +140,6 @@ class Hub:
             self._epoll.close()
 
     # ---- Transport ------------------------------------------------------------------------------------------------
-
-    def mark_dirty(self, connection: Connection) -> None:
-        """See ``Transport``."""
-        self._burst.mark_dirty(connection)
-
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """See ``Transport``."""
-        return self._start_task(function, *arguments)
 
     def flush(self, connection: Connection) -> None:
         """Send what is queued, as far as the socket takes it; the rest waits for EPOLLOUT."""

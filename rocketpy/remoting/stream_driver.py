@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import trio
 
@@ -54,7 +54,8 @@ class StreamDriver:
         self._dispatcher = dispatcher
         self._burst = burst
         self._limits = limits
-        self._start_task = start_task
+        self.mark_dirty = burst.mark_dirty  # these two as ``Transport`` has them: no call in between
+        self.start_task = start_task
         self._on_end = on_end
         self._incoming = incoming
         self._writers: dict[Connection, _Writer] = {}
@@ -93,14 +94,6 @@ class StreamDriver:
             await trio.aclose_forcefully(stream)
 
     # ---- Transport ------------------------------------------------------------------------------------------------
-
-    def mark_dirty(self, connection: Connection) -> None:
-        """See ``Transport``."""
-        self._burst.mark_dirty(connection)
-
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """See ``Transport``."""
-        return self._start_task(function, *arguments)
 
     def flush(self, connection: Connection) -> None:
         """Wake the writer task of the connection."""
