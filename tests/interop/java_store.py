@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,8 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from tests.interop.clients import command
 
-LIMIT_S = 900
-_ANSWER_TIMEOUT_S = 60.0
+LIMIT_S = 3 * 3600  # it ends with its stdin, and so with this process
+_ANSWER_TIMEOUT_S = 240.0
 
 
 class JavaStoreError(Exception):
@@ -190,6 +191,18 @@ class JavaStores:
     def close(self, root: Path) -> bool:
         """Stop a store in order; whether Java took the abort file away."""
         return bool(self._ask("close", root)["inOrder"])
+
+    def copy_as_killed(self, root: Path, target: Path) -> None:
+        """Copy what a kill now would leave of a store.
+
+        Java replaces a file of its own every ten seconds, so that one may be gone before it is copied: then once more.
+        """
+        try:
+            shutil.copytree(root, target)
+        except shutil.Error:
+            shutil.rmtree(target)
+            shutil.copytree(root, target)
+        assert (target / "abort").exists()
 
     def drop(self, root: Path) -> None:
         """Let go of a store that nobody looks at again."""

@@ -50,7 +50,7 @@ async def open_ours(
         tags_code=tags_code,
         bit_map_of=bit_map_of,
     ) as store:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while store.dispatch_behind or store.index_behind:
                 await trio.sleep(0.001)
         yield store

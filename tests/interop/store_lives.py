@@ -99,8 +99,7 @@ class Lives:
         stored = play_to_java(java, root, script, self.store_host)
         java.view(root)  # the queues have everything
         if killed is not None:
-            shutil.copytree(root, killed)
-            assert (killed / "abort").exists()
+            java.copy_as_killed(root, killed)
         if stop:
             assert java.close(root)
         else:

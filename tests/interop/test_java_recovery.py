@@ -75,7 +75,7 @@ def java_killed(java: JavaStores, root: Path, script: list[Put]) -> list[Stored]
     assert java.open(working, SIZES)
     stored = play_to_java(java, working, script)
     java.view(working)
-    shutil.copytree(working, root)
+    java.copy_as_killed(working, root)
     java.drop(working)
     return stored
 
@@ -263,7 +263,7 @@ def test_java_delivers_delayed_messages_at_once_after_a_crash(java_stores: JavaS
     assert trio.run(our_unit)[2] == stored_ms + 7_200_000
     assert java_stores.open(root, SIZES)
     assert java_stores.units(root, *schedule)[0][2] == 0
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while java_stores.get(root, "Later", 0, 0)["maxOffset"] == 0:
         assert time.monotonic() < deadline, "Java delivers it when it should"
         time.sleep(0.1)
@@ -297,7 +297,7 @@ def test_java_forgets_keys_with_a_crash(java_stores: JavaStores, tmp_path: Path)
 def test_java_overwrites_an_index_file_that_was_begun_in_the_same_millisecond(
     java_stores: JavaStores, tmp_path: Path
 ) -> None:
-    """The name is the time in milliseconds; a recovery fills small files faster than that."""
+    """The name is the time in milliseconds; a recovery fills small files faster than that, if not at the first try."""
     root = tmp_path / "store"
     stored = ours(root, messages(300), killed=True)
     shutil.rmtree(root / "index")
@@ -307,9 +307,13 @@ def test_java_overwrites_an_index_file_that_was_begun_in_the_same_millisecond(
     copy = tmp_path / "ours"
     shutil.copytree(root, copy)
     assert view_of_directory(copy, sizes, keys).keys == everywhere
-    assert java_stores.open(root, sizes)
-    found = java_stores.view(root, keys).keys
-    java_stores.drop(root)
-    assert len(list((root / "index").iterdir())) < 300
-    assert found != everywhere
+    for attempt in range(20):
+        copy = tmp_path / f"java-{attempt}"
+        shutil.copytree(root, copy)
+        assert java_stores.open(copy, sizes)
+        found = java_stores.view(copy, keys).keys
+        java_stores.drop(copy)
+        if () in found:
+            break
     assert () in found
+    assert len(list((copy / "index").iterdir())) < 300

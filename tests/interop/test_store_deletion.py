@@ -107,7 +107,7 @@ def test_a_log_in_several_directories_after_a_kill(java_stores: JavaStores, tmp_
         assert java_stores.open(root, SIZES, **three.java(root))
         play_to_java(java_stores, root, messages(0, 100))
         java_stores.view(root)
-        shutil.copytree(root, killed)
+        java_stores.copy_as_killed(root, killed)
         java_stores.drop(root)
     else:
 
