@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,30 +13,29 @@ import pytest
 from tests.blackbox.wire import Wire
 from tests.interop.clients import java_command
 from tests.interop.cluster import Cluster
+from tests.interop.mqadmin_session import MqadminSession
 
 pytestmark = pytest.mark.java
 
 Mqadmin = Callable[..., str]
 
 
+@pytest.fixture(scope="module")
+def session(two_brokers: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqadminSession]:
+    """One JVM for the commands of these tests."""
+    with MqadminSession(two_brokers, tmp_path_factory.mktemp("mqadmin")) as session:
+        yield session
+
+
 @pytest.fixture
-def mqadmin(two_brokers: Cluster, tmp_path: Path) -> Mqadmin:
+def mqadmin(session: MqadminSession) -> Mqadmin:
     """Return a function that runs ``mqadmin COMMAND ARGUMENTS`` and returns what it printed."""
-    configuration = tmp_path / "conf" / "logback_tools.xml"
-    configuration.parent.mkdir()
-    configuration.write_text('<configuration><root level="OFF"/></configuration>\n')
-    start = [*java_command(tmp_path), "org.apache.rocketmq.tools.command.MQAdminStartup"]
-    start[1:1] = [f"-Drocketmq.home.dir={tmp_path}"]
 
     def run(command: str, *arguments: str) -> str:
-        full = [*start, command, "-n", two_brokers.namesrv, *arguments]
-        done = subprocess.run(
-            full, capture_output=True, timeout=240, check=False, cwd=tmp_path, stdin=subprocess.DEVNULL
-        )
-        printed = done.stdout.decode() + done.stderr.decode()
-        assert done.returncode == 0, f"{command} {arguments}: {printed}"
-        # Its log library tells of its own set-up first.
-        return "\n".join(line for line in printed.splitlines() if "|-" not in line).strip()
+        printed = session.run([command, "-n", "{namesrv}", *arguments])
+        assert not printed.late, printed
+        assert not printed.exit, printed
+        return printed.text.strip()
 
     return run
 
@@ -68,6 +67,24 @@ def test_cluster_list_shows_both_brokers(two_brokers: Cluster, mqadmin: Mqadmin)
     assert shown == [("DefaultCluster", name, "0", address) for name, address in sorted(two_brokers.brokers.items())]
     # What the broker says of itself in its runtime figures.
     assert all(re.fullmatch(r"V\d+_\d+_\d+\w*", row["#Version"]) for row in rows)
+
+
+def test_it_runs_as_a_program_of_its_own(two_brokers: Cluster, tmp_path: Path) -> None:
+    """As people start it; the other tests have one JVM for all commands."""
+    configuration = tmp_path / "conf" / "logback_tools.xml"
+    configuration.parent.mkdir()
+    configuration.write_text('<configuration><root level="OFF"/></configuration>\n')
+    start = [*java_command(tmp_path), "org.apache.rocketmq.tools.command.MQAdminStartup"]
+    start[1:1] = [f"-Drocketmq.home.dir={tmp_path}"]
+    done = subprocess.run(
+        [*start, "topicList", "-n", two_brokers.namesrv],
+        capture_output=True,
+        timeout=240,
+        check=True,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "SCHEDULE_TOPIC_XXXX" in done.stdout.decode().split()
 
 
 def test_update_topic_in_the_cluster_creates_it_at_each_broker(two_brokers: Cluster, mqadmin: Mqadmin) -> None:
