@@ -17,7 +17,7 @@ import trio
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from property_tests.hunts import PromiseBroken
+from property_tests.hunts import PromiseBroken, broken_unless_done
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_levels import DelayLevels
@@ -225,17 +225,14 @@ class DelayMachine(RuleBasedStateMachine):
     @contextmanager
     def living(self) -> Iterator[None]:
         """What the store does in here may be its last; only a fault that was arranged is a reason for that."""
-        try:
-            yield
-        except LifeEnded as ended:
-            is_full = isinstance(ended.cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
-            if not is_full and not isinstance(ended.cause, ProcessDied):
-                self.is_broken = True
-                raise
-            self.is_hindered = True
-        except BaseException:
-            self.is_broken = True
-            raise
+        with broken_unless_done(self):
+            try:
+                yield
+            except LifeEnded as ended:
+                is_full = isinstance(ended.cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
+                if not is_full and not isinstance(ended.cause, ProcessDied):
+                    raise
+                self.is_hindered = True
 
     def look(self) -> None:
         """Hold what the log says against the list."""
@@ -248,14 +245,11 @@ class DelayMachine(RuleBasedStateMachine):
         if found is None:
             return
         delivered, sources = found
-        try:
+        with broken_unless_done(self):
             if self.power_was_lost:
                 self.power_was_lost = False
                 self.forget_lost({message.body for message in sources})
             self.compare(delivered, {message.body for message in sources})
-        except BaseException:
-            self.is_broken = True
-            raise
 
     def note_durable(self) -> None:
         for message in self.waiting:

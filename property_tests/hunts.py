@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import pytest
@@ -59,6 +59,23 @@ def planted(owner: object, function_name: str, wrong: Wrong) -> Iterator[None]:
         yield
     finally:
         setattr(owner, function_name, original)
+
+
+class Breakable(Protocol):
+    """A machine that does nothing more at its end when something in it has failed: it would only hide what."""
+
+    is_broken: bool
+
+
+@contextmanager
+def broken_unless_done(machine: Breakable) -> Iterator[None]:
+    """Note that the machine is broken if the block does not come to its end, whatever the reason is."""
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        machine.is_broken |= not is_done
 
 
 def hunted(*, examples: int, steps: int) -> settings:

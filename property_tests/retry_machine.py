@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from property_tests.group_clients import GROUP, TOPIC, commit, pull, pulled, query_offset
 from property_tests.group_clients import send as client_send
-from property_tests.hunts import PromiseBroken
+from property_tests.hunts import PromiseBroken, broken_unless_done
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
@@ -269,17 +269,14 @@ class RetryMachine(RuleBasedStateMachine):
 
     def living(self, step: Callable[[], object]) -> bool:
         """Do what may be the broker's last; False when it was, because a death was arranged."""
-        try:
-            step()
-        except LifeEnded as ended:
-            if not isinstance(ended.cause, ProcessDied):
-                self.is_broken = True
-                raise
-            self.start()
-            return False
-        except BaseException:
-            self.is_broken = True
-            raise
+        with broken_unless_done(self):
+            try:
+                step()
+            except LifeEnded as ended:
+                if not isinstance(ended.cause, ProcessDied):
+                    raise
+                self.start()
+                return False
         return True
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests import power_loss
+from property_tests.hunts import broken_unless_done
 from rocketpy.errors import DamagedStoreError, DiskFullError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
@@ -120,26 +121,22 @@ class StoreMachine(RuleBasedStateMachine):
     @contextmanager
     def living(self) -> Iterator[None]:
         """What the store does in here may be its last; only a fault that was arranged is a reason for that."""
-        try:
-            yield
-        except LifeEnded as ended:
-            cause = ended.cause
-            is_arranged = isinstance(cause, ProcessDied) or (
-                self.is_faulty
-                if "simulated failure" in str(cause)
-                else isinstance(cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
-            )
-            if isinstance(cause, DamagedStoreError):
-                # Everything that happens here is a crash, or what a person may do: a store is never refused for that.
-                self.is_broken = True
-                raise InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, f"the store is refused: {cause}") from ended
-            if not is_arranged:
-                self.is_broken = True
-                raise
-            self.ended()
-        except BaseException:
-            self.is_broken = True
-            raise
+        with broken_unless_done(self):
+            try:
+                yield
+            except LifeEnded as ended:
+                cause = ended.cause
+                is_arranged = isinstance(cause, ProcessDied) or (
+                    self.is_faulty
+                    if "simulated failure" in str(cause)
+                    else isinstance(cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
+                )
+                if isinstance(cause, DamagedStoreError):
+                    # What happens here is a crash, or what a person may do: a store is never refused for that.
+                    raise InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, f"the store is refused: {cause}") from ended
+                if not is_arranged:
+                    raise
+                self.ended()
         self.model.synced(self.world.durable_end)
 
     def ended(self, *, power_lost: bool = False) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.group_clients import send as client_send
-from property_tests.hunts import PromiseBroken
+from property_tests.hunts import PromiseBroken, broken_unless_done
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
@@ -325,20 +325,17 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def living(self, step: Callable[[], object]) -> bool:
         """Do what may be the broker's last; False when it was, because a death was arranged."""
-        try:
-            step()
-        except LifeEnded as ended:
-            if not isinstance(ended.cause, ProcessDied):
-                self.is_broken = True
-                raise
-            if self.dies_with_power is None:
-                self.start()
-            else:
-                self.lose_power(self.dies_with_power)
-            return False
-        except BaseException:
-            self.is_broken = True
-            raise
+        with broken_unless_done(self):
+            try:
+                step()
+            except LifeEnded as ended:
+                if not isinstance(ended.cause, ProcessDied):
+                    raise
+                if self.dies_with_power is None:
+                    self.start()
+                else:
+                    self.lose_power(self.dies_with_power)
+                return False
         return True
 
     def start(self) -> None:
