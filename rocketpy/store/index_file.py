@@ -265,4 +265,6 @@ def _time_differences(begin_timestamp_ms: int, timestamps_ms: Sequence[int]) -> 
         return repeat(0)
     # Messages of a burst have few different times.
     seconds = {each: min(max((each - begin_timestamp_ms) // 1000, 0), _INT_MAX) for each in set(timestamps_ms)}
+    if len(set(seconds.values())) == 1:
+        return repeat(seconds[timestamps_ms[0]])
     return map(seconds.__getitem__, timestamps_ms)

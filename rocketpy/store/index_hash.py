@@ -4,7 +4,8 @@ An IndexFile finds ``topic#key`` by Java's ``String.hashCode`` made positive. Th
 storing its message, so the keys of a burst are put side by side in one integer, each in a lane of its own, and
 neighbours are combined: bytes to pairs (31 * left + right), pairs to fours (31**2), and so on, until each lane ends in
 its key's hash. Zeros on the left change no hash, so a shorter key is padded there. (2.2 us for 56 characters by
-``sum(map(mul, key, powers))``, 0.39 us this way, 0.2 where only the ends differ; 1.4 and 0.17 us for 32 characters.)
+``sum(map(mul, key, powers))``, 0.39 us this way; 1.4 and 0.23 us for 32 characters, and 0.09 us where only the last 8
+differ, as those of one producer do for a minute.)
 
 The topic is not hashed with each key: H(a + b) = H(a) * 31**len(b) + H(b). Keys that are not ASCII, where Java counts
 UTF-16 units, and keys longer than a lane take the plain way.
@@ -22,9 +23,10 @@ from rocketpy.protocol.java_hash import index_key_hash, java_hash
 CHUNK = 512
 """So many keys are combined at once; more costs the same per key."""
 
-_SHORT_LANE = 16
-_LONG = 32  # keys up to this length are hashed faster than they are taken apart
-_LANES = (_SHORT_LANE, _LONG, 64, 128)
+_WORD = 8
+_TAIL_LANES = (_WORD, 16)
+_LONG = 32  # shorter keys are hashed faster than they are taken apart
+_LANES = (16, _LONG, 64, 128)
 _MASK = 0xFFFF_FFFF
 _SIGN = 0x8000_0000
 _PREFIXES_MAX = 4096
@@ -66,17 +68,25 @@ def _hash_alike(topic: str, keys: Sequence[bytes], length: int) -> array[int] | 
     Keys of one producer differ in their last characters only. If they are long, what they begin with is hashed once.
     """
     count = len(keys)
-    if length > _LONG:
-        head_size = length - _SHORT_LANE
-        head = min(keys)[:head_size]
-        if head == max(keys)[:head_size] and head.isascii():
-            tails = b"".join([tail for (tail,) in iter_unpack(f"{head_size}x{_SHORT_LANE}s", b"".join(keys))])
-            prefix = _PREFIXES[topic, head, _SHORT_LANE]
-            return _hash_lanes(tails, _SHORT_LANE, count, prefix) if tails.isascii() else None
+    if length >= _LONG:
+        lowest, highest = min(keys), max(keys)
+        for lane in _TAIL_LANES:
+            head = lowest[:-lane]
+            if head == highest[:-lane] and head.isascii():
+                tails = _tails_of(keys, length, lane)
+                return _hash_lanes(tails, lane, count, _PREFIXES[topic, head, lane]) if tails.isascii() else None
     lane = next(lane for lane in _LANES if length <= lane)
     padding = bytes(lane - length)
     padded = padding + padding.join(keys)
     return _hash_lanes(padded, lane, count, _PREFIXES[topic, b"", length]) if padded.isascii() else None
+
+
+def _tails_of(keys: Sequence[bytes], length: int, size: int) -> bytes:
+    """Return the last bytes of each key, one after the other."""
+    joined = b"".join(keys)
+    if size == _WORD and not length % _WORD:  # every so many words one
+        return memoryview(joined).cast("Q")[length // _WORD - 1 :: length // _WORD].tobytes()
+    return b"".join([tail for (tail,) in iter_unpack(f"{length - size}x{size}s", joined)])
 
 
 def _hash_different(topics: Sequence[str], keys: Sequence[bytes], longest: int) -> list[int] | None:
@@ -143,7 +153,7 @@ class _Prefixes(dict[tuple[str, bytes, int], int]):
         return prefix
 
 
-_LEVELS = {lane: _Levels(lane) for lane in _LANES}
+_LEVELS = {lane: _Levels(lane) for lane in (_WORD, *_LANES)}
 _PREFIXES = _Prefixes()
 
 

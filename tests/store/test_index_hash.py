@@ -30,7 +30,7 @@ def test_keys_of_one_length(length: int, count: int) -> None:
     assert hash_index_keys(["TopicTest"] * count, keys) == plain(["TopicTest"] * count, keys)
 
 
-@pytest.mark.parametrize("length", [33, 56, 100, 129])
+@pytest.mark.parametrize("length", [31, 32, 33, 56, 100, 129])
 @pytest.mark.parametrize("same", [0, 10, 40])
 def test_keys_that_begin_alike(length: int, same: int) -> None:
     """The beginning is hashed once only if it is that of all keys."""
@@ -42,8 +42,18 @@ def test_keys_that_begin_alike(length: int, same: int) -> None:
     assert hash_index_keys(["TopicTest"] * 300, keys) == plain(["TopicTest"] * 300, keys)
 
 
+@pytest.mark.parametrize("length", [*range(30, 42), 56, 57, 128, 136])
+@pytest.mark.parametrize("tail", [0, 1, 7, 8, 9, 15, 16, 17])
+def test_keys_that_differ_in_their_ends_only(length: int, tail: int) -> None:
+    choices = random.Random(length)
+    for top in (0x7F, 0x80):  # with the second some are not ASCII
+        head = bytes(choices.randrange(1, 128) for _ in range(length - tail))
+        keys = [head + bytes(choices.randrange(1, top + 1) for _ in range(tail)) for _ in range(40)]
+        assert hash_index_keys(["TopicTest"] * 40, keys) == plain(["TopicTest"] * 40, keys)
+
+
 def test_the_largest_bytes_overflow_no_lane() -> None:
-    for length in (16, 32, 64, 128):
+    for length in (8, 16, 32, 64, 128):
         keys = [b"\x7f" * length] * CHUNK
         assert hash_index_keys(["t"] * CHUNK, keys) == plain(["t"], keys[:1]) * CHUNK
 
