@@ -6,6 +6,7 @@ import socket
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.errors import (
     RemotingConnectError,
@@ -15,9 +16,10 @@ from rocketpy.errors import (
 )
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.client import open_remoting_client, split_address
+from rocketpy.remoting.client import RemotingClient, open_remoting_client, split_address
 from rocketpy.remoting.config import NettyClientConfig
 from rocketpy.remoting.connection import Connection
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 from tests.remoting.conftest import DEFER, ECHO, SLOW, Running
 
 
@@ -47,23 +49,38 @@ async def test_answers_may_come_out_of_order(running: Running) -> None:
         await client.request(running.address, make_request(ECHO))
         assert bodies == []
         running.program.slow_may_end.set()
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await until(lambda: bodies)
         assert bodies == [b"slow"]
 
 
-async def test_a_timeout_says_who_and_closes_the_shared_connection(running: Running) -> None:
+async def ask_in_vain(client: RemotingClient, running: Running, clock: trio.testing.MockClock) -> None:
+    """Ask for what is not answered; the time-out comes when the request has."""
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def ask() -> None:
+            with pytest.raises(RemotingTimeoutError, match=f"no answer from {running.address}"):
+                await client.request(running.address, make_request(DEFER), 1)
+
+        await until_blocked(lambda: running.program.deferred)
+        clock.jump(1)
+
+
+async def test_a_timeout_says_who_and_closes_the_shared_connection(
+    running: Running, mock_clock: trio.testing.MockClock
+) -> None:
     async with open_remoting_client() as client:
-        with pytest.raises(RemotingTimeoutError, match=f"no answer from {running.address}"):
-            await client.request(running.address, make_request(DEFER), 0.05)
+        await ask_in_vain(client, running, mock_clock)
         assert (await client.request(running.address, make_request(ECHO))).code == 0
     assert running.server.statistics().accepted_count == 2
 
 
-async def test_the_connection_survives_a_timeout_when_configured_so(running: Running) -> None:
+async def test_the_connection_survives_a_timeout_when_configured_so(
+    running: Running, mock_clock: trio.testing.MockClock
+) -> None:
     config = NettyClientConfig(client_close_socket_if_timeout=False)
     async with open_remoting_client(config=config) as client:
-        with pytest.raises(RemotingTimeoutError):
-            await client.request(running.address, make_request(DEFER), 0.05)
+        await ask_in_vain(client, running, mock_clock)
         connection, request = running.program.deferred[0]
         connection.reply_deferred(encode_frame(make_response(request)))  # late: dropped without a word
         running.server.flush_replies()
@@ -80,8 +97,7 @@ async def test_pending_requests_fail_when_the_connection_ends_and_the_next_one_r
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(doomed)
-            while not running.program.deferred:
-                await trio.sleep(0.002)
+            await until(lambda: running.program.deferred)
             running.program.deferred[0][0].close()
         assert (await client.request(running.address, make_request(ECHO))).code == 0
 
@@ -120,7 +136,7 @@ async def test_what_is_to_be_done_before_a_request_is_done_before_it_leaves(runn
 async def test_nobody_listens() -> None:
     async with open_remoting_client() as client:
         with pytest.raises(RemotingConnectError, match=r"cannot connect to 127\.0\.0\.1:1: .*refused"):
-            await client.request("127.0.0.1:1", make_request(ECHO), 1)
+            await client.request("127.0.0.1:1", make_request(ECHO), PATIENCE_SECONDS)
 
 
 async def test_too_many_requests_in_flight_are_refused_before_anything_is_sent(running: Running) -> None:
@@ -131,8 +147,7 @@ async def test_too_many_requests_in_flight_are_refused_before_anything_is_sent(r
             await client.request(running.address, make_request(SLOW))
 
         nursery.start_soon(first)
-        while not running.server.statistics().tasks:
-            await trio.sleep(0.002)
+        await until(lambda: running.server.statistics().tasks)
         with pytest.raises(RemotingTooMuchRequestError, match="the limit is 1"):
             await client.request(running.address, make_request(ECHO))
         running.program.slow_may_end.set()
@@ -148,11 +163,9 @@ async def test_a_oneway_arrives_and_a_request_of_the_server_is_served(running: R
     async with open_remoting_client() as client:
         client.register(40, on_notify)
         await client.oneway(running.address, make_request(DEFER, oneway=True))
-        with trio.fail_after(5):
-            while not running.program.deferred:
-                await trio.sleep(0.002)
-            running.program.deferred[0][0].oneway(make_request(40))
-            await heard.wait()
+        await until(lambda: running.program.deferred)
+        running.program.deferred[0][0].oneway(make_request(40))
+        await until(heard.is_set)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":9876", "host:port", "host:70000"])

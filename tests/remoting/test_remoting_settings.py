@@ -15,6 +15,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.server import open_listeners
+from tests.patience import until_blocked
 from tests.remoting.conftest import DEFER, ECHO, Running
 from tests.remoting.test_server import connect
 
@@ -148,5 +149,4 @@ async def test_a_connection_that_is_not_used_is_closed_by_the_client(
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert client.connection(running.address) is not None
         mock_clock.jump(32)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert client.connection(running.address) is None
+        await until_blocked(lambda: client.connection(running.address) is None)

@@ -16,6 +16,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.server import RemotingServer, open_listeners
+from tests.patience import PATIENCE_SECONDS, until
 from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILURE, Program, Running
 
 
@@ -31,7 +32,7 @@ class Peer:
 
     async def receive(self) -> RemotingCommand | None:
         """The next command, or None at the end of the stream."""
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             while (frame := self._reader.next_frame()) is None:
                 try:
                     chunk = await self.stream.receive_some(65536)
@@ -59,14 +60,6 @@ def ask(code: int, opaque: int, body: bytes | None = None, **fields: object) -> 
     for name, value in fields.items():
         setattr(request, name, value)
     return request
-
-
-async def until(condition: object) -> None:
-    """Let the server run until it has noticed; bounded."""
-    assert callable(condition)
-    with trio.fail_after(5):
-        while not condition():
-            await trio.sleep(0.002)
 
 
 async def test_pipelined_requests_are_answered_each_with_its_opaque(running: Running) -> None:
@@ -155,7 +148,7 @@ async def test_the_server_asks_the_client_on_the_same_connection(running: Runnin
     answers: list[RemotingCommand] = []
 
     async def ask_client() -> None:
-        answers.append(await connection.request(make_request(40), 5))
+        answers.append(await connection.request(make_request(40), PATIENCE_SECONDS))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_client)
@@ -308,7 +301,7 @@ async def test_fairness_a_timer_is_on_time_while_one_peer_floods(running: Runnin
         for _ in range(20_000):
             await peer.answer()
 
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drain)
             nursery.start_soon(peer.stream.send_all, flood)
@@ -357,7 +350,7 @@ async def test_fairness_nobody_waits_while_others_keep_the_hub_busy(running: Run
         if not when_first_was_done:
             when_first_was_done.extend(answered)
 
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             for index in range(len(peers)):
                 nursery.start_soon(use, index)

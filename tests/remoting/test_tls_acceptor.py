@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,9 +23,10 @@ from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
+from tests.patience import until, until_blocked
 from tests.remoting.certificate_files import client_config, crt, key, server_config
 from tests.remoting.conftest import DEFER, ECHO, Program, Running
-from tests.remoting.test_server import Peer, ask, connect, until
+from tests.remoting.test_server import Peer, ask, connect
 
 WITH_TLS = NettyClientConfig(use_tls=True)
 
@@ -185,10 +185,10 @@ class TestMutual:
         # With TLS 1.3 the client has shaken hands before it hears that its certificate was not good enough.
         with pytest.raises(RemotingError):
             await echo(running, WITH_TLS, client_config(cert_path=crt("stranger"), key_path=key("stranger")))
-        assert "its certificate is not accepted: self-signed certificate" in caplog.text
+        await until(lambda: "its certificate is not accepted: self-signed certificate" in caplog.text)
         with pytest.raises(RemotingError):
             await echo(running, WITH_TLS, client_config())
-        assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+        await until(lambda: "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text)
 
     async def test_a_client_refuses_a_server_that_it_does_not_believe(self, running: Running) -> None:
         with pytest.raises(RemotingConnectError, match=r"the TLS handshake failed: .*certificate verify failed"):
@@ -254,17 +254,6 @@ class TestSlowPeers:
         await until(lambda: running.server._acceptor.under_way_count == 6)
         assert await (await connect(running)).receive() is None
         assert running.server.statistics().refused_count == 1
-
-
-async def until_blocked(condition: object) -> None:
-    """As ``until``, under a clock that stands still."""
-    assert callable(condition)
-    for _ in range(1000):
-        await trio.testing.wait_all_tasks_blocked(0.0)
-        if condition():
-            return
-        socket.socketpair()[0].close()  # real time passes for the kernel
-    raise AssertionError("it never came")
 
 
 @given(garbage=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=3))

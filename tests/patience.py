@@ -1,0 +1,32 @@
+"""How long a test waits for what must come, and how it waits.
+
+Such a limit is no promise of anything: it ends a test that hangs. It is as long as a machine may be busy with something
+else, for nobody waits so long unless a test fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import trio
+import trio.testing
+
+PATIENCE_SECONDS = 60.0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so that another task brings about."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while not condition():
+            await trio.sleep(0.002)
+
+
+async def until_blocked(condition: Callable[[], object]) -> None:
+    """As :func:`until`, under a clock that stands still: what is waited for may still be on its way in the kernel."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        if condition():
+            return
+        assert time.monotonic() < deadline, "it never came"
