@@ -19,6 +19,7 @@ from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
+from tests.patience import PATIENCE_SECONDS
 
 
 @attrs.frozen
@@ -46,7 +47,7 @@ async def open_real_cluster(
             yield RealCluster(address, broker.address)
         finally:
             stop.set()
-            with trio.move_on_after(10, shield=True):
+            with trio.move_on_after(PATIENCE_SECONDS, shield=True):
                 while len(nursery.child_tasks) > 1:
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.instance import UNREGISTER_SECONDS, ClientInstance, open_client_instance, read_response
@@ -20,6 +21,7 @@ from rocketpy.protocol.headers.offset import GetMaxOffsetResponseHeader
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 NOBODY = "127.0.0.1:1"
 
@@ -30,13 +32,6 @@ async def opened(name_servers: str, **settings: object) -> AsyncIterator[ClientI
     config = ClientConfig(name_servers=name_servers, **settings)  # type: ignore[arg-type]
     async with open_client_instance(config, randomness=Random(7)) as instance:
         yield instance
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something that another task does has happened."""
-    with trio.fail_after(5):
-        while not condition():
-            await trio.sleep(0.005)
 
 
 # ---- nameservers ---------------------------------------------------------------------------------------------------
@@ -50,13 +45,25 @@ async def test_a_nameserver_that_is_away_is_passed_over_and_the_next_one_kept(cl
         assert chosen == cluster.address
 
 
-async def test_a_nameserver_that_is_silent_is_passed_over(cluster: FakeCluster) -> None:
+async def test_a_nameserver_that_is_silent_is_passed_over(
+    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    found: list[TopicRouteData | None] = []
     async with open_fake_cluster() as silent:
         silent.name_server.be_silent(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-        async with opened(f"{silent.address};{cluster.address}", mq_client_api_timeout=50) as instance:
-            for _ in range(3):
-                assert await instance.find_route(TOPIC) is not None
+        async with opened(silent.address + ";" + cluster.address, mq_client_api_timeout=50) as instance:
+
+            async def find() -> None:
+                for _ in range(3):
+                    found.append(await instance.find_route(TOPIC))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(find)
+                await until_blocked(lambda: silent.name_server.requests or found)
+                mock_clock.jump(0.05)
         assert len(silent.name_server.requests) <= 1
+    assert len(found) == 3
+    assert None not in found
 
 
 async def test_no_nameserver_names_them_all() -> None:
@@ -123,13 +130,19 @@ async def test_a_route_is_kept_when_a_fresh_nameserver_does_not_know_it(cluster:
         assert await instance.publish_address(queues[0]) == cluster.broker.address
 
 
-async def test_a_refresh_without_nameservers_leaves_what_is_known(cluster: FakeCluster) -> None:
+async def test_a_refresh_without_nameservers_leaves_what_is_known(
+    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
     async with opened(cluster.address, mq_client_api_timeout=50) as instance:
         queues = await instance.publish_queues(TOPIC)
         cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
         await instance.refresh_routes()
         cluster.name_server.be_silent(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-        await instance.refresh_routes()
+        asked = len(cluster.name_server.requests)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(instance.refresh_routes)
+            await until_blocked(lambda: len(cluster.name_server.requests) > asked)
+            mock_clock.jump(0.05)
         assert await instance.publish_queues(TOPIC) == queues
 
 
@@ -139,7 +152,7 @@ async def test_routes_are_refreshed_by_themselves(cluster: FakeCluster, monkeypa
         await instance.publish_queues(TOPIC)
         cluster.add_topic(TOPIC, 9)
         instance.doubt_routes()
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             while len(await instance.publish_queues(TOPIC)) != 9:
                 await trio.sleep(0.005)
 
@@ -223,12 +236,12 @@ async def test_leaving_waits_a_second_at_most(cluster: FakeCluster, monkeypatch:
     assert UNREGISTER_SECONDS == 1
     monkeypatch.setattr("rocketpy.client.instance.UNREGISTER_SECONDS", 0.05)
     cluster.broker.be_silent(RequestCode.UNREGISTER_CLIENT)
-    async with opened(cluster.address) as instance:
+    async with opened(cluster.address, mq_client_api_timeout=1000 * PATIENCE_SECONDS) as instance:
         instance.add_producer("p")
         await instance.publish_queues(TOPIC)
         await until(lambda: cluster.broker.heartbeats)
         begun = trio.current_time()
-    assert 0.05 <= trio.current_time() - begun < 1
+    assert 0.05 <= trio.current_time() - begun < PATIENCE_SECONDS / 2
 
 
 async def test_the_blocks_own_exception_leaves_as_it_is(cluster: FakeCluster) -> None:

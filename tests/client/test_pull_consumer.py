@@ -17,6 +17,7 @@ from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
+from tests.patience import PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 
@@ -43,12 +44,11 @@ async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster)
     async with open_pull_consumer(cluster.address, group="g") as consumer, trio.open_nursery() as nursery:
 
         async def put_soon() -> None:
-            while not cluster.broker._waiting:
-                await trio.sleep(0.002)
+            await until(lambda: cluster.broker._waiting)
             cluster.broker.put(TOPIC, 0, b"awaited")
 
         nursery.start_soon(put_soon)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             found = await consumer.pull(QUEUE, 0, suspend_ms=15_000)
     assert [each.body for each in found.messages] == [b"awaited"]
 
@@ -60,7 +60,7 @@ async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluste
     async with open_pull_consumer(cluster.address, group="g", config=config) as consumer:
         with pytest.raises(RemotingTimeoutError, match="request code 11"):
             await consumer.pull(QUEUE, 0, suspend_ms=100)
-    assert 0.15 <= trio.current_time() - begun < 3
+    assert 0.15 <= trio.current_time() - begun < 20, "the suspension that the time-out includes is not waited for"
 
 
 async def test_tags_with_the_same_hash_are_told_apart(cluster: FakeCluster) -> None:
@@ -188,7 +188,7 @@ async def test_following_from_the_end_sees_only_what_is_new(cluster: FakeCluster
         consumer.open_messages(TOPIC, start="end") as messages,
     ):
         cluster.broker.put(TOPIC, 1, b"new")
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             assert (await anext(messages)).body == b"new"
 
 
