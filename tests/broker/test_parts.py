@@ -12,6 +12,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.client import open_remoting_client
 from tests.broker.test_app import running, settings_at
+from tests.patience import PATIENCE_SECONDS
 
 SERVED = (
     RequestCode.SEND_MESSAGE,
@@ -73,6 +74,6 @@ async def test_every_code_is_answered_by_somebody(settings: BrokerSettings) -> N
 
 async def test_the_end_does_not_wait_for_clients_that_stay(settings: BrokerSettings) -> None:
     async with open_remoting_client() as client:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_SECONDS):
             async with running(settings) as at:
                 await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))

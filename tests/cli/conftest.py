@@ -13,9 +13,9 @@ import pytest
 import trio
 
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "TopicTest"
-TIMEOUT_SECONDS = 20
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def environment(**more: str) -> dict[str, str]:
 
 async def run(*arguments: str, stdin: bytes = b"", **more: str) -> Ended:
     """Run a command to its end."""
-    with trio.fail_after(TIMEOUT_SECONDS):
+    with trio.fail_after(PATIENCE_SECONDS):
         done = await trio.run_process(
             command(*arguments),
             stdin=stdin,
@@ -75,7 +75,7 @@ async def started(*arguments: str) -> AsyncIterator[trio.Process]:
         env=environment(),
     )
     try:
-        with trio.fail_after(TIMEOUT_SECONDS):
+        with trio.fail_after(PATIENCE_SECONDS):
             yield process
     finally:
         if process.returncode is None:

@@ -16,6 +16,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageExt
 from tests.cli.conftest import TOPIC, line, run, started
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
+from tests.patience import until
 
 
 def fill(cluster: FakeCluster, count: int, *, queues: int = 4) -> None:
@@ -151,16 +152,12 @@ async def test_progress_is_committed_now_and_then(cluster: FakeCluster, monkeypa
     fill(cluster, 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(print_messages, wish(cluster, commit=True, exit_at_end=False), Output())
-        with trio.fail_after(5):
-            while cluster.broker.progress.get(("g", TOPIC, 0)) != 1:
-                await trio.sleep(0.005)
-            cluster.broker.refuse(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SYSTEM_BUSY)
-            cluster.broker.put(TOPIC, 0, b"x")
-            while len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) < 3:
-                await trio.sleep(0.005)
-            cluster.broker.behave()
-            while cluster.broker.progress.get(("g", TOPIC, 0)) != 2:
-                await trio.sleep(0.005)
+        await until(lambda: cluster.broker.progress.get(("g", TOPIC, 0)) == 1)
+        cluster.broker.refuse(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SYSTEM_BUSY)
+        cluster.broker.put(TOPIC, 0, b"x")
+        await until(lambda: len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) >= 3)
+        cluster.broker.behave()
+        await until(lambda: cluster.broker.progress.get(("g", TOPIC, 0)) == 2)
         nursery.cancel_scope.cancel()
 
 

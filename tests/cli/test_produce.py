@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 import pytest
-import trio
 
 from rocketpy.cli.outcome import CommandError
 from rocketpy.cli.produce import BATCH_MESSAGES_MAX, LINE_SIZE_MAX, LineFormat, LineReader, batches, send_lines
@@ -14,6 +13,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import Message
 from tests.cli.conftest import TOPIC, line, run, started
 from tests.client.fake_cluster import FakeCluster
+from tests.patience import until
 
 PLAIN = LineFormat(topic=TOPIC, properties={}, key_separator=b"")
 
@@ -112,8 +112,7 @@ async def test_a_line_typed_alone_goes_out_at_once_and_control_c_ends_it(cluster
         assert process.stdin is not None
         for number in range(3):
             await process.stdin.send_all(b"line %d\n" % number)
-            while len(cluster.broker.bodies(TOPIC)) != number + 1:
-                await trio.sleep(0.005)
+            await until(lambda number=number: len(cluster.broker.bodies(TOPIC)) == number + 1)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
         assert await line(process.stderr) == b"sent 3 messages to TopicTest\n"

@@ -30,6 +30,7 @@ from rocketpy.protocol.headers.namesrv import (
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.store.disk import OsDisk
+from tests.patience import PATIENCE_SECONDS
 
 LOOPBACK = "127.0.0.1"
 
@@ -63,7 +64,7 @@ def registration(topic: str) -> tuple[RegisterBrokerRequestHeader, bytes]:
 
 async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
     route = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="t"))
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with running(tmp_path) as address, open_remoting_client() as client:
             async with open_remoting_client() as broker:
                 reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
@@ -78,7 +79,7 @@ async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
 
 async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
     header = PutKVConfigRequestHeader(namespace="ns", key="k", value="v")
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with running(tmp_path) as address, open_remoting_client() as client:
             reply = await client.request(address, make_request(RequestCode.PUT_KV_CONFIG, header))
             assert reply.code == ResponseCode.SUCCESS
@@ -90,7 +91,7 @@ async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
 async def test_an_unknown_request_code_is_answered_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with running(tmp_path) as address, open_remoting_client() as client:
             for _ in range(2):
                 reply = await client.request(address, make_request(9998))
@@ -101,7 +102,7 @@ async def test_an_unknown_request_code_is_answered_and_logged_once(
 
 
 async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with (
             running(tmp_path / "1") as first,
             running(tmp_path / "2") as second,
@@ -117,7 +118,7 @@ async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp
 
 
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with running(tmp_path) as address:
             port = int(address.rpartition(":")[2])
             with pytest.raises(StartError, match=str(port)):
@@ -131,7 +132,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 async def test_a_damaged_kv_file_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "kvConfig.json").write_text("{")
-    with trio.fail_after(10), pytest.raises(BaseExceptionGroup) as caught:
+    with trio.fail_after(PATIENCE_SECONDS), pytest.raises(BaseExceptionGroup) as caught:
         async with running(tmp_path):
             pass
     assert caught.group_contains(StartError, match=r"kvConfig\.json")

@@ -34,6 +34,7 @@ from rocketpy.store.disk import OsDisk, read_text
 from rocketpy.store.index_file import IndexHeader
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
+from tests.patience import PATIENCE_SECONDS
 from tests.store.golden_store import expected, unpack_store
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ async def open_store(name: str, root: Path) -> AsyncIterator[MessageStore]:
         store_host=STORE_HOST,
         tags_code=unit_tags_code,
     ) as store:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_SECONDS):
             while store.dispatch_behind or store.index_behind:
                 await trio.sleep(0.001)
         yield store

@@ -22,6 +22,7 @@ from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTime
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
+from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 
 T = TypeVar("T")
@@ -215,7 +216,7 @@ async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_threa
         send(store, b"two")
         store.wait_durable(store.wrote_offset, answers.append)
         assert answers == []
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             await flushed.wait()
         assert answers == [PutMessageStatus.PUT_OK]
         assert store.statistics().commit_log_flushed_offset == store.wrote_offset

@@ -12,6 +12,7 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus
 from rocketpy.store.store_reports import StoreReports
 from rocketpy.testing.sim_disk import SimDisk
+from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, run_inline, send
 
@@ -79,7 +80,7 @@ async def test_after_a_kill_everything_whose_burst_ended_is_there(place: Place) 
         assert bodies(store) == sent
         assert send(store, b"next")[1] == 1500
         store.end_burst()
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_SECONDS):
             while store.index_behind:
                 await trio.lowlevel.checkpoint()
         for number in (0, 700, 1499):
@@ -100,7 +101,7 @@ async def test_messages_sent_while_the_index_catches_up_are_found(place: Place) 
             send(store, b"y", key=b"new%d" % number)
             store.end_burst()
             await trio.lowlevel.checkpoint()
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_SECONDS):
             while store.index_behind:
                 await trio.lowlevel.checkpoint()
         for key in ("old0", "old999", "new0", "new99"):

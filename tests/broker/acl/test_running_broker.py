@@ -33,6 +33,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.disk import OsDisk
 from tests.blackbox.processes import free_ports
 from tests.broker.test_app import pull, running, send, settings_at
+from tests.patience import PATIENCE_SECONDS
 
 ACCOUNTS = """\
 accounts:
@@ -169,7 +170,7 @@ async def test_a_changed_file_counts_while_it_runs(tmp_path: Path, monkeypatch: 
         assert (await user.request(at.address, send())).code == ResponseCode.SUCCESS
         (tmp_path / "new").write_text(ACCOUNTS.replace("hello=PUB|SUB", "hello=SUB"))
         os.rename(tmp_path / "new", tmp_path / "plain_acl.yml")
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_SECONDS):
             while (await user.request(at.address, send())).code == ResponseCode.SUCCESS:
                 await trio.sleep(0.01)
 
