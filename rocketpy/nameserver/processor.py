@@ -67,21 +67,14 @@ BodyT = TypeVar("BodyT")
 _log = logging.getLogger("rocketpy.nameserver")
 
 
+@attrs.define(eq=False, kw_only=True)
 class DefaultRequestProcessor:
     """The request codes of one nameserver over its tables."""
 
-    def __init__(
-        self,
-        *,
-        route_info: RouteInfoManager[Connection],
-        kv_config: KVConfigManager,
-        configuration: NamesrvConfiguration,
-        current_time: Callable[[], float],
-    ) -> None:
-        self._route_info = route_info
-        self._kv_config = kv_config
-        self._configuration = configuration
-        self._current_time = current_time  # Trio's clock: seconds that never step
+    _route_info: RouteInfoManager[Connection]
+    _kv_config: KVConfigManager
+    _configuration: NamesrvConfiguration
+    _current_time: Callable[[], float]  # Trio's clock: seconds that never step
 
     def register_with(self, dispatcher: Dispatcher) -> None:
         """Enter every request code into the dispatcher's table; those that write a file run as tasks."""

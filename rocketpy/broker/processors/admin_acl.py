@@ -8,6 +8,8 @@ before it is written; there it is written, and the file no longer loads.
 
 from __future__ import annotations
 
+import attrs
+
 from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.needed_permissions import GET_BROKER_CLUSTER_ACL_CONFIG
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
@@ -31,13 +33,13 @@ from rocketpy.remoting.dispatch import Dispatcher
 _NOT_ENABLED = "access control is not enabled: the broker runs with aclEnable=false"
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminAclProcessor:
     """Serves the codes about accounts. ``manager`` is None when there is no access control."""
 
-    def __init__(self, *, manager: PlainPermissionManager | None, config: BrokerConfig, broker_addr: str) -> None:
-        self._manager = manager
-        self._config = config
-        self._broker_addr = broker_addr
+    _manager: PlainPermissionManager | None
+    _config: BrokerConfig
+    _broker_addr: str
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+import attrs
 import trio
 
 from rocketpy.broker.client_channel import ClientChannelInfo
@@ -53,23 +54,15 @@ _SECRETS = (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)
 _log = logging.getLogger("rocketpy.broker")
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminClientProcessor:
     """Serves the codes that are answered by consumers. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        topic_config_manager: TopicConfigManager,
-        consumer_manager: ConsumerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        store: MessageStore,
-    ) -> None:
-        self._config = config
-        self._topic_config_manager = topic_config_manager
-        self._consumer_manager = consumer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._store = store
+    _config: BrokerConfig
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+import attrs
+
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
 from rocketpy.broker.processors.request_body import SETTINGS_SIZE_MAX
@@ -29,18 +31,16 @@ BLACK_LIST_ALWAYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqH
 _log = logging.getLogger("rocketpy.broker")
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminConfigProcessor:
     """Serves UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG.
 
     ``permission_changed`` makes the nameservers hear of another ``brokerPermission`` and never fails.
     """
 
-    def __init__(
-        self, *, config: BrokerConfig, live_settings: LiveSettings, permission_changed: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._config = config
-        self._live_settings = live_settings
-        self._permission_changed = permission_changed
+    _config: BrokerConfig
+    _live_settings: LiveSettings
+    _permission_changed: Callable[[], Awaitable[None]]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import attrs
+
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -42,27 +44,17 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminGroupProcessor:
     """Serves the codes about groups. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        subscription_group_manager: SubscriptionGroupManager,
-        consumer_manager: ConsumerManager,
-        producer_manager: ProducerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        config: BrokerConfig,
-        stats: BrokerStatsManager,
-        clock: Clock,
-    ) -> None:
-        self._subscription_group_manager = subscription_group_manager
-        self._consumer_manager = consumer_manager
-        self._producer_manager = producer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._config = config
-        self._stats = stats
-        self._clock = clock
+    _subscription_group_manager: SubscriptionGroupManager
+    _consumer_manager: ConsumerManager
+    _producer_manager: ProducerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _config: BrokerConfig
+    _stats: BrokerStatsManager
+    _clock: Clock
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

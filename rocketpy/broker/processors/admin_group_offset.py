@@ -8,6 +8,8 @@ nothing); CLONE_GROUP_OFFSET without a topic copies every topic (RocketMQ copies
 
 from __future__ import annotations
 
+import attrs
+
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_name
@@ -26,21 +28,14 @@ NO_CORRECTION = (1 << 63) - 1
 """The answer for a queue in which the compared group is not ahead of the others."""
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminGroupOffsetProcessor:
     """Serves QUERY_CORRECTION_OFFSET and CLONE_GROUP_OFFSET. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        topic_config_manager: TopicConfigManager,
-        consumer_manager: ConsumerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        store: MessageStore,
-    ) -> None:
-        self._topic_config_manager = topic_config_manager
-        self._consumer_manager = consumer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._store = store
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

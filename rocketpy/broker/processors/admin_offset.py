@@ -6,6 +6,8 @@ earliest time (-1); a negative queue id is refused, where Java makes a queue of 
 
 from __future__ import annotations
 
+import attrs
+
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_range
 from rocketpy.protocol.bodies.codec import encode_body
@@ -28,17 +30,12 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminOffsetProcessor:
     """Serves the codes about offsets. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        consumer_offset_manager: ConsumerOffsetManager,
-        store: MessageStore,
-    ) -> None:
-        self._consumer_offset_manager = consumer_offset_manager
-        self._store = store
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

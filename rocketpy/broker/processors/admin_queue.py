@@ -9,6 +9,8 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 
+import attrs
+
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.processors.request_body import check_range
 from rocketpy.errors import RequestError
@@ -33,13 +35,13 @@ FilterOf = Callable[[str, SubscriptionData], "tuple[MessageFilter, str]"]
 """Returns the filter of a group with a subscription, and what the broker knows of it beyond that, as pretty JSON."""
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminQueueProcessor:
     """Serves QUERY_CONSUME_QUEUE. One per broker."""
 
-    def __init__(self, *, consumer_manager: ConsumerManager, store: MessageStore, filter_of: FilterOf) -> None:
-        self._consumer_manager = consumer_manager
-        self._store = store
-        self._filter_of = filter_of
+    _consumer_manager: ConsumerManager
+    _store: MessageStore
+    _filter_of: FilterOf
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the code."""

@@ -5,6 +5,8 @@ Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
 
 from __future__ import annotations
 
+import attrs
+
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -13,12 +15,12 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminStoreProcessor:
     """Serves DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE and CLEAN_UNUSED_TOPIC."""
 
-    def __init__(self, *, store: MessageStore, topic_config_manager: TopicConfigManager) -> None:
-        self._store = store
-        self._topic_config_manager = topic_config_manager
+    _store: MessageStore
+    _topic_config_manager: TopicConfigManager
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import attrs
+
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
@@ -38,27 +40,17 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 
+@attrs.define(eq=False, kw_only=True)
 class AdminTopicProcessor:
     """Serves the codes about topics. One per broker. ``register_topics`` tells every nameserver and never fails."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        topic_config_manager: TopicConfigManager,
-        consumer_manager: ConsumerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        store: MessageStore,
-        stats: BrokerStatsManager,
-        register_topics: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._config = config
-        self._topic_config_manager = topic_config_manager
-        self._consumer_manager = consumer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._store = store
-        self._stats = stats
-        self._register_topics = register_topics
+    _config: BrokerConfig
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+    _stats: BrokerStatsManager
+    _register_topics: Callable[[], Awaitable[None]]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

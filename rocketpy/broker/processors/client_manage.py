@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
@@ -39,25 +41,16 @@ SUBSCRIPTIONS_MAX = 10_000
 """Topics that one group subscribes to."""
 
 
+@attrs.define(eq=False, kw_only=True)
 class ClientManageProcessor:
     """Serves the three codes. One per broker. ``current_time`` is a clock in seconds that never steps."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        topic_config_manager: TopicConfigManager,
-        subscription_group_manager: SubscriptionGroupManager,
-        consumer_manager: ConsumerManager,
-        producer_manager: ProducerManager,
-        current_time: Callable[[], float],
-    ) -> None:
-        self._config = config
-        self._topic_config_manager = topic_config_manager
-        self._subscription_group_manager = subscription_group_manager
-        self._consumer_manager = consumer_manager
-        self._producer_manager = producer_manager
-        self._current_time = current_time
+    _config: BrokerConfig
+    _topic_config_manager: TopicConfigManager
+    _subscription_group_manager: SubscriptionGroupManager
+    _consumer_manager: ConsumerManager
+    _producer_manager: ProducerManager
+    _current_time: Callable[[], float]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import trio
 
 from rocketpy.broker.config import BrokerConfig
@@ -52,31 +53,19 @@ SHOWN_MAX = 255
 """So much of a name is repeated in a remark: an answer must fit into a frame."""
 
 
+@attrs.define(eq=False, kw_only=True)
 class ConsumeStatsProcessor:
     """Serves GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS and QUERY_CONSUME_TIME_SPAN. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        broker_addr: str,
-        topic_config_manager: TopicConfigManager,
-        subscription_group_manager: SubscriptionGroupManager,
-        consumer_manager: ConsumerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        stats: BrokerStatsManager,
-        store: MessageStore,
-        clock: Clock,
-    ) -> None:
-        self._config = config
-        self._broker_addr = broker_addr
-        self._topic_config_manager = topic_config_manager
-        self._subscription_group_manager = subscription_group_manager
-        self._consumer_manager = consumer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._stats = stats
-        self._store = store
-        self._clock = clock
+    _config: BrokerConfig
+    _broker_addr: str
+    _topic_config_manager: TopicConfigManager
+    _subscription_group_manager: SubscriptionGroupManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _stats: BrokerStatsManager
+    _store: MessageStore
+    _clock: Clock
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes. Each may read from disk for a while."""

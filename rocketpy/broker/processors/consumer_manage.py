@@ -6,6 +6,8 @@ Java stores it.
 
 from __future__ import annotations
 
+import attrs
+
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_name, check_range
@@ -27,19 +29,13 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 
+@attrs.define(eq=False, kw_only=True)
 class ConsumerManageProcessor:
     """Serves the three codes. One per broker."""
 
-    def __init__(
-        self,
-        *,
-        consumer_manager: ConsumerManager,
-        consumer_offset_manager: ConsumerOffsetManager,
-        store: MessageStore,
-    ) -> None:
-        self._consumer_manager = consumer_manager
-        self._consumer_offset_manager = consumer_offset_manager
-        self._store = store
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -17,6 +17,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import attrs
+
 from rocketpy.broker.message_put import PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
@@ -48,25 +50,16 @@ _RESUME_FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 _SHOWN_MAX = 160
 
 
+@attrs.define(eq=False, kw_only=True)
 class EndTransactionProcessor:
     """Serves the requests about transactions. ``after_replies`` wakes who waits for a message that was delivered."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        transactions: OpenTransactions,
-        service: TransactionalMessageService,
-        message_size_max: int,
-        is_slave: bool,
-        after_replies: Callable[[], None],
-    ) -> None:
-        self._store = store
-        self._transactions = transactions
-        self._service = service
-        self._message_size_max = message_size_max
-        self._is_slave = is_slave
-        self._after_replies = after_replies
+    _store: MessageStore
+    _transactions: OpenTransactions
+    _service: TransactionalMessageService
+    _message_size_max: int
+    _is_slave: bool
+    _after_replies: Callable[[], None]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+import attrs
+
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -28,12 +30,12 @@ _BODY_MAX = FRAME_LENGTH_MAX - 4096
 _RECORD_SIZE = Struct(">i")
 
 
+@attrs.define(eq=False, kw_only=True)
 class QueryMessageProcessor:
     """Serves the two query codes. One per broker."""
 
-    def __init__(self, *, store: MessageStore, default_query_max_num: int) -> None:
-        self._store = store
-        self._default_query_max_num = default_query_max_num
+    _store: MessageStore
+    _default_query_max_num: int
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the query codes."""
