@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.services.fast_failure import FastFailureService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
@@ -59,6 +62,17 @@ def send(client: Client, body: bytes, *, settle: bool = True) -> int | None:
 
 def bodies(of: BrokerWorld) -> list[bytes]:
     return [message.body for message in of.messages("T", 0)]
+
+
+def test_a_machine_that_is_busy_with_something_else_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fast failure reads a clock that no world can hold: here every write takes an hour by it."""
+    hours = itertools.count(step=3600)
+    monkeypatch.setitem(FastFailureService.__init__.__kwdefaults__, "monotonic", lambda: next(hours))
+    with world() as broker:
+        broker.begin()
+        broker.pass_time(5)
+        client = broker.connect()
+        assert [send(client, b"%d" % number) for number in range(5)] == [ResponseCode.SUCCESS] * 5
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
