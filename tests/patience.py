@@ -14,6 +14,10 @@ import trio.testing
 
 PATIENCE_SECONDS = 60.0
 
+PATIENT_BROKER = {"wait_time_mills_in_send_queue": 60_000}
+PATIENT_STORE = {"os_page_cache_busy_time_out_mills": 60_000, "sync_flush_timeout": 60_000}
+"""Settings of a broker that refuses no send, and reports no time-out, because the machine has kept it waiting."""
+
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so that another task brings about."""

@@ -30,13 +30,14 @@ from rocketpy.store.disk import OsDisk
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.blackbox.processes import free_ports, port_in_use
+from tests.patience import PATIENT_BROKER, PATIENT_STORE
 
 T = TypeVar("T")
 
 
 def settings_at(directory: Path, port: int = 0) -> BrokerSettings:
     return BrokerSettings(
-        broker=BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1"),
+        broker=BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", **PATIENT_BROKER),
         server=NettyServerConfig(listen_port=port),
         client=NettyClientConfig(),
         store=MessageStoreConfig(
@@ -44,6 +45,7 @@ def settings_at(directory: Path, port: int = 0) -> BrokerSettings:
             mapped_file_size_commit_log=1 << 20,
             max_hash_slot_num=1000,
             max_index_num=4000,
+            **PATIENT_STORE,
         ),
         host="127.0.0.1",
         embeds_nameserver=False,

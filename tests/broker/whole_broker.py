@@ -37,8 +37,8 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
+from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
-ANSWER_SECONDS = 20.0
 PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked
 COUNTERS = {"stats", "accounts"}  # tables that remember requests, refused ones too
 
@@ -120,7 +120,7 @@ class Whole:
         assert isinstance(transport, _Transport)
         connection.receive(frame)
         connection.serve(8)
-        with trio.fail_after(ANSWER_SECONDS):
+        with trio.fail_after(PATIENCE_SECONDS):
             while transport.tasks:
                 function, arguments = transport.tasks.pop()
                 await function(*arguments)
@@ -144,6 +144,7 @@ def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
         broker_ip1="127.0.0.1",
         broker_ip2="127.0.0.1",
         transaction_check_interval=86_400_000,
+        **PATIENT_BROKER,
     )
     return BrokerSettings(
         broker=attrs.evolve(config, **changes),  # type: ignore[arg-type]
@@ -155,6 +156,7 @@ def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
             max_hash_slot_num=1000,
             max_index_num=4000,
             message_delay_level=" ".join(["1d"] * 18),
+            **PATIENT_STORE,
         ),
         host="127.0.0.1",
         embeds_nameserver=False,

@@ -19,7 +19,7 @@ from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 
 @attrs.frozen
@@ -72,7 +72,11 @@ def _broker_settings(
 ) -> BrokerSettings:
     return BrokerSettings(
         broker=BrokerConfig(
-            broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", namesrv_addr=name_server
+            broker_name="broker-a",
+            broker_ip1="127.0.0.1",
+            broker_ip2="127.0.0.1",
+            namesrv_addr=name_server,
+            **PATIENT_BROKER,
         ),
         server=NettyServerConfig(listen_port=0),
         client=NettyClientConfig(),
@@ -81,6 +85,7 @@ def _broker_settings(
             mapped_file_size_commit_log=1 << 22,
             max_hash_slot_num=1000,
             max_index_num=4000,
+            **PATIENT_STORE,
         ),
         tls_server=tls_server,
         tls_client=tls_client,

@@ -175,6 +175,8 @@ async def open_message_broker(
     With hooks of sends there is no hot road.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
+    # Fast failure measures real time: a send would be refused because the machine was busy with something else.
+    settings = {"broker_fast_failure_enable": False, **settings}
     tables = make_tables(Path("/nowhere"), enable_lmq=store_config.enable_lmq, **settings)
     hold = PullRequestHoldService()
     async with open_message_store(
