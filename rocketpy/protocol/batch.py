@@ -12,8 +12,9 @@ the broker does. Topic, queue, sysFlag and the rest of a message are in the requ
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
+from functools import lru_cache
 from itertools import starmap
-from struct import Struct, iter_unpack
+from struct import Struct
 from typing import NamedTuple
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
@@ -24,6 +25,9 @@ _HEAD = Struct(">iiiii")
 _PROPERTIES_SIZE = Struct(">h")
 _IGNORED_HEAD = Struct(">12xii")
 _OVERHEAD_SIZE = _HEAD.size + _PROPERTIES_SIZE.size
+_ALIKE_MAX = 1000
+"""More items are cut one by one: what cuts them all at once has a size, and is remembered."""
+
 assert _OVERHEAD_SIZE == 22
 assert _IGNORED_HEAD.size == _HEAD.size == 20
 
@@ -95,14 +99,19 @@ def _split_alike(body: bytes) -> BatchColumns | None:
     if body_size < 0 or body_end + 2 > end:
         return None
     (properties_size,) = _PROPERTIES_SIZE.unpack_from(body, body_end)
-    item_size = body_end + 2 + properties_size
-    if properties_size < 0 or end % item_size:
+    count, rest = divmod(end, body_end + 2 + properties_size)
+    if properties_size < 0 or rest or count > _ALIKE_MAX:
         return None
-    items = iter_unpack(f">12xii{body_size}sh{properties_size}s", body)
-    flags, body_sizes, bodies, properties_sizes, properties = zip(*items, strict=True)
-    if body_sizes.count(body_size) < len(bodies) or properties_sizes.count(properties_size) < len(bodies):
+    fields = _alike_items(count, body_size, properties_size).unpack(body)
+    if fields[1::5].count(body_size) < count or fields[3::5].count(properties_size) < count:
         return None
-    return BatchColumns(flags, bodies, properties)
+    return BatchColumns(flags=fields[0::5], bodies=fields[2::5], properties=fields[4::5])
+
+
+@lru_cache(maxsize=64)
+def _alike_items(count: int, body_size: int, properties_size: int) -> Struct:
+    """Return what cuts such items in one step: flag, body length, body, properties size and properties of each."""
+    return Struct(">" + f"12xii{body_size}sh{properties_size}s" * count)
 
 
 def _split_one_by_one(body: bytes) -> BatchColumns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Protocol, TypeAlias
 
 IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
@@ -43,6 +44,11 @@ class IndexFeed:
         self._is_begun = True
         if not self._has_pool:
             self.work = self._index.pending
+
+    def add(self, topic: str, all_keys: Sequence[Sequence[bytes]], places: Sequence[int], timestamp_ms: int) -> None:
+        """Take the messages of a batch; those without keys are left out."""
+        work = zip(repeat(topic), all_keys, places, repeat(timestamp_ms))
+        self.work += work if all(all_keys) else [each for each in work if each[1]]
 
     def end_burst(self) -> bool:
         """Hand the burst's keys over; False when the index has no space for more."""

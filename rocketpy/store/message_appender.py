@@ -10,8 +10,6 @@ Rules: a message gets its queue offset and place here and nowhere else; it is ac
 have reserved space; readers see it after ``end_burst``. It knows no topic's meaning, no delay levels, no sockets.
 With a transient store pool bursts end with ``keep_burst`` instead, and ``end_burst`` is the commit.
 
-A wall clock that is set back harms nothing: see :meth:`MessageAppender._stamp_burst`.
-
 Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
 the CRC covers the body only. All messages of a burst have the burst's storeTimestamp. When there is no space for a file
 the status is SERVICE_NOT_AVAILABLE, as for a full disk, not CREATE_MAPEDFILE_FAILED.
@@ -21,8 +19,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import repeat
 from zlib import crc32
 
 from rocketpy.clock import Clock
@@ -34,7 +30,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.index_feed import Index, IndexFeed
-from rocketpy.store.message_batch import MessageBatch, SharedFields, measured_records
+from rocketpy.store.message_batch import BatchRecords, MessageBatch, SharedFields, measured_records
 from rocketpy.store.message_limits import MessageLimits
 from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
 from rocketpy.store.put_refusals import PutRefusals
@@ -77,10 +73,10 @@ class MessageAppender:
         self._timestamp_ms = clock.timestamp_ms
         self._store_host = store_host
         self._refusals = PutRefusals(limits=MessageLimits(message_size_max), index=index, clock=clock, why=refuse_all)
-        self._refusal_of = self._refusals.refusal_of
         self._refused = self._refusals.refused
         self.writable_or_why = self._refusals.writable_or_why
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
+        self._message_size_max = message_size_max
         self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
         self._index_feed = IndexFeed(index, has_pool=pool is not None)
         self._index_work = self._index_feed.work
@@ -211,30 +207,22 @@ class MessageAppender:
         """
         if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not batch.bodies or b"\0" in b"".join(batch.properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
-        head, sys_flag = head_for(sys_flag, born_host, self._store_host)
-        records = measured_records(batch, head.size + 3 + len(topic.encode("utf-8", "replace")))
-        refusal = self._refusal_of(topic, queue_id, records.bodies_size, records.longest_properties)
-        queue = refusal or self._queue_with_room(topic, queue_id, records.total_size, len(batch.bodies))
+        shared = SharedFields(queue_id, sys_flag, born_timestamp, born_host, self._store_host, reconsume_times)
+        records = measured_records(batch, topic, shared)
+        queue = self._queue_of_batch(topic, queue_id, records)
         if isinstance(queue, PutMessageStatus):
             return self._refused(queue)[0], [], -1
         self._stamp_burst()
-        timestamp_ms, queue_offset = self._burst_timestamp_ms, queue.next_offset
-        places = records.places(self.wrote_offset)
         try:
-            units = records.units(places, batch.tags_codes)
-            shared = SharedFields(
-                head, queue_id, sys_flag, born_timestamp, born_host, timestamp_ms, self._store_host, reconsume_times
-            )
-            content = records.written(shared, queue_offset, places, partial(tail_for, queue))
+            places, units, content = records.written(self.wrote_offset, queue, self._burst_timestamp_ms)
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         if self._unit_extensions is not None:
             units = records.units(places, self._extended(queue, batch.tags_codes, batch.properties))
         self._append(queue, [content], units, self.wrote_offset + len(content))
-        work = zip(repeat(topic), batch.keys, places, repeat(timestamp_ms))
-        self._index_work += work if all(batch.keys) else [each for each in work if each[1]]
-        return _PUT_OK, places, queue_offset
+        self._index_feed.add(topic, batch.keys, places, self._burst_timestamp_ms)
+        return _PUT_OK, places, queue.next_offset - len(places)
 
     # ---- the burst ------------------------------------------------------------------------------------------------
 
@@ -317,7 +305,7 @@ class MessageAppender:
         delay_ms: int | None = None,
     ) -> tuple[PutMessageStatus, int, int]:
         """Do what :meth:`put` does for any message, and refuse what must be refused."""
-        refusal = self._refusal_of(topic, queue_id, len(body), properties)
+        refusal = self._refusals.refusal_of(topic, queue_id, len(body), properties)
         if refusal is not None:
             return self._refused(refusal)
         # A message that waits is not for the queues it names yet: those get it when it is put into its own.
@@ -327,8 +315,7 @@ class MessageAppender:
             return self._refused(addressed)
         properties = addressed.properties
         head, sys_flag = head_for(sys_flag, born_host, self._store_host)
-        topic_size = len(topic.encode("utf-8", "replace"))
-        size = head.size + 3 + topic_size + len(body) + len(properties)
+        size = head.size + 3 + len(topic.encode("utf-8", "replace")) + len(body) + len(properties)
         unit_count = 0 if sys_flag & layout.SYS_FLAG_NO_QUEUE else 1
         queue_keys = addressed.queue_keys if unit_count else ()
         queue = self._queue_with_room(topic, queue_id, size, unit_count, queue_keys)
@@ -337,8 +324,7 @@ class MessageAppender:
         self._stamp_burst()
         if delay_ms is not None:
             tags_code = self._burst_timestamp_ms + delay_ms
-        physical_offset = self.wrote_offset
-        queue_offset = queue.next_offset if unit_count else 0
+        physical_offset, queue_offset = self.wrote_offset, queue.next_offset if unit_count else 0
         try:
             units = [_pack_unit(physical_offset, size, tags_code)] if unit_count else []
             packed = head.pack(
@@ -349,14 +335,27 @@ class MessageAppender:
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
-        parts = [packed, body, tail_for(queue, len(properties)), properties]
         self._append_copies(queue_keys, units)
         if self._unit_extensions is not None and units:
             units = [_pack_unit(physical_offset, size, *self._extended(queue, (tags_code,), (properties,)))]
-        self._append(queue, parts, units, physical_offset + size)
+        self._append(queue, [packed, body, tail_for(queue, len(properties)), properties], units, physical_offset + size)
         if keys and sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
+
+    def _queue_of_batch(self, topic: str, queue_id: int, records: BatchRecords) -> ConsumeQueue | PutMessageStatus:
+        """Return the queue with room for a batch, or why it is refused."""
+        queue = self._queues.get(topic, queue_id)
+        if (
+            queue is not None
+            and self.wrote_offset + records.total_size <= self._room_end
+            and records.bodies_size <= self._message_size_max
+            and len(records.longest_properties) <= layout.PROPERTIES_SIZE_MAX
+            and queue.next_offset + records.count <= queue.reserved_offset
+        ):
+            return queue
+        refusal = self._refusals.refusal_of(topic, queue_id, records.bodies_size, records.longest_properties)
+        return refusal or self._queue_with_room(topic, queue_id, records.total_size, records.count)
 
     def _queue_with_room(
         self, topic: str, queue_id: int, size: int, unit_count: int, queue_keys: Sequence[QueueKey] = ()

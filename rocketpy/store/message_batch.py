@@ -2,25 +2,28 @@
 
 A batch is made into records column by column instead of message by message: the loops are C's then, and what all
 records of a batch have in common is packed once. The appender decides whether and where they are stored; nothing here
-knows a queue, a file or a limit.
+knows a file or a limit.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, count, repeat
-from typing import NamedTuple, TypeAlias
+from itertools import accumulate, chain, repeat
+from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
+from rocketpy.store.record_pieces import Tails, head_for, tail_for
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 """Flag, body, stored properties, tags code and index keys of one message of a batch."""
 
 _CRC_MASK = 0x7FFF_FFFF
+_ALIKE_MAX = 1000
+"""More records are made one by one: what packs them all at once has a size, and is remembered."""
 
 _pack_unit = layout.UNIT.pack
 
@@ -43,85 +46,99 @@ class MessageBatch(NamedTuple):
 
 
 class SharedFields(NamedTuple):
-    """What the heads of all records of a batch say alike; ``sys_flag`` has its address bits, as ``head`` must be."""
+    """What the heads of all records of a batch say alike, but for the time; the address bits are not set yet."""
 
-    head: struct.Struct
     queue_id: int
     sys_flag: int
     born_timestamp: int
     born_host: bytes
-    store_timestamp: int
     store_host: bytes
     reconsume_times: int
 
 
-TailFor: TypeAlias = Callable[[int], bytes]
-"""Says what stands between body and properties of such a size."""
+class Queue(Tails, Protocol):
+    """The queue that a batch goes to."""
+
+    next_offset: int
+
+
+Written: TypeAlias = tuple[list[int], list[bytes], bytes]
+"""Where each record is, their units, and all records together."""
 
 
 class AlikeRecords:
     """The records of messages that have bodies of one size and properties of one size: so have most batches.
 
-    All that they differ in lies at the same places of each, and what is between is copied. A head is cut like this::
+    They differ at the same places then, and all of them are packed in one step. A head is cut like this, and from its
+    last piece on the heads are the same::
 
         totalSize, magic | CRC | queueId | flag | queueOffset | physicalOffset | sysFlag ... bodyLen
         0                | 8   | 12      | 16   | 20          | 28             | 36
     """
 
-    __slots__ = ("_batch", "_body_size", "_count", "_properties_size", "_size", "bodies_size", "total_size")
+    __slots__ = ("_batch", "_body_size", "_properties_size", "_shared", "_size", "bodies_size", "count", "total_size")
 
-    def __init__(self, batch: MessageBatch, fixed_size: int) -> None:
+    def __init__(self, batch: MessageBatch, shared: SharedFields, fixed_size: int) -> None:
         self._batch = batch
-        self._count = len(batch.bodies)
+        self._shared = shared
         self._body_size = len(batch.bodies[0])
         self._properties_size = len(batch.properties[0])
         self._size = fixed_size + self._body_size + self._properties_size
-        self.bodies_size = self._body_size * self._count
-        self.total_size = self._size * self._count
+        self.count = len(batch.bodies)
+        self.bodies_size = self._body_size * self.count
+        self.total_size = self._size * self.count
 
     @property
     def longest_properties(self) -> bytes:
         """The properties that are the first to exceed a limit."""
         return self._batch.properties[0]
 
-    def places(self, physical_offset: int) -> list[int]:
-        """Return where each record begins if the first one begins there."""
-        return list(range(physical_offset, physical_offset + self.total_size, self._size))
-
     def units(self, places: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
         """Return the units of the records; ``struct.error`` when a tags code does not fit."""
         return list(map(_pack_unit, places, repeat(self._size), tags_codes))
 
-    def written(self, shared: SharedFields, queue_offset: int, places: Sequence[int], tail_for: TailFor) -> bytes:
-        """Return the records, from the first one's queue offset on; ``struct.error`` when a number is too large."""
-        flags, bodies, all_properties, _, _ = self._batch
-        head = shared.head.pack(
-            self._size, MESSAGE_MAGIC_CODE, 0, shared.queue_id, 0, 0, 0, *_rest(shared), self._body_size
-        )
-        tail = tail_for(self._properties_size)
-        record = _record_struct(len(head) - 36, self._body_size, len(tail), self._properties_size)
-        same, queue_offsets = repeat, count(queue_offset)
-        return b"".join(
-            map(
-                record.pack, same(head[:8]), _crcs(bodies), same(head[12:16]), flags, queue_offsets, places,
-                same(head[36:]), bodies, same(tail), all_properties,
-            )
-        )  # fmt: skip
+    def written(self, physical_offset: int, queue: Queue, timestamp_ms: int) -> Written:
+        """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
+        flags, bodies, all_properties, tags_codes, _ = self._batch
+        count, size, tail = self.count, self._size, tail_for(queue, self._properties_size)
+        places = list(range(physical_offset, physical_offset + self.total_size, size))
+        packing, rest = _packing_and_rest(self._shared, timestamp_ms)
+        head = packing.pack(size, MESSAGE_MAGIC_CODE, 0, self._shared.queue_id, 0, 0, 0, *rest, self._body_size)
+        fields: list[object] = [head[:8], 0, head[12:16], 0, 0, 0, head[36:], b"", tail, b""] * count
+        fields[1::10] = _crcs(bodies)
+        fields[3::10] = flags
+        fields[4::10] = range(queue.next_offset, queue.next_offset + count)
+        fields[5::10] = places
+        fields[7::10] = bodies
+        fields[9::10] = all_properties
+        records = _alike_records(count, len(head) - 36, self._body_size, len(tail), self._properties_size)
+        return places, self.units(places, tags_codes), records.pack(*fields)
 
 
 class MixedRecords:
     """The records of any messages."""
 
-    __slots__ = ("_batch", "_body_sizes", "_properties_sizes", "_sizes", "bodies_size", "total_size")
+    __slots__ = (
+        "_batch",
+        "_body_sizes",
+        "_properties_sizes",
+        "_shared",
+        "_sizes",
+        "bodies_size",
+        "count",
+        "total_size",
+    )
 
-    def __init__(self, batch: MessageBatch, fixed_size: int) -> None:
+    def __init__(self, batch: MessageBatch, shared: SharedFields, fixed_size: int) -> None:
         self._batch = batch
+        self._shared = shared
         self._body_sizes = list(map(len, batch.bodies))
         self._properties_sizes = list(map(len, batch.properties))
         self._sizes = [
             fixed_size + body_size + properties_size
             for body_size, properties_size in zip(self._body_sizes, self._properties_sizes, strict=True)
         ]
+        self.count = len(self._sizes)
         self.bodies_size = sum(self._body_sizes)
         self.total_size = sum(self._sizes)
 
@@ -130,49 +147,52 @@ class MixedRecords:
         """The properties that are the first to exceed a limit."""
         return max(self._batch.properties, key=len)
 
-    def places(self, physical_offset: int) -> list[int]:
-        """Return where each record begins if the first one begins there."""
-        places = list(accumulate(self._sizes, initial=physical_offset))
-        places.pop()
-        return places
-
     def units(self, places: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
         """Return the units of the records; ``struct.error`` when a tags code does not fit."""
         return list(map(_pack_unit, places, self._sizes, tags_codes))
 
-    def written(self, shared: SharedFields, queue_offset: int, places: Sequence[int], tail_for: TailFor) -> bytes:
-        """Return the records, from the first one's queue offset on; ``struct.error`` when a number is too large."""
-        flags, bodies, all_properties, _, _ = self._batch
-        same, queue_offsets = repeat, count(queue_offset)
+    def written(self, physical_offset: int, queue: Queue, timestamp_ms: int) -> Written:
+        """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
+        flags, bodies, all_properties, tags_codes, _ = self._batch
+        places = list(accumulate(self._sizes[:-1], initial=physical_offset))
+        packing, rest = _packing_and_rest(self._shared, timestamp_ms)
+        queue_offsets, same = range(queue.next_offset, queue.next_offset + self.count), repeat
         heads = map(
-            shared.head.pack, self._sizes, same(MESSAGE_MAGIC_CODE), _crcs(bodies), same(shared.queue_id), flags,
-            queue_offsets, places, *map(same, _rest(shared)), self._body_sizes,
+            packing.pack, self._sizes, same(MESSAGE_MAGIC_CODE), _crcs(bodies), same(self._shared.queue_id), flags,
+            queue_offsets, places, *map(same, rest), self._body_sizes,
         )  # fmt: skip
-        tails = map(tail_for, self._properties_sizes)
-        return b"".join(chain.from_iterable(zip(heads, bodies, tails, all_properties, strict=True)))
+        tails = map(tail_for, same(queue), self._properties_sizes)
+        records = b"".join(chain.from_iterable(zip(heads, bodies, tails, all_properties, strict=True)))
+        return places, self.units(places, tags_codes), records
 
 
 BatchRecords: TypeAlias = AlikeRecords | MixedRecords
 
 
-def measured_records(batch: MessageBatch, fixed_size: int) -> BatchRecords:
-    """Return the records of a batch, to be written when it is known where; they are so long without body and
-    properties.
-    """
-    is_alike = len(set(map(len, batch.bodies))) == len(set(map(len, batch.properties))) == 1
-    return AlikeRecords(batch, fixed_size) if is_alike else MixedRecords(batch, fixed_size)
+def measured_records(batch: MessageBatch, topic: str, shared: SharedFields) -> BatchRecords:
+    """Return the records of a batch, to be written when it is known where."""
+    body_sizes, properties_sizes = list(map(len, batch.bodies)), list(map(len, batch.properties))
+    packing, _ = head_for(shared.sys_flag, shared.born_host, shared.store_host)
+    fixed_size = packing.size + 3 + len(topic.encode("utf-8", "replace"))
+    count = len(body_sizes)
+    if body_sizes.count(body_sizes[0]) == properties_sizes.count(properties_sizes[0]) == count <= _ALIKE_MAX:
+        return AlikeRecords(batch, shared, fixed_size)
+    return MixedRecords(batch, shared, fixed_size)
 
 
 def _crcs(bodies: Sequence[bytes]) -> list[int]:
     return [crc32(body) & _CRC_MASK for body in bodies]
 
 
-def _rest(shared: SharedFields) -> tuple[int, int, bytes, int, bytes, int, int]:
-    """Return the fields of a head behind physicalOffset, up to preparedTransactionOffset: no batch is a transaction."""
-    _, _, sys_flag, born_timestamp, born_host, store_timestamp, store_host, reconsume_times = shared
-    return sys_flag, born_timestamp, born_host, store_timestamp, store_host, reconsume_times, 0
+def _packing_and_rest(
+    shared: SharedFields, timestamp_ms: int
+) -> tuple[struct.Struct, tuple[int, int, bytes, int, bytes, int, int]]:
+    """Return what packs heads, and their fields from sysFlag up to preparedTransactionOffset: it is no transaction."""
+    _, sys_flag, born_timestamp, born_host, store_host, reconsume_times = shared
+    packing, sys_flag = head_for(sys_flag, born_host, store_host)
+    return packing, (sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0)
 
 
-@lru_cache(maxsize=256)
-def _record_struct(rest_size: int, body_size: int, tail_size: int, properties_size: int) -> struct.Struct:
-    return struct.Struct(f">8si4siqq{rest_size}s{body_size}s{tail_size}s{properties_size}s")
+@lru_cache(maxsize=64)
+def _alike_records(count: int, rest_size: int, body_size: int, tail_size: int, properties_size: int) -> struct.Struct:
+    return struct.Struct(">" + f"8si4siqq{rest_size}s{body_size}s{tail_size}s{properties_size}s" * count)

@@ -76,6 +76,12 @@ def test_items_of_equal_lengths_are_read_as_any_others(
         decode_batch_body(body + b"\0")
 
 
+@pytest.mark.parametrize("count", [1, 2, 999, 1000, 1001, 3000])
+def test_any_number_of_items_is_read(count: int) -> None:
+    item = BatchItem(7, b"body", b"a\x01b")
+    assert decode_batch_body(encoded(item) * count) == [item] * count
+
+
 def encoded(item: BatchItem) -> bytes:
     head = struct.pack(">iiiii", 22 + len(item.body) + len(item.properties), 0, 0, item.flag, len(item.body))
     return head + item.body + struct.pack(">h", len(item.properties)) + item.properties

@@ -50,3 +50,10 @@ def test_an_index_without_space_is_told() -> None:
     assert not feed.end_burst()
     index.no_space = None
     assert feed.end_burst()
+
+
+def test_messages_of_a_batch_without_keys_are_left_out() -> None:
+    feed = IndexFeed(None, has_pool=False)
+    feed.add("T", [(b"k1",), (b"k2", b"k3")], [0, 100], 7)
+    feed.add("T", [(), (b"k4",), ()], [200, 300, 400], 8)
+    assert feed.work == [("T", (b"k1",), 0, 7), ("T", (b"k2", b"k3"), 100, 7), ("T", (b"k4",), 300, 8)]

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketpy.store.message_batch import AlikeRecords, BatchRecord, MessageBatch, MixedRecords, measured_records
+from rocketpy.store.message_batch import (
+    AlikeRecords,
+    BatchRecord,
+    MessageBatch,
+    MixedRecords,
+    SharedFields,
+    measured_records,
+)
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import BORN_HOST, BORN_HOST_V6, STORE_HOST, STORE_HOST_V6, Parts, Place
@@ -113,12 +120,17 @@ def test_messages_are_alike_when_their_lengths_are() -> None:
     longer_body: BatchRecord = (0, b"body ", b"a\x01b", 0, ())
     longer_properties: BatchRecord = (0, b"body", b"a\x01bc", 0, ())
     as_long_together: BatchRecord = (0, b"bod", b"a\x01bc", 0, ())
-    assert isinstance(measured_records(MessageBatch.of([one]), 100), AlikeRecords)
-    assert isinstance(measured_records(MessageBatch.of([one] * 3), 100), AlikeRecords)
+    assert isinstance(measured([one]), AlikeRecords)
+    assert isinstance(measured([one] * 1000), AlikeRecords)
+    assert isinstance(measured([one] * 1001), MixedRecords), "their struct would be remembered"
     for other in (longer_body, longer_properties, as_long_together):
-        records = measured_records(MessageBatch.of([one, other]), 100)
+        records = measured([one, other])
         assert isinstance(records, MixedRecords)
         assert records.longest_properties == max(one[2], other[2], key=len)
+
+
+def measured(records: list[BatchRecord]) -> AlikeRecords | MixedRecords:
+    return measured_records(MessageBatch.of(records), "T", SharedFields(0, 0, 0, BORN_HOST, STORE_HOST, 0))
 
 
 def test_no_messages_are_a_batch_of_none() -> None:

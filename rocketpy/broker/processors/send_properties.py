@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from struct import iter_unpack
 from typing import TypeAlias
 
 from rocketpy.errors import RequestError
@@ -127,21 +128,19 @@ def _alike_meanings(all_properties: Sequence[bytes]) -> tuple[list[int], list[tu
     begin, end = match.span(_UNIQUE_KEY)
     if keys_text is not None:
         begin = match.start(_KEYS)
-    before, after = first[:begin], first[end:]
-    values = [own[begin:end] for own in all_properties]
-    if before + (after + before).join(values) + after != b"".join(all_properties):
+    before, after, joined = first[:begin], first[end:], b"".join(all_properties)
+    keys: list[tuple[bytes, ...]] = list(iter_unpack(f"{begin}x{end - begin}s{len(after)}x", joined))
+    values = [value for (value,) in keys]
+    if before + (after + before).join(values) + after != joined:
         return None
-    keys: list[tuple[bytes, ...]]
-    if keys_text is None:
-        keys = list(zip(values, strict=True))
-    else:
+    if keys_text is not None:
         split = [value.split(_BETWEEN_KEYS) for value in values]
         if any(len(parts) != 2 or not all(parts) for parts in split):
             return None
         keys = [_keys_of_usual(unique_key, text) for text, unique_key in split]
         values = [part for parts in split for part in parts]
-    joined = b"".join(values)
-    if b"\x01" in joined or b"\x02" in joined:
+    joined_keys = b"".join(values)
+    if b"\x01" in joined_keys or b"\x02" in joined_keys:
         return None
     return [_tags_code_of_bytes(tags)] * count, keys
 
