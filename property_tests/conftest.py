@@ -1,8 +1,8 @@
 """Hypothesis profiles: ``rocketpy-dev`` (seconds), ``rocketpy-ci`` (minutes), ``rocketpy-deep`` (an hour).
 
 A profile is chosen by ROCKETPY_TIER. Hypothesis loads a profile named ``ci`` by itself where CI is set, so ours have
-other names. In CI the examples are the same in every run of the same code, so that what has passed passes again; to look
-for others is for ``dev`` and ``deep``. Each test has an order of tasks, as in ``tests/``.
+other names. In CI the examples are the same in every run of the same code, so that what has passed passes again; the
+others are for ``dev`` and ``deep`` to look for. Each test has an order of tasks, as in ``tests/``.
 """
 
 from __future__ import annotations
