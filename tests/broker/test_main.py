@@ -18,13 +18,13 @@ from rocketpy.broker import __main__ as broker_main
 from rocketpy.errors import StartError, StoreError
 from tests.blackbox.processes import REPOSITORY, Process, free_ports, port_in_use, python_command
 from tests.blackbox.wire import Wire, WireError
+from tests.patience import PATIENCE_SECONDS
 
 # The nameserver's port is RocketMQ's, so a test that starts the whole system moves it first.
 MOVED = (
     "import sys, rocketpy.broker.start_settings as s; s.NAMESRV_PORT = int(sys.argv.pop(1));"
     "from rocketpy.broker.__main__ import main; sys.exit(main())"
 )
-START_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def start(started: list[Process], directory: Path, *arguments: str, namesrv_port
 
 
 def wait_ready(process: Process) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while "boot success" not in process.log():
         assert process.is_running(), process.log()
         assert time.monotonic() < deadline, process.log()
@@ -58,7 +58,7 @@ def run(directory: Path, *arguments: str, path: str = "") -> subprocess.Complete
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{path}", "NAMESRV_ADDR": ""}
     command = python_command("rocketpy.broker", *arguments)
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
@@ -145,7 +145,7 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
         assert wire.brokers_of("TBW102")
     assert (tmp_path / "store" / "abort").exists()
     process.popen.send_signal(number)
-    assert process.wait(START_SECONDS) == 0, process.log()
+    assert process.wait(PATIENCE_SECONDS) == 0, process.log()
     assert not (tmp_path / "store" / "abort").exists()
     assert f"nameserver  127.0.0.1:{first} (in this process)" in process.log()
 

@@ -15,9 +15,9 @@ import pytest
 from rocketpy.nameserver.__main__ import main
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.settings import format_settings
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 20
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signa
         assert running.stdout.readline() == "The Name Server boot success. serializeType=JSON\n"
         line = running.stdout.readline()
         assert line.startswith("Listening on 127.0.0.1, port ")
-        with socket.create_connection(("127.0.0.1", int(line.split()[-1])), timeout=SECONDS):
+        with socket.create_connection(("127.0.0.1", int(line.split()[-1])), timeout=PATIENCE_SECONDS):
             running.send_signal(number)
-            stdout, stderr = running.communicate(timeout=SECONDS)
+            stdout, stderr = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, stdout) == (0, "")
     assert "Traceback" not in stderr
 
