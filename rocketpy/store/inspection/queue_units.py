@@ -54,7 +54,9 @@ def units_between(opened: ReadOnlyFiles, queue: QueueFiles, begin: int, end: int
             file = file_of_unit(queue, begin)
             missing_end = end if file is None else min(end, file.end_offset // UNIT_SIZE)
             if file is None:
-                following = [each.base_offset // UNIT_SIZE for each in queue.files if each.base_offset >= begin]
+                following = [
+                    each.base_offset // UNIT_SIZE for each in queue.files if each.base_offset > begin * UNIT_SIZE
+                ]
                 missing_end = min([end, *following])
             for queue_offset in range(begin, missing_end):
                 yield queue_offset, (0, 0, 0)
