@@ -90,4 +90,6 @@ def test_a_connection_that_has_ended_holds_nothing_whatever_it_says(incoming: In
 
 def test_one_that_was_never_heard_of_can_be_forgotten(incoming: IncomingBytes) -> None:
     incoming.forget(Peer("p", incoming).connection)
-    assert not Peer("other", incoming).holds(100).is_closed
+    other = Peer("other", incoming).holds(100)
+    assert not other.is_closed
+    assert other.holds(101).is_closed
