@@ -211,8 +211,15 @@ def _client_as_shown(settings: BrokerSettings) -> NettyClientConfig:
     return attrs.evolve(
         client,
         use_tls=bool(settings.tls_client.enable) if client.use_tls is None else client.use_tls,
-        client_callback_executor_threads=client.client_callback_executor_threads or os.cpu_count() or 1,
+        client_callback_executor_threads=client.client_callback_executor_threads or _processor_count(),
     )
+
+
+def _processor_count() -> int:
+    """Return how many processors this process may run on, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):  # Linux has it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _bit_map_length(broker: BrokerConfig) -> int:

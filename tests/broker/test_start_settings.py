@@ -140,6 +140,13 @@ def test_without_a_file_changes_by_request_are_in_the_store_and_found_again(tmp_
     assert (again.host, again.config_path) == ("127.0.0.1", str(path))
 
 
+def test_the_threads_that_are_shown_are_the_processors_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a JVM counts them: ``mqadmin exportMetrics`` shows them as the machine's."""
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
+    assert load_broker_settings(StartOptions()).client.client_callback_executor_threads == 3
+
+
 def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
     settings.check_values(settings.values)

@@ -249,7 +249,9 @@ DIFFERENT_VALUES = _names(
     # As many threads as there are processors, or as there are tasks; here one does everything.
     "adminBrokerThreadPoolNums clientManageThreadPoolNums consumerManageThreadPoolNums "
     "endTransactionThreadPoolNums heartbeatThreadPoolNums processReplyMessageThreadPoolNums pullMessageThreadPoolNums "
-    "putMessageFutureThreadPoolNums queryMessageThreadPoolNums sendMessageThreadPoolNums"
+    "putMessageFutureThreadPoolNums queryMessageThreadPoolNums sendMessageThreadPoolNums "
+    # A JVM also counts what a control group gives it of a processor.
+    "clientCallbackExecutorThreads"
 )
 
 COMPARABLE: dict[str, Comparable] = {
@@ -260,7 +262,7 @@ COMPARABLE: dict[str, Comparable] = {
     "clusterRT": _without(r"broker-0 +[\d.]+"),
     "consumerProgress": _without(r"Consume TPS.*"),
     "consumerStatus": lambda text: _as_set(re.sub(r"messageListener.*", "", text)),
-    "exportMetrics": _without(r"Tps\":.*", r"DiskRatio\":.*"),
+    "exportMetrics": _without(r"Tps\":.*", r"DiskRatio\":.*", r"cpuNum\":.*"),
     "getBrokerConfig": _settings,
     "getNamesrvConfig": _settings,
     "producer": _as_set,
