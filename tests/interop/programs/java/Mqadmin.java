@@ -167,6 +167,8 @@ public class Mqadmin {
         consumer.setClientIP("127.0.0.1");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(200);
+        // To be told of a reset keeps one of them busy for ten seconds; others may ask something meanwhile.
+        consumer.setClientCallbackExecutorThreads(8);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
         consumer.subscribe(from.getString("topic"), "*");
