@@ -159,8 +159,8 @@ class StoreFiles:
     def begin(self) -> None:
         """Make the abort file, durable, and let the log be appended to.
 
-        A store that begins, or comes from a Java broker's orderly stop, gets our checkpoint first: from then on a
-        missing abort file alone does not pass for an orderly stop.
+        A store that comes from a Java broker's orderly stop gets our checkpoint first: from then on a missing abort
+        file alone does not pass for an orderly stop. One that begins has none yet, and is not believed without.
         """
         report = self.report
         checkpoint = self.checkpoint
