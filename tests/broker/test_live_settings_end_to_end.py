@@ -27,6 +27,9 @@ brokerName=broker-a
 mappedFileSizeCommitLog=1048576
 maxHashSlotNum=1000
 maxIndexNum=4000
+# a busy machine is no reason to refuse sends
+waitTimeMillsInSendQueue=60000
+osPageCacheBusyTimeOutMills=60000
 # how much a pull returns
 maxTransferCountOnMessageInMemory = 5
 """
