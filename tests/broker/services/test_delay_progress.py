@@ -126,7 +126,9 @@ async def test_the_log_is_durable_up_to_the_place_before_the_file_says_so(
         nursery.start_soon(service.run)
         offsets.offset_table[2] = 7
         bench.log.wrote_offset = 1_000
-        await trio.sleep(10.5)
+        await trio.sleep(9.999)
+        assert bench.log.noted_at_flush == []
+        await trio.sleep(0.002)
         nursery.cancel_scope.cancel()
     assert bench.log.noted_at_flush == [DelayProgress({}, 0)], "the older note stands while the log is flushed"
     assert on_disk(bench.disk) == DelayProgress({2: 7}, 1_000)

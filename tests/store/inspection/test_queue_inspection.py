@@ -1,0 +1,128 @@
+"""Units and records held against each other: what is left over on either side, and which tags are wrong."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.stored_message import CheckedMessage, check_message
+from rocketpy.store.inspection.inventory import read_inventory
+from rocketpy.store.inspection.queue_inspection import RANGES_MAX, OffsetRange, QueueInspection, extend_ranges
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.parts import Parts, Place
+
+KEY = ("TopicTest", 0)
+COUNT = 6
+
+
+@attrs.define(eq=False)
+class Bench:
+    """A store of some messages in one queue, taken apart."""
+
+    place: Place
+    records: list[CheckedMessage]
+
+    def unit(self, number: int, physical_offset: int, size: int, code: int) -> None:
+        """Overwrite one unit."""
+        self.place.write(self.place.queue_file(*KEY), UNIT.pack(physical_offset, size, code), number * UNIT_SIZE)
+
+    def inspect(self, records: list[CheckedMessage] | None = None) -> QueueInspection:
+        opened = ReadOnlyFiles(self.place.disk)
+        inspection = QueueInspection(read_inventory(self.place.disk, self.place.root), opened)
+        inspection.see(self.records if records is None else records)
+        opened.close()
+        return inspection
+
+
+@pytest.fixture
+def bench() -> Bench:
+    place = Place(SimDisk(), "/store")
+    parts = Parts(place)
+    places = parts.put_all([b"%d" % number for number in range(COUNT)])
+    parts.close()
+    log = place.read(place.log_file())
+    records = []
+    for physical_offset in places:
+        size = int.from_bytes(log[physical_offset : physical_offset + 4], "big")
+        content = log[physical_offset : physical_offset + size]
+        records.append(check_message(content, 0, size, check_crc=True))
+    return Bench(place, records)
+
+
+def ranges(found: list[OffsetRange]) -> list[tuple[int, int]]:
+    return [(each.begin, each.end) for each in found]
+
+
+def test_a_sound_store_leaves_nothing_over(bench: Bench) -> None:
+    inspection = bench.inspect()
+    cursor = inspection.cursor_of(KEY)
+    assert inspection.matched_count == COUNT
+    assert (cursor.next_unit, cursor.unmatched, cursor.lost, cursor.wrong_tags) == (COUNT, [], [], [])
+    assert inspection.without_queue == {}
+
+
+def test_a_record_without_a_unit_is_lost_to_consumers(bench: Bench) -> None:
+    bench.unit(2, 0, 0, 0)
+    bench.unit(3, 0, 0, 0)
+    cursor = bench.inspect().cursor_of(KEY)
+    assert ranges(cursor.lost) == [(2, 4)]
+    assert cursor.lost[0].physical_offset == bench.records[2].physical_offset
+    assert ranges(cursor.unmatched) == [(2, 4)], "and the places of its units are nobody's"
+
+
+def test_a_unit_that_leads_elsewhere_is_nobody_s_and_its_record_not_lost_twice(bench: Bench) -> None:
+    bench.unit(2, bench.records[5].physical_offset, bench.records[5].size, 0)
+    cursor = bench.inspect().cursor_of(KEY)
+    assert ranges(cursor.unmatched) == [(2, 3)]
+    assert cursor.lost == []
+
+
+@pytest.mark.parametrize("change", [(1, 0), (0, 1), (-1, 0)])
+def test_place_and_size_must_both_be_right(bench: Bench, change: tuple[int, int]) -> None:
+    record = bench.records[4]
+    bench.unit(4, record.physical_offset + change[0], record.size + change[1], tags_code("TagA"))
+    inspection = bench.inspect()
+    assert inspection.matched_count == COUNT - 1
+    assert ranges(inspection.cursor_of(KEY).unmatched) == [(4, 5)]
+
+
+def test_units_behind_the_last_record_are_not_accounted_for(bench: Bench) -> None:
+    cursor = bench.inspect(bench.records[:4]).cursor_of(KEY)
+    assert (cursor.next_unit, cursor.unmatched) == (4, [])
+
+
+def test_records_that_are_gone_leave_their_units_over(bench: Bench) -> None:
+    cursor = bench.inspect(bench.records[3:]).cursor_of(KEY)
+    assert ranges(cursor.unmatched) == [(0, 3)]
+
+
+@pytest.mark.parametrize("code", [0, tags_code("TagB"), -(1 << 63)])
+def test_a_tags_code_that_is_not_its_record_s_is_noticed(bench: Bench, code: int) -> None:
+    """The last one is an address in files that are not there."""
+    record = bench.records[1]
+    bench.unit(1, record.physical_offset, record.size, code)
+    inspection = bench.inspect()
+    assert inspection.matched_count == COUNT, "it is its unit all the same"
+    assert ranges(inspection.cursor_of(KEY).wrong_tags) == [(1, 2)]
+
+
+def test_records_of_a_queue_without_files_are_together(bench: Bench) -> None:
+    bench.place.remove_tree(bench.place.consume_queue)
+    inspection = bench.inspect()
+    assert list(inspection.without_queue) == [KEY]
+    (found,) = inspection.without_queue[KEY]
+    assert (found.begin, found.end, found.physical_offset) == (0, COUNT, bench.records[0].physical_offset)
+
+
+def test_ranges_that_follow_are_one_and_there_is_a_bound_on_the_others() -> None:
+    found: list[OffsetRange] = []
+    for begin in (0, 1, 5):
+        extend_ranges(found, begin, begin + 1, 100 * begin)
+    assert found == [OffsetRange(0, 2, 0), OffsetRange(5, 6, 500)]
+    for begin in range(10, 10 * RANGES_MAX, 10):
+        extend_ranges(found, begin, begin + 1, 0)
+    assert len(found) == RANGES_MAX
+    assert found[-1].end == 10 * RANGES_MAX - 9, "what is too much is in the last"
