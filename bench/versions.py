@@ -1,0 +1,132 @@
+"""Processor time of two versions of this broker, side by side: ``python -m bench.versions CHECKOUT [--rows TEXT ...]``.
+
+For whoever makes a road faster: ``CHECKOUT`` is a work tree of the version before (``git worktree add``). Both brokers
+are up and take turns under the same load; what counts is the processor time that a broker has used, the system's share
+included, until it had caught up. Unlike rates that hardly changes with what else the machine does, and the least of
+some short runs hardly at all. It says nothing of two cores at work, of waiting, or of another broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import load
+from bench.brokers import REPOSITORY, BenchError, Broker
+from bench.rows import BATCH_SIZE, BODY_BYTES, QUEUES
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class VersionBroker(Broker):
+    """A broker of ours from a work tree of its own."""
+
+    repository: Path = REPOSITORY
+
+    def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
+        command, environment = super()._command(settings)
+        return command, environment | {"PYTHONPATH": str(self.repository)}
+
+    def processor_s(self) -> float:
+        """Return the processor time that the process has used so far, with that of its threads."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    """A load: how many requests over how many connections, so many at a time on each; single messages or batches."""
+
+    name: str
+    total: int
+    connections: int
+    depth: int
+    batch: int = 0
+
+    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
+        """Return microseconds of processor time per message."""
+        before = broker.processor_s()
+        result = load.run(
+            program,
+            broker,
+            "send",
+            topic=topic,
+            queues=QUEUES,
+            connections=self.connections,
+            depth=self.depth,
+            total=self.total,
+            body=BODY_BYTES,
+            batch=self.batch,
+        )
+        if result.errors:
+            raise broker.failed(f"{self.name}: refused {result.errors} requests, first: {result.first_error}")
+        return (broker.processor_s() - before) / (self.total * max(self.batch, 1)) * 1e6
+
+
+ROWS = (
+    VersionRow("send 1x64", 40_000, 1, 64),
+    VersionRow("send 1x1000", 40_000, 1, 1000),
+    VersionRow("send 32x1", 20_000, 32, 1),
+    VersionRow("batch of 32", 5_000, 1, 16, batch=BATCH_SIZE),
+)
+
+
+def main() -> int:
+    """Run what the command line asks for; 0, or 2 with one message when it cannot be done."""
+    parser = argparse.ArgumentParser(prog="python -m bench.versions", description="Two versions of our broker.")
+    parser.add_argument("checkout", type=Path, help="the other version")
+    parser.add_argument("--rows", nargs="+", metavar="TEXT", default=[""], help="rows whose name contains one of these")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--directory", type=Path, default=REPOSITORY / "bench" / "results", help="for the stores")
+    options = parser.parse_args()
+    rows = [row for row in ROWS if any(text in row.name for text in options.rows)]
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="versions-", dir=options.directory) as work:
+        brokers = [
+            VersionBroker("ours", Path(work) / name, {}, repository=repository.resolve())
+            for name, repository in (("other", options.checkout), ("this", REPOSITORY))
+        ]
+        try:
+            program = load.build(Path(work))
+            for broker in brokers:
+                broker.start()
+            compare(program, brokers, rows, options.rounds, print)
+        except BenchError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 2
+        finally:
+            for broker in brokers:
+                broker.stop()
+    return 0
+
+
+def compare(
+    program: Path, brokers: list[VersionBroker], rows: list[VersionRow], rounds: int, show: Callable[[str], None]
+) -> None:
+    """Load both brokers in turns and show a line for each row."""
+    show(f"{'us of processor time per message':34} least: other   this  ratio   median: other   this  ratio")
+    for row in rows:
+        took: list[list[float]] = [[] for _ in brokers]
+        for turn in range(rounds + 1):  # the first one warms up: files of log and index are made
+            order = range(len(brokers)) if turn % 2 else reversed(range(len(brokers)))
+            for index in order:
+                each = row.measure(program, brokers[index], f"versions_{row.name.replace(' ', '_')}_{turn}")
+                if turn:
+                    took[index].append(each)
+        least, middle = [min(each) for each in took], [median(each) for each in took]
+        show(
+            f"{row.name:34}       {least[0]:6.2f} {least[1]:6.2f} {least[1] / least[0]:6.2f}"
+            f"           {middle[0]:6.2f} {middle[1]:6.2f} {middle[1] / middle[0]:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
