@@ -57,7 +57,7 @@ def _hash_chunk(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
         found = _hash_different(topics, keys, longest)
     if found is None:
         return _hash_mixed(topics, keys)
-    if max(found) == _SIGN:  # Java's abs(Integer.MIN_VALUE) is negative, and RocketMQ takes 0 then
+    if _SIGN in found:  # Java's abs(Integer.MIN_VALUE) is negative, and RocketMQ takes 0 then
         found = [hashed if hashed != _SIGN else 0 for hashed in found]
     return found
 

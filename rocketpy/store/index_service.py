@@ -59,7 +59,7 @@ PENDING_MAX = 16_384
 
 JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
 
-_SLICE = 256
+_SLICE = 512
 """So many messages are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to catch up."""
 
 _COLLECT_SECONDS = 0.005
