@@ -54,6 +54,15 @@ async def test_a_commit_delivers_once_and_says_that_it_is_over() -> None:
         assert (op.body, op.properties.get(ORIGIN)) == (b"0", None), "as Java writes it"
 
 
+async def test_a_half_message_that_nobody_has_looked_at_yet_is_open() -> None:
+    """A producer may end it in the moment in which it was stored."""
+    async with open_transaction_broker() as broker:
+        broker.half()
+        (half,) = await broker.halves()
+        assert broker.parts.service.newest(half) == 0
+        assert broker.parts.service.commit(half).is_ok
+
+
 async def test_a_rollback_delivers_nothing_and_ends_all_records() -> None:
     async with open_transaction_broker() as broker:
         service, half = await opened(broker)
