@@ -156,6 +156,18 @@ async def test_a_copy_is_the_newest_record_and_counts_the_checks() -> None:
         assert (stored.queue_offset, stored.physical_offset) == (again.queue_offset, again.physical_offset)
 
 
+async def test_a_copy_does_not_hide_half_messages_that_came_before_it() -> None:
+    """What nobody has looked at yet is open all the same: the table goes by offsets."""
+    async with open_transaction_broker() as broker:
+        service, first = await opened(broker, b"first")
+        broker.half(b"second")
+        assert service.renew(first, check_times=1) is not None
+        service.catch_up()
+        _, second, _ = await broker.halves()
+        assert service.newest(second) == 1
+        assert service.newest(first) == 2
+
+
 async def test_a_refused_copy_leaves_the_record_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_transaction_broker() as broker:
         service, half = await opened(broker)
