@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.stored_message import CheckedMessage, check_message
-from rocketpy.store.inspection.inventory import read_inventory
-from rocketpy.store.inspection.queue_inspection import RANGES_MAX, OffsetRange, QueueInspection, extend_ranges
-from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
-from rocketpy.store.layout import UNIT, UNIT_SIZE
-from rocketpy.testing.sim_disk import SimDisk
-from tests.store.parts import Parts, Place
-
-KEY = ("TopicTest", 0)
-COUNT = 6
-
-
-@attrs.define(eq=False)
-class Bench:
-    """A store of some messages in one queue, taken apart."""
-
-    place: Place
-    records: list[CheckedMessage]
-
-    def unit(self, number: int, physical_offset: int, size: int, code: int) -> None:
-        """Overwrite one unit."""
-        self.place.write(self.place.queue_file(*KEY), UNIT.pack(physical_offset, size, code), number * UNIT_SIZE)
-
-    def inspect(self, records: list[CheckedMessage] | None = None) -> QueueInspection:
-        opened = ReadOnlyFiles(self.place.disk)
-        inspection = QueueInspection(read_inventory(self.place.disk, self.place.root), opened)
-        inspection.see(self.records if records is None else records)
-        opened.close()
-        return inspection
+from rocketpy.store.inspection.queue_inspection import RANGES_MAX, OffsetRange, extend_ranges
+from tests.store.inspection.queue_bench import COUNT, KEY, Bench, make_bench
 
 
 @pytest.fixture
 def bench() -> Bench:
-    place = Place(SimDisk(), "/store")
-    parts = Parts(place)
-    places = parts.put_all([b"%d" % number for number in range(COUNT)])
-    parts.close()
-    log = place.read(place.log_file())
-    records = []
-    for physical_offset in places:
-        size = int.from_bytes(log[physical_offset : physical_offset + 4], "big")
-        content = log[physical_offset : physical_offset + size]
-        records.append(check_message(content, 0, size, check_crc=True))
-    return Bench(place, records)
+    return make_bench()
 
 
 def ranges(found: list[OffsetRange]) -> list[tuple[int, int]]:
