@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import attrs
 import pytest
@@ -67,13 +68,14 @@ async def run(*arguments: str, stdin: bytes = b"", **more: str) -> Ended:
 @asynccontextmanager
 async def started(*arguments: str) -> AsyncIterator[trio.Process]:
     """Start a command with pipes; it is killed when the block ends, if it still runs."""
-    process = await trio.lowlevel.open_process(
-        command(*arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    with _heeded_interrupt():
+        process = await trio.lowlevel.open_process(
+            command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
     try:
         with trio.fail_after(PATIENCE_SECONDS):
             yield process
@@ -85,6 +87,16 @@ async def started(*arguments: str) -> AsyncIterator[trio.Process]:
         for stream in (process.stdin, process.stdout, process.stderr):
             assert stream is not None
             await trio.aclose_forcefully(stream)
+
+
+@contextmanager
+def _heeded_interrupt() -> Iterator[None]:
+    """Let a process that is started here heed Control-C, though this one may not, as the background jobs of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def line(stream: trio.abc.ReceiveStream | None) -> bytes:
