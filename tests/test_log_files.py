@@ -39,6 +39,8 @@ def quiet_root() -> Iterator[None]:
     kept, level = root.handlers[:], root.level
     yield
     log_files._detach(CONCERNS)
+    for concern in CONCERNS:
+        logging.getLogger(concern.logger).setLevel(logging.NOTSET)
     root.handlers[:] = kept
     root.setLevel(level)
 

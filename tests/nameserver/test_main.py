@@ -15,7 +15,10 @@ import pytest
 from rocketpy.nameserver.__main__ import main
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.settings import format_settings
+from tests.nameserver.test_logs import quiet_root
 from tests.patience import PATIENCE_SECONDS
+
+__all__ = ["quiet_root"]  # each run of ``main`` here sets the loggers of this process
 
 ROOT = Path(__file__).parents[2]
 
