@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
@@ -66,14 +66,16 @@ Written: TypeAlias = tuple[list[int], list[bytes], bytes]
 """Where each record is, their units, and all records together."""
 
 
+# A head is packed once with what the heads of all records share, and cut like this; numbers go between the pieces:
+#
+#     totalSize | magic | CRC | queueId | flag | queueOffset | physicalOffset | sysFlag ... preparedOffset | bodyLen
+#     0         | 4     | 8   | 12      | 16   | 20          | 28             | 36                         | -4
+
+
 class AlikeRecords:
     """The records of messages that have bodies of one size and properties of one size: so have most batches.
 
-    They differ at the same places then, and all of them are packed in one step. A head is cut like this, and from its
-    last piece on the heads are the same::
-
-        totalSize, magic | CRC | queueId | flag | queueOffset | physicalOffset | sysFlag ... bodyLen
-        0                | 8   | 12      | 16   | 20          | 28             | 36
+    They differ at the same places then, and all of them are packed in one step.
     """
 
     __slots__ = ("_batch", "_body_size", "_properties_size", "_shared", "_size", "bodies_size", "count", "total_size")
@@ -102,8 +104,7 @@ class AlikeRecords:
         flags, bodies, all_properties, tags_codes, _ = self._batch
         count, size, tail = self.count, self._size, tail_for(queue, self._properties_size)
         places = list(range(physical_offset, physical_offset + self.total_size, size))
-        packing, rest = _packing_and_rest(self._shared, timestamp_ms)
-        head = packing.pack(size, MESSAGE_MAGIC_CODE, 0, self._shared.queue_id, 0, 0, 0, *rest, self._body_size)
+        head = _shared_head(self._shared, size, self._body_size, timestamp_ms)
         fields: list[object] = [head[:8], 0, head[12:16], 0, 0, 0, head[36:], b"", tail, b""] * count
         fields[1::10] = _crcs(bodies)
         fields[3::10] = flags
@@ -155,15 +156,16 @@ class MixedRecords:
         """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
         flags, bodies, all_properties, tags_codes, _ = self._batch
         places = list(accumulate(self._sizes[:-1], initial=physical_offset))
-        packing, rest = _packing_and_rest(self._shared, timestamp_ms)
-        queue_offsets, same = range(queue.next_offset, queue.next_offset + self.count), repeat
-        heads = map(
-            packing.pack, self._sizes, same(MESSAGE_MAGIC_CODE), _crcs(bodies), same(self._shared.queue_id), flags,
-            queue_offsets, places, *map(same, rest), self._body_sizes,
+        head, same = _shared_head(self._shared, 0, 0, timestamp_ms), repeat
+        parts = [b""] * (4 * self.count)
+        parts[0::4] = map(
+            _cut_head(len(head) - 40).pack, self._sizes, same(head[4:8]), _crcs(bodies), same(head[12:16]), flags,
+            range(queue.next_offset, queue.next_offset + self.count), places, same(head[36:-4]), self._body_sizes,
         )  # fmt: skip
-        tails = map(tail_for, same(queue), self._properties_sizes)
-        records = b"".join(chain.from_iterable(zip(heads, bodies, tails, all_properties, strict=True)))
-        return places, self.units(places, tags_codes), records
+        parts[1::4] = bodies
+        parts[2::4] = map(tail_for, same(queue), self._properties_sizes)
+        parts[3::4] = all_properties
+        return places, self.units(places, tags_codes), b"".join(parts)
 
 
 BatchRecords: TypeAlias = AlikeRecords | MixedRecords
@@ -184,15 +186,21 @@ def _crcs(bodies: Sequence[bytes]) -> list[int]:
     return [crc32(body) & _CRC_MASK for body in bodies]
 
 
-def _packing_and_rest(
-    shared: SharedFields, timestamp_ms: int
-) -> tuple[struct.Struct, tuple[int, int, bytes, int, bytes, int, int]]:
-    """Return what packs heads, and their fields from sysFlag up to preparedTransactionOffset: it is no transaction."""
-    _, sys_flag, born_timestamp, born_host, store_host, reconsume_times = shared
-    packing, sys_flag = head_for(sys_flag, born_host, store_host)
-    return packing, (sys_flag, born_timestamp, born_host, timestamp_ms, store_host, reconsume_times, 0)
+def _shared_head(shared: SharedFields, size: int, body_size: int, timestamp_ms: int) -> bytes:
+    """Return a head with zeros for what records differ in; there is no preparedTransactionOffset in a batch either."""
+    queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times = shared
+    head, sys_flag = head_for(sys_flag, born_host, store_host)
+    return head.pack(
+        size, MESSAGE_MAGIC_CODE, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born_host, timestamp_ms, store_host,
+        reconsume_times, 0, body_size,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def _alike_records(count: int, rest_size: int, body_size: int, tail_size: int, properties_size: int) -> struct.Struct:
     return struct.Struct(">" + f"8si4siqq{rest_size}s{body_size}s{tail_size}s{properties_size}s" * count)
+
+
+@lru_cache
+def _cut_head(rest_size: int) -> struct.Struct:
+    return struct.Struct(f">i4si4siqq{rest_size}si")
