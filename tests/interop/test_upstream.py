@@ -1,7 +1,8 @@
 """RocketMQ's own integration tests against two brokers of ours (see ``upstream/``).
 
-Everywhere its fast classes run once. ``make upstream`` runs all classes, ``ROUNDS=3`` three times in a row, each round
-with empty stores: QueryMsgByKeyIT counts what one fixed key has found in the last 500 s.
+Everywhere its fast classes run once; what fails has one more try, alone: many of them give a client a few seconds and
+then look, and on a busy machine it needs more. ``make upstream`` runs all classes, ``ROUNDS=3`` three times in a row,
+each round with empty stores: QueryMsgByKeyIT counts what one fixed key has found in the last 500 s.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def test_upstream_tests_pass(
     command += ["--work", str(tmp_path / "work")]
     if FAST_ONLY:
         # All of these classes take below 15 s on an idle machine: what hangs shall not take all day.
-        command += ["--fast", "--timeout", "300", "--wait", "90"]
+        command += ["--fast", "--again", "--timeout", "300", "--wait", "90"]
     printed, status = _run(command, {**os.environ, "ROCKETPY_PEER_CACHE": str(tools.cache_directory())})
     assert out.exists(), printed
     results = read_results(out)
