@@ -20,6 +20,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.store.consume_queue_ext import read_ext_unit
 from tests.broker.test_app import client_of, pull, running, send, settings_at
+from tests.patience import PATIENCE_SECONDS
 
 SQL = "a > 1 AND TAGS IS NULL"
 
@@ -105,7 +106,7 @@ async def test_operators_read_who_disagrees_and_who_is_behind(tmp_path: Path) ->
             assert table["inconsistentSubscriptionGroups"] == "1"
             assert (table["consumerLagTotal"], table["stuckConsumerQueues"]) == ("0", "0")
         async with open_remoting_client() as one:
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_SECONDS):
                 while (await runtime_info(one, at.address))["inconsistentSubscriptionGroups"] != "0":
                     await trio.lowlevel.checkpoint()
 
