@@ -1,7 +1,7 @@
 """The blocking-call runner, always passed in: how a program waits for the disk without stopping its event loop.
 
-In production ``trio.to_thread.run_sync`` or a worker thread of one service; in simulation a function that calls at
-once, because a clock that jumps would otherwise pass over a thread that is still at work.
+In production ``trio.to_thread.run_sync`` or a worker thread of one service; in simulation :func:`run_inline`, because a
+clock that jumps would otherwise pass over a thread that is still at work.
 """
 
 from __future__ import annotations
@@ -18,3 +18,8 @@ class RunBlocking(Protocol):
     def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
         """Wait for ``function(*arguments)``. A cancellation waits for it too."""
         ...
+
+
+async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
+    """Call it here and now, a :class:`RunBlocking` of simulations: nothing waits, and nothing else runs meanwhile."""
+    return function(*arguments)

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.services.worker_thread import open_worker_thread
-from tests.broker.tables_of_a_broker import run_inline
 
 RUNNERS = ["a pool of threads", "a thread of its own", "in place"]
 

@@ -6,13 +6,12 @@ takes a third of a millisecond. That a store opened in full finds the same is te
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
 
 from property_tests.crash.life import ABORT_FILE, ROOT, Moment, Setup, copied
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message
+from rocketpy.runner import run_inline
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.layout import UNIT
@@ -21,13 +20,6 @@ from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_contents import tags_code_of
 from rocketpy.testing.store_model import Found, Sent, StoreModel
-
-T = TypeVar("T")
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    """Do a blocking call here and now."""
-    return function(*arguments)
 
 
 def recover(setup: Setup, disk: SimDisk) -> Found:

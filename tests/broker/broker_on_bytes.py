@@ -21,11 +21,12 @@ from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
-from tests.broker.tables_of_a_broker import Tables, ground_of, make_tables, run_inline
+from tests.broker.tables_of_a_broker import Tables, ground_of, make_tables
 
 
 @attrs.define(eq=False)

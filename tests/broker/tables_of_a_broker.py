@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TypeVar
 
 import attrs
 
@@ -14,17 +12,13 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.ground import Ground
 from rocketpy.clock import ManualClock
 from rocketpy.remoting.connection import pack_host
+from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 
-T = TypeVar("T")
 STORE_HOST = pack_host("127.0.0.1", 10_911)
 GOLDEN_CONFIG = Path(__file__).parents[1] / "golden" / "config"
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    return function(*arguments)
 
 
 class Time:

@@ -15,11 +15,12 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
+from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore, StoreFactory
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import STORE_HOST, run_inline
+from tests.broker.tables_of_a_broker import STORE_HOST
 from tests.broker.test_app import settings_at
 
 TOPIC = "TopicTest"

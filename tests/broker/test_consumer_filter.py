@@ -17,9 +17,10 @@ from rocketpy.broker.consumer_filter import ConsumerFilterManager, compile_expre
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.selector.sql92_errors import SelectorError
+from rocketpy.runner import run_inline
 from rocketpy.store.consume_queue_ext import CqExtUnit
 from rocketpy.store.disk import OsDisk
-from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, run_inline
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
 
 HOUR_MS = 3_600_000
 

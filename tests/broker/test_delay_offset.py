@@ -8,8 +8,8 @@ import pytest
 
 from rocketpy.broker.delay_offset import DelayOffsetManager, DelayProgress
 from rocketpy.errors import StartError
+from rocketpy.runner import run_inline
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import run_inline
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "config"
 PATH = "/store/config/delayOffset.json"

@@ -16,10 +16,10 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError, StoreError
 from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.runner import run_inline
 from rocketpy.settings import Between, setting, settings_from_text, settings_values
 from rocketpy.store.disk import OsDisk, read_text
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import run_inline
 
 
 @attrs.frozen(kw_only=True)

@@ -17,9 +17,10 @@ from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
+from rocketpy.runner import run_inline
 from rocketpy.store.disk import OsDisk
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
-from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, run_inline
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
 from tests.store.parts import Place
 
 T = TypeVar("T")

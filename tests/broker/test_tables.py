@@ -12,8 +12,8 @@ from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.runner import run_inline
 from rocketpy.store.disk import OsDisk
-from tests.broker.tables_of_a_broker import run_inline
 from tests.broker.test_app import settings_at
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -17,13 +16,8 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.store.disk import OsDisk
-
-T = TypeVar("T")
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    return function(*arguments)
 
 
 class Transport:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.record_reader import RecordReader
-from tests.broker.tables_of_a_broker import run_inline
 from tests.store.parts import BORN_HOST, BORN_HOST_V6, LOG_FILE_SIZE, Parts, Place
 
 

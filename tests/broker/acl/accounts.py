@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from rocketpy.broker.acl.acl_files import AclFiles
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.clock import ManualClock
@@ -13,11 +10,10 @@ from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.store.disk import Disk
 from rocketpy.testing.sim_disk import SimDisk
 from tests.remoting.test_connection import NotingTransport
-
-T = TypeVar("T")
 
 DIRECTORY = "/conf"
 DEFAULT = f"{DIRECTORY}/plain_acl.yml"
@@ -36,10 +32,6 @@ accounts:
 """
 USER = SessionCredentials("RocketMQ", "12345678")
 ADMIN = SessionCredentials("theAdmin", "87654321")
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    return function(*arguments)
 
 
 def write_file(disk: Disk, path: str, text: str) -> None:

@@ -10,8 +10,9 @@ from rocketpy.broker.acl.access_control import acl_directory, load_accounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
+from rocketpy.runner import run_inline
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, run_inline, write_file
+from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, write_file
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
@@ -38,7 +39,7 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables, run_inline
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables
 
 TOPIC = "TopicTest"
 SMALL_STORE = {

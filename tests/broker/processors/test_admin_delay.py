@@ -10,9 +10,9 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import run_inline
 
 
 def ask(offsets: DelayOffsetManager) -> bytes:

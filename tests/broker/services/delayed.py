@@ -16,12 +16,12 @@ from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.runner import run_inline
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import run_inline
 
 ROOT = "/store"
 FILE = f"{ROOT}/config/delayOffset.json"

@@ -13,9 +13,9 @@ import trio.testing
 from rocketpy.broker.delay_offset import DelayOffsetManager, DelayProgress
 from rocketpy.broker.services.delay_progress import NOTE_AFTER_BYTES, DelayProgressService
 from rocketpy.errors import StoreError
+from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import run_inline
 
 PATH = "/config/delayOffset.json"
 

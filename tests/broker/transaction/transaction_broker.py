@@ -27,13 +27,14 @@ from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection, pack_host
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables, run_inline
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables
 
 PRODUCER_HOST = pack_host("10.0.0.1", 4000)
 TOPIC, QUEUE_ID, GROUP = "TopicTest", 2, "P"

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from rocketpy.errors import StoreError
+from rocketpy.runner import run_inline
 from rocketpy.store.services.flush_once import flush_once
-from tests.broker.tables_of_a_broker import run_inline
 
 T = TypeVar("T")
 
