@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from rocketpy.broker.message_put import MessageExtBrokerInner
 from rocketpy.broker.transaction.op_message import op_message
@@ -16,6 +17,7 @@ from rocketpy.broker.transaction.replay import (
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.transaction.transaction_broker import (
     PRODUCER_HOST,
     QUEUE_ID,
@@ -210,6 +212,38 @@ async def test_a_queue_is_read_between_two_offsets(begin: int, end: int | None, 
         first = max(begin, 0)
         # A slice may hold more than was asked for: whoever needs an end looks at the offsets.
         assert [offset for offset in found if end is None or offset < end] == list(range(first, first + wanted))
+
+
+async def test_what_is_not_in_memory_is_waited_for() -> None:
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        for number in range(3):
+            put(broker, TOPIC, b"%d" % number)
+        for path in disk.state().files:
+            disk.evict(path)
+        assert broker.store.get_message_nowait(TOPIC, QUEUE_ID, 0, 1) is None
+        slices = [decode_messages(records) async for records in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
+        assert [message.body for each in slices for message in each] == [b"0", b"1", b"2"]
+
+
+async def test_others_have_their_turn_after_each_slice() -> None:
+    """A broker may have a hundred thousand open transactions, and has to answer while it reads them."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with open_transaction_broker() as broker, trio.open_nursery() as nursery:
+        for number in range(4 * BATCH_COUNT):
+            put(broker, TOPIC, b"%d" % number)
+        nursery.start_soon(count)
+        seen = [turns async for _ in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
+        nursery.cancel_scope.cancel()
+    assert len(seen) == 4
+    assert seen[-1] - seen[0] >= 2, "tasks that are ready together run in any order"
 
 
 async def test_queue_ends_are_those_of_every_queue() -> None:
