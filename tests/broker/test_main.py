@@ -16,7 +16,7 @@ import trio.testing
 
 from rocketpy.broker import __main__ as broker_main
 from rocketpy.errors import StartError, StoreError
-from tests.blackbox.processes import REPOSITORY, Process, free_ports, port_in_use, python_command
+from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process, free_ports, port_in_use, python_command
 from tests.blackbox.wire import Wire, WireError
 from tests.patience import PATIENCE_SECONDS
 
@@ -152,7 +152,9 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
 
 def test_after_kill_9_it_starts_again_with_what_was_acknowledged(tmp_path: Path, started: list[Process]) -> None:
     port = free_ports(3) + 2
-    arguments = ("-n", "127.0.0.1:1", "--port", str(port))
+    settings = {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", **NEVER_BUSY}
+    (tmp_path / "b.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    arguments = ("-c", "b.conf", "--store", "store", "-n", "127.0.0.1:1", "--port", str(port))
     process = start(started, tmp_path, *arguments)
     wait_ready(process)
     with Wire(f"127.0.0.1:{port}") as wire:
