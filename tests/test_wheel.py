@@ -32,7 +32,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment that holds the wheel with its Spark extra, and no checkout."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[spark]"], check=True)
     return folder
 
