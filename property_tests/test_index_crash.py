@@ -7,8 +7,6 @@ a crash, but it must know from where on the log has to be read again, and never 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TypeVar
 
 import trio
 import trio.testing
@@ -20,16 +18,11 @@ from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.index_file import IndexLayout
 from rocketpy.store.index_service import IndexService
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from tests.turns import run_in_turn
 
-T = TypeVar("T")
 KEYS = ("a", "b", "c")
 LAYOUT = IndexLayout(slot_count=2, entry_count=6)
 EVER = (0, 1 << 62)
-
-
-async def inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
 
 
 class IndexCrashMachine(RuleBasedStateMachine):
@@ -45,7 +38,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
             path="/index",
             disk=self.disk,
             clock=self.clock,
-            run_blocking=inline,
+            run_blocking=run_in_turn,
             checkpoint=load_checkpoint(self.disk, "/checkpoint"),
             layout=LAYOUT,
             query_count_max=1_000,

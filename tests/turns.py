@@ -1,12 +1,15 @@
-"""Counts how often others may run while something long is made: what nobody else can run beside is never over soon."""
+"""Turns of the event loop: how often others may run while something long is made, and a runner that lets them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 import trio
+
+T = TypeVar("T")
 
 
 @attrs.define(eq=False)
@@ -30,3 +33,9 @@ async def counted_turns() -> AsyncIterator[Turns]:
         nursery.start_soon(turns.take)
         yield turns
         nursery.cancel_scope.cancel()
+
+
+async def run_in_turn(function: Callable[..., T], /, *arguments: object) -> T:
+    """A runner of blocking calls that lets others run before it calls, as a thread would."""
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)

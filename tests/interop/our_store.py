@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import trio
@@ -21,8 +21,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
-
-T = TypeVar("T")
+from tests.turns import run_in_turn
 
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 _UNIT = struct.Struct(">qiq")
@@ -45,7 +44,7 @@ async def open_ours(
         sizes.config(root, **settings),
         disk=OsDisk(),
         clock=clock or ManualClock(),
-        run_blocking=_inline,
+        run_blocking=run_in_turn,
         store_host=store_host,
         tags_code=tags_code,
         bit_map_of=bit_map_of,
@@ -185,8 +184,3 @@ def index_shapes(root: Path, sizes: StoreSizes) -> list[IndexShape]:
             continue
         shapes.append(IndexShape(begin, end, slot_count, index_count, slots, tuple(entries)))
     return shapes
-
-
-async def _inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)

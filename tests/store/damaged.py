@@ -6,7 +6,7 @@ to it, :func:`check_sound` says whether what then comes out is right: an error t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import TypeVar
@@ -25,7 +25,8 @@ from rocketpy.store.results import GetMessageStatus
 from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, run_inline, send
+from tests.store.test_message_store import config_for, send
+from tests.turns import run_in_turn
 
 T = TypeVar("T")
 Queue = tuple[str, int]
@@ -107,9 +108,9 @@ def look(place: Place, **changes: object) -> Seen | RocketpyError:
         raise
 
 
-def run(life: Callable[[], object]) -> T:
+def run(life: Callable[[], Awaitable[T]]) -> T:
     """Run an async function under a clock that jumps."""
-    return trio.run(life, clock=MockClock(autojump_threshold=0))  # type: ignore[arg-type,return-value]
+    return trio.run(life, clock=MockClock(autojump_threshold=0))
 
 
 @cache
@@ -163,7 +164,7 @@ def open_again(
         config_of(place, **changes),
         disk=place.disk,
         clock=clock or ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=reports,
         memory_bytes=1 << 40,

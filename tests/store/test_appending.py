@@ -19,7 +19,8 @@ from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store import test_message_store
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.store.test_message_store import bodies, config_for, run_inline, send
+from tests.store.test_message_store import bodies, config_for, send
+from tests.turns import run_in_turn
 
 POOL: dict[str, object] = {"transient_store_pool_enable": True}
 
@@ -45,7 +46,7 @@ async def test_messages_in_the_pool_are_read_a_little_later(
         config_for(place, **POOL),
         disk=place.disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         message_arriving=lambda *arrival: arrivals.append(arrival),
     ) as store:
@@ -238,7 +239,7 @@ async def test_units_are_extended_with_the_bit_maps_of_the_broker(place: Place) 
             config_for(place, enable_consume_queue_ext=True),
             disk=place.disk,
             clock=clock,
-            run_blocking=run_inline,
+            run_blocking=run_in_turn,
             store_host=STORE_HOST,
             bit_map_of=bit_map_of,
         ) as store:

@@ -24,8 +24,9 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, run_inline, send
+from tests.store.test_message_store import config_for, send
 from tests.store.test_whole_store_crashes import died
+from tests.turns import run_in_turn
 
 HOUR_MS = 3_600_000
 RESERVED_HOURS = 5
@@ -115,7 +116,7 @@ def test_several_lives(seed: int, power_lost: bool, flush: FlushDiskType) -> Non
             settings,
             disk=disk,
             clock=witness.clock,
-            run_blocking=run_inline,
+            run_blocking=run_in_turn,
             store_host=STORE_HOST,
             memory_bytes=1 << 40,
         ) as store:
@@ -154,7 +155,7 @@ def filled(directories: int) -> tuple[SimDisk, Witness]:
             config(disk, FlushDiskType.ASYNC_FLUSH, directories),
             disk=disk,
             clock=witness.clock,
-            run_blocking=run_inline,
+            run_blocking=run_in_turn,
             store_host=STORE_HOST,
             memory_bytes=1 << 40,
         ) as store:
@@ -188,7 +189,7 @@ def test_death_at_every_call_of_a_deletion(directories: int, keeps: str) -> None
                 settings,
                 disk=disk,
                 clock=witness.clock,
-                run_blocking=run_inline,
+                run_blocking=run_in_turn,
                 store_host=STORE_HOST,
                 memory_bytes=1 << 40,
             ) as store:

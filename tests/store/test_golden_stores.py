@@ -17,10 +17,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import trio
@@ -36,8 +36,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from tests.patience import PATIENCE_SECONDS
 from tests.store.golden_store import expected, unpack_store
-
-T = TypeVar("T")
+from tests.turns import run_in_turn
 
 STORES = (
     "store-clean",
@@ -69,11 +68,6 @@ def unit_tags_code(topic: str, properties: Mapping[str, str], store_timestamp_ms
     return tags_code(properties.get("TAGS"))
 
 
-async def inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
-
-
 @asynccontextmanager
 async def open_golden(name: str, directory: Path) -> AsyncIterator[MessageStore]:
     """Unpack and open a store, and wait until its index has caught up."""
@@ -102,7 +96,7 @@ async def open_store(name: str, root: Path) -> AsyncIterator[MessageStore]:
         config,
         disk=OsDisk(),
         clock=ManualClock(),
-        run_blocking=inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         tags_code=unit_tags_code,
     ) as store:

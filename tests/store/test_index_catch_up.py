@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import pytest
-import trio
 
 from rocketpy.store import index_catch_up
 from rocketpy.store.disk import DiskFile
@@ -14,13 +10,7 @@ from rocketpy.store.index_catch_up import IndexCatchUp, index_keys
 from rocketpy.store.index_feed import IndexFeed
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
-
-T = TypeVar("T")
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
+from tests.turns import run_in_turn
 
 
 def put_keyed(parts: Parts, count: int, first: int = 0) -> None:
@@ -40,7 +30,7 @@ def catch_up_of(parts: Parts, begin_offset: int = 0) -> tuple[IndexCatchUp, Plai
         appender=parts.appender,
         index=index,
         begin_offset=begin_offset,
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
     )
     return catch_up, index
 

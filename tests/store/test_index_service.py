@@ -20,16 +20,12 @@ from rocketpy.store.index_file import IndexLayout
 from rocketpy.store.index_service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.golden_store import expected, records, unpack_store
+from tests.turns import run_in_turn
 
 T = TypeVar("T")
 NOW = 1_700_000_000_000
 LAYOUT = IndexLayout(slot_count=50, entry_count=11)
 EVER = (0, 1 << 62)
-
-
-async def inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
 
 
 def new_service(
@@ -40,7 +36,7 @@ def new_service(
     is_clean: bool = True,
     path: str = "/index",
     checkpoint_path: str = "/checkpoint",
-    run_blocking: RunBlocking = inline,
+    run_blocking: RunBlocking = run_in_turn,
 ) -> IndexService:
     disk = disk or SimDisk()
     service = IndexService(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
 
 import attrs
 import pytest
@@ -24,14 +23,7 @@ from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-
-T = TypeVar("T")
-
-
-async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:
-    """The runner of the simulation: the call happens at once."""
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
+from tests.turns import run_in_turn
 
 
 def config_for(place: Place, **changes: object) -> MessageStoreConfig:
@@ -57,7 +49,7 @@ async def opened(
         config_for(place, **changes),
         disk=place.disk,
         clock=clock or ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=NO_REPORTS if reports is None else StoreReports(recovered=reports.append),
         memory_bytes=1 << 40,
@@ -205,7 +197,7 @@ async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_threa
         config_for(place, flush_disk_type=FlushDiskType.SYNC_FLUSH),
         disk=disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         flush_replies=flushed.set,
         open_runner=open_worker_thread if has_own_thread else None,
@@ -284,7 +276,7 @@ async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPat
 async def test_times_of_a_queue_and_of_the_store(place: Place) -> None:
     clock = ManualClock(1_000)
     async with open_message_store(
-        config_for(place), disk=place.disk, clock=clock, run_blocking=run_inline, store_host=STORE_HOST
+        config_for(place), disk=place.disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST
     ) as store:
         assert await store.get_earliest_message_time_of_store() == -1
         assert await store.get_earliest_message_time("T", 0) == -1
@@ -313,7 +305,7 @@ async def test_figures_count_reads_that_find_nothing(place: Place) -> None:
 async def test_a_burst_that_takes_milliseconds_is_seen(place: Place) -> None:
     clock = ManualClock()
     async with open_message_store(
-        config_for(place), disk=place.disk, clock=clock, run_blocking=run_inline, store_host=STORE_HOST
+        config_for(place), disk=place.disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST
     ) as store:
         for number in range(16):
             send(store, b"one")

@@ -14,7 +14,8 @@ from rocketpy.store.store_reports import StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, run_inline, send
+from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, send
+from tests.turns import run_in_turn
 
 
 async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable() -> None:
@@ -56,7 +57,7 @@ async def test_a_long_recovery_says_how_far_it_is(place: Place, monkeypatch: pyt
         config,
         disk=place.disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=StoreReports(recovering=lambda reached, last: progress.append((reached, last))),
     ):

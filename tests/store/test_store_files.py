@@ -13,7 +13,8 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
-from tests.store.test_message_store import config_for, opened, run_inline, send
+from tests.store.test_message_store import config_for, opened, send
+from tests.turns import run_in_turn
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def files_of(place: Place, **settings: object) -> Iterator[StoreFiles]:
     """The files, found and not yet recovered."""
     place.disk.make_directories(place.root)
     config: MessageStoreConfig = config_for(place, **settings)
-    with closing(StoreFiles(config, disk=place.disk, clock=ManualClock(), run_blocking=run_inline)) as files:
+    with closing(StoreFiles(config, disk=place.disk, clock=ManualClock(), run_blocking=run_in_turn)) as files:
         yield files
 
 

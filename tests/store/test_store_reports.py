@@ -11,7 +11,8 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, run_inline, send
+from tests.store.test_message_store import config_for, send
+from tests.turns import run_in_turn
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ async def test_recovery_is_told_before_the_store_is_there_to_be_used(place: Plac
         config_for(place),
         disk=place.disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=reports,
     ) as store:
@@ -42,7 +43,7 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(place: Place, autojump
         config_for(place),
         disk=place.disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=StoreReports(full=told.append),
     ):

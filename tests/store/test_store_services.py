@@ -21,7 +21,8 @@ from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.store.test_message_store import config_for, run_inline
+from tests.store.test_message_store import config_for
+from tests.turns import run_in_turn
 
 SYNC: dict[str, object] = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 
@@ -49,7 +50,7 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
     place = Place(disk, "/store")
     config: MessageStoreConfig = config_for(place, **settings)
     disk.make_directories(place.root)
-    files = StoreFiles(config, disk=disk, clock=clock, run_blocking=run_inline)
+    files = StoreFiles(config, disk=disk, clock=clock, run_blocking=run_in_turn)
     for _ in files.recover(lambda topic, properties, timestamp: 0):
         pass
     files.begin()
@@ -62,8 +63,8 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
         appender=appender,
         disk=disk,
         clock=clock,
-        run_blocking=run_inline,
-        run_sync=run_inline,
+        run_blocking=run_in_turn,
+        run_sync=run_in_turn,
         flush_replies=lambda: None,
         report_full=lambda why: None,
     )

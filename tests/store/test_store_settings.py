@@ -16,9 +16,10 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store import test_message_store
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import bodies, config_for, kill, run_inline, send
+from tests.store.test_message_store import bodies, config_for, kill, send
 from tests.store.test_whole_store_retention import ALL_HOURS, HOUR_MS, NOON_MS, fill
 from tests.store.test_whole_store_retention import opened as retaining
+from tests.turns import run_in_turn
 
 
 def opened(place: Place, **changes: object) -> AbstractAsyncContextManager[MessageStore]:
@@ -121,7 +122,7 @@ async def counts(disk: SimDisk, memory_bytes: int, **settings: object) -> int:
         config_for(Place(disk, "/store"), **settings),
         disk=disk,
         clock=ManualClock(),
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         memory_bytes=memory_bytes,
     ) as store:
@@ -156,7 +157,7 @@ async def test_limits_of_answers_and_of_deletion_may_change(disk: SimDisk) -> No
     """The settings that are ``live``: whoever changes one says so."""
     config = config_for(Place(disk, "/store"))
     async with open_message_store(
-        config, disk=disk, clock=ManualClock(), run_blocking=run_inline, store_host=STORE_HOST, memory_bytes=1 << 40
+        config, disk=disk, clock=ManualClock(), run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
     ) as store:
         for _ in range(20):
             send(store, bytes(1000))

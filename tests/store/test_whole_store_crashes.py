@@ -21,7 +21,8 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, run_inline, send
+from tests.store.test_message_store import config_for, send
+from tests.turns import run_in_turn
 
 LIVES = 5
 LOOKED_UP = 5
@@ -49,7 +50,7 @@ async def live(disk: SimDisk, witness: Witness, random: Random, flush: FlushDisk
         flush_consume_queue_thorough_interval=3000,
     )
     async with open_message_store(
-        config, disk=disk, clock=clock, run_blocking=run_inline, store_host=STORE_HOST, memory_bytes=1 << 40
+        config, disk=disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
     ) as store:
         await check(store, witness, random, promised=witness.synced if power_lost else witness.written)
         for _ in range(random.randrange(60)):

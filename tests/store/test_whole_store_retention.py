@@ -22,7 +22,8 @@ from rocketpy.store.running_flags import RunningFlag
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.store.test_mapped_file import open_deleted_files
-from tests.store.test_message_store import config_for, kill, run_inline, send
+from tests.store.test_message_store import config_for, kill, send
+from tests.turns import run_in_turn
 
 HOUR_MS = 3_600_000
 NOON_MS = int(time.mktime((2026, 7, 1, 12, 0, 0, 0, 0, -1))) * 1000
@@ -34,7 +35,7 @@ def opened(place: Place, clock: ManualClock, /, **changes: object) -> AbstractAs
         config_for(place, **changes),
         disk=place.disk,
         clock=clock,
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         memory_bytes=1 << 40,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import trio
 
 from rocketpy.broker.message_put import MessageExtBrokerInner
 from rocketpy.broker.transaction.op_message import op_message
@@ -26,6 +25,7 @@ from tests.broker.transaction.transaction_broker import (
     TransactionBroker,
     open_transaction_broker,
 )
+from tests.turns import counted_turns
 
 ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
 
@@ -228,20 +228,10 @@ async def test_what_is_not_in_memory_is_waited_for() -> None:
 
 async def test_others_have_their_turn_after_each_slice() -> None:
     """A broker may have a hundred thousand open transactions, and has to answer while it reads them."""
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    async with open_transaction_broker() as broker, trio.open_nursery() as nursery:
+    async with open_transaction_broker() as broker, counted_turns() as turns:
         for number in range(4 * BATCH_COUNT):
             put(broker, TOPIC, b"%d" % number)
-        nursery.start_soon(count)
-        seen = [turns async for _ in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
-        nursery.cancel_scope.cancel()
+        seen = [turns.count async for _ in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
     assert len(seen) == 4
     assert seen[-1] - seen[0] >= 2, "tasks that are ready together run in any order"
 

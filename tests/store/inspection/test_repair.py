@@ -27,7 +27,8 @@ from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, i
 from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store, write_store
 from tests.store.golden_store import expected
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_golden_stores import inline, unit_tags_code
+from tests.store.test_golden_stores import unit_tags_code
+from tests.turns import run_in_turn
 
 NOW_MS = 1_700_000_000_000
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
@@ -58,7 +59,7 @@ async def messages(root: Path, *, topic: str = "GoldB", queue_id: int = 0) -> li
         config,
         disk=OsDisk(),
         clock=ManualClock(),
-        run_blocking=inline,
+        run_blocking=run_in_turn,
         store_host=STORE_HOST,
         tags_code=unit_tags_code,
         memory_bytes=1 << 40,

@@ -13,15 +13,11 @@ import trio.testing
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from tests.turns import run_in_turn
 
 T = TypeVar("T")
 SIZE = 16_384
 FIRST, SECOND = "/log/00000000000000000000", "/log/00000000000000016384"
-
-
-async def inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
 
 
 def new_disk() -> SimDisk:
@@ -32,7 +28,7 @@ def new_disk() -> SimDisk:
 
 
 def new_service(
-    disk: SimDisk, run_blocking: Callable[..., Awaitable[object]] = inline, *, is_zero_filled: bool = False
+    disk: SimDisk, run_blocking: Callable[..., Awaitable[object]] = run_in_turn, *, is_zero_filled: bool = False
 ) -> AllocateMappedFileService:
     return AllocateMappedFileService(
         disk=disk,
@@ -68,7 +64,7 @@ def test_a_file_can_be_filled_with_a_sync_now_and_then(sync_each_bytes: int, syn
     disk = new_disk()
     before = disk.calls["sync"]
     service = AllocateMappedFileService(
-        disk=disk, run_blocking=inline, is_zero_filled=True, sync_each_bytes=sync_each_bytes
+        disk=disk, run_blocking=run_in_turn, is_zero_filled=True, sync_each_bytes=sync_each_bytes
     )
     service.take(FIRST, SIZE)
     assert disk.calls["sync"] - before == syncs

@@ -20,7 +20,7 @@ from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
-from tests.store.test_message_store import run_inline
+from tests.turns import run_in_turn
 
 HOUR_MS = 3_600_000
 NOON_MS = int(time.mktime((2026, 7, 1, 12, 0, 0, 0, 0, -1))) * 1000
@@ -68,7 +68,7 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
         assert flush_range is not None
         flush_range.sync()
         parts.commit_log.end_flush(flush_range, is_synced=True)
-    close_files = CloseFilesService(run_blocking=run_inline)
+    close_files = CloseFilesService(run_blocking=run_in_turn)
     flags = RunningFlags()
     refusals: list[str | None] = []
     reports: list[str | None] = []
@@ -77,7 +77,7 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
         commit_log=parts.commit_log,
         disk=disk,
         clock=clock,
-        run_blocking=run_inline,
+        run_blocking=run_in_turn,
         policy=RetentionPolicy.of(
             delete_hours=frozenset({4}),
             file_reserved_hours=hours,

@@ -18,7 +18,7 @@ from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place
-from tests.store.test_message_store import run_inline
+from tests.turns import run_in_turn
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class World:
                 file.close()
 
 
-def new_world(run_blocking: RunBlocking = run_inline, *, pause_ms: int = 100) -> World:
+def new_world(run_blocking: RunBlocking = run_in_turn, *, pause_ms: int = 100) -> World:
     disk = SimDisk()
     parts = Parts(Place(disk, "/store"))
     for number in range(100):

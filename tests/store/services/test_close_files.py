@@ -11,7 +11,7 @@ import trio.testing
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.testing.sim_disk import SimDisk
-from tests.store.test_message_store import run_inline
+from tests.turns import run_in_turn
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def deleted_file(disk: SimDisk) -> DiskFile:
 
 async def test_files_are_closed_as_they_come() -> None:
     disk = SimDisk()
-    service = CloseFilesService(run_blocking=run_inline)
+    service = CloseFilesService(run_blocking=run_in_turn)
     async with trio.open_nursery() as nursery:
         await nursery.start(service.run)
         for _ in range(2):
@@ -39,7 +39,7 @@ async def test_files_are_closed_as_they_come() -> None:
 
 async def test_who_waits_knows_that_the_space_is_free() -> None:
     disk = SimDisk()
-    service = CloseFilesService(run_blocking=run_inline)
+    service = CloseFilesService(run_blocking=run_in_turn)
     await service.wait_closed()
     service.close(deleted_file(disk))
     await service.wait_closed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import attrs
 import pytest
@@ -14,8 +13,8 @@ from rocketpy.errors import StoreError
 from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.testing.sim_disk import SimDisk
+from tests.turns import run_in_turn
 
-T = TypeVar("T")
 PER_FLUSH = 3
 
 
@@ -65,16 +64,11 @@ class Queues:
             self.flushed.append(flush_range.queues)
 
 
-async def inline(function: Callable[..., T], /, *arguments: object) -> T:
-    await trio.lowlevel.checkpoint()
-    return function(*arguments)
-
-
 def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
     return FlushConsumeQueueService(
         queues=queues,
         checkpoint=StoreCheckpoint(disk, "/checkpoint"),
-        run_blocking=inline,
+        run_blocking=run_in_turn,
         commit_log=queues.log,
         end_burst=queues.end_burst,
         interval_ms=1_000,
