@@ -225,8 +225,8 @@ class TransactionMachine(RuleBasedStateMachine):
                          if each.body == transaction.body]  # fmt: skip
         header = ResumeCheckHalfMessageRequestHeader(message.offset_msg_id)
         answer = self.ask(make_request(RequestCode.RESUME_CHECK_HALF_MESSAGE, header))
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            self.broken(Promise.GIVEN_UP, f"{transaction} cannot be resumed: {answer}")
         transaction.becomes(OPEN)
         transaction.since = self.now
         self.then(None)
