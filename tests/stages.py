@@ -29,10 +29,11 @@ class Stage:
     """One step of the run: a name and the commands it consists of."""
 
     name: str
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[tuple[str, ...], ...] = ()
+    side_by_side: tuple[tuple[str, ...], ...] = ()
+    """Commands that run first, at the same time: nothing in them may care how fast it is."""
+
     by_default: bool = True
-    side_by_side: bool = False
-    """Run the commands at the same time: for those that only compute, so that it matters to none how fast it is."""
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:
@@ -52,20 +53,33 @@ ABOUT_THE_STORE = (
     "property_tests/test_store_machine.py",
 )
 NOT_ABOUT_THE_STORE = tuple(f"--ignore={path}" for path in ABOUT_THE_STORE)
-UNIT = tuple(f"--ignore={folder}" for folder in SLOW_FOLDERS)
+HALF = ("tests/broker", "tests/cli", "tests/protocol")
+OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HALF)))
+MEASURES_COVERAGE = TIER != "dev"
+"""It makes the unit tests take three times as long."""
+
+
+def unit_stage() -> Stage:
+    """The tests of single modules, in two halves; beyond the tier ``dev`` with what they cover."""
+    if not MEASURES_COVERAGE:
+        return Stage("unit", side_by_side=(pytest(*HALF), pytest(*OTHER_HALF)))
+    run = (sys.executable, "-m", "coverage", "run", "--parallel-mode")
+    return Stage(
+        "unit",
+        side_by_side=(run + pytest(*HALF)[1:], run + pytest(*OTHER_HALF)[1:]),
+        commands=(
+            (sys.executable, "-m", "coverage", "combine", "--quiet"),
+            (sys.executable, "-m", "coverage", "report", "--sort=cover"),
+        ),
+    )
+
+
 STAGES = (
     Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", "."))),
     Stage("floors", (tool("lint-imports", "--no-logo"),)),
     Stage("types", (tool("mypy"),)),
-    Stage(
-        "unit",
-        (
-            (sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "--no-header", "--durations=10", "tests")
-            + UNIT,
-            (sys.executable, "-m", "coverage", "report", "--sort=cover"),
-        ),
-    ),
-    Stage("properties", (pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE)), side_by_side=True),
+    unit_stage(),
+    Stage("properties", side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE))),
     Stage("spark", (pytest("tests/spark", "tests/test_notebooks.py"),)),
     Stage("wheel", (pytest("tests/test_wheel.py"),)),
     Stage("blackbox", (pytest("tests/blackbox"),)),
@@ -87,7 +101,8 @@ def main(names: list[str]) -> int:
     for stage in stages:
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        passed = run_side_by_side(stage.commands) if stage.side_by_side else run_in_turn(stage.commands)
+        passed = run_side_by_side(stage.side_by_side)
+        passed = run_in_turn(stage.commands) and passed
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
         print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)
