@@ -168,8 +168,7 @@ class HotSend:
         """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
         try:
             request = decode_hot_send(header)
-            columns = split_batch_body(body or b"")
-        except (*HOT_HEADER_ERRORS, RemoteProtocolError):
+        except HOT_HEADER_ERRORS:
             return False
         fields = request.ext_fields
         topic, queue_id = fields.topic, fields.queue_id
@@ -187,6 +186,10 @@ class HotSend:
         if shared is None:
             return False
         suffix, wait = shared
+        try:
+            columns = split_batch_body(body or b"")
+        except RemoteProtocolError:
+            return False
         if not fits_as_batch(len(columns.bodies), body or b"", suffix):
             return False
         batch = stored_batch(columns, suffix, suffix_says_nothing=True)
