@@ -1,0 +1,63 @@
+"""Containment: keeps an unexpected failure inside the request, the connection or the round that it belongs to.
+
+Whatever a peer sends may meet a bug of ours, also after its request was answered DEFERRED: a held pull, a cold read, a
+notification, the end of a connection, one round of a service. Such a piece of work runs inside :class:`Contained`. The
+failure is logged once, with its traceback, and only that piece of work is given up.
+
+Rule: ``StoreError`` and ``AssertionError`` are never contained, for they mean that the disk or our own state cannot be
+trusted: they end the program. ``Cancelled`` and everything else that is no ``Exception`` passes too.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from rocketpy.errors import StoreError
+
+
+def is_containable(failure: BaseException) -> bool:
+    """Whether a failure may end only the piece of work that it came from.
+
+    A group is containable if each of its failures is: one StoreError among several still ends the program.
+    """
+    if isinstance(failure, BaseExceptionGroup):
+        return all(is_containable(each) for each in failure.exceptions)
+    return isinstance(failure, Exception) and not isinstance(failure, StoreError | AssertionError)
+
+
+class Contained:
+    """A ``with`` block whose unexpected failure is logged and ends there.
+
+    The text names the piece of work and what becomes of it; arguments are formatted only when there is a failure::
+
+        with Contained(_log, "telling %s of a changed group", connection.peer):
+            connection.oneway(request)
+
+    Expected failures (``RequestError``, ``RemotingError``) are caught inside the block, where they have a meaning.
+    """
+
+    __slots__ = ("_arguments", "_has_failed", "_log", "_work")
+
+    def __init__(self, log: logging.Logger, work: str, *arguments: object) -> None:
+        self._log = log
+        self._work = work
+        self._arguments = arguments
+        self._has_failed = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the block was given up: for a caller that owes somebody an answer."""
+        return self._has_failed
+
+    def __enter__(self) -> Contained:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if failure is None or not is_containable(failure):
+            return False
+        self._has_failed = True
+        self._log.error(f"{self._work} failed unexpectedly; only that was given up", *self._arguments, exc_info=failure)
+        return True
