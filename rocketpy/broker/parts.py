@@ -138,6 +138,9 @@ class BrokerParts:
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection that has ended, and tell whom it concerns."""
         self.hold_service.drop_connection(connection)
+        accounts = self._ground.tables.accounts
+        if accounts is not None:
+            accounts.connection_closed(connection)
         if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to tell
             self.client_side.housekeeping.connection_closed(connection)
 

@@ -6,6 +6,9 @@ session, so a request costs its decoding and its HMAC. A guard lets through what
 (an unknown field, a number that is not a text, a retry topic, a topic asked for first) is left to
 :meth:`PlainPermissionManager.authorize`, which decides and explains.
 
+Rule: what a peer may do is remembered only for a request whose signature is right, so that a peer without the secret
+key leaves nothing in memory; the session goes with its connection.
+
 Rule: a guard and the hot road behind it read the same bytes with the same decoder, so they see the same topic.
 """
 
@@ -20,6 +23,7 @@ from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.permission import PUB, SUB
 from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
 from rocketpy.broker.acl.plain_permission import TRACE_TOPIC, PlainPermissionManager, Session
+from rocketpy.broker.subscription_group import NAME_LENGTH_MAX
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import (
     HOT_HEADER_ERRORS,
@@ -29,6 +33,7 @@ from rocketpy.protocol.hot_headers import (
     Int64,
     decode_hot_send,
 )
+from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastGuard, FastPath
 
@@ -184,14 +189,16 @@ class HotGuards:
                     return False
             if session.needs_no_signature:
                 return fast_path(connection, header, body)
-            if checks_topic and fields.topic not in session.allowed and not _learn_send(session, fields.topic):
-                return False
+            topic = fields.topic
+            is_known = not checks_topic or topic in session.allowed
             content = (
-                f"{fields.access_key}{fields.security_token}{fields.a}{fields.topic}{fields.c}{fields.d}"
+                f"{fields.access_key}{fields.security_token}{fields.a}{topic}{fields.c}{fields.d}"
                 f"{fields.queue_id}{fields.f}{fields.born_timestamp}{fields.h}{fields.properties}{fields.j}{fields.k}"
                 f"{fields.l}{fields.m}{fields.n}"
             ).encode()
             if not session.matches(content if body is None else content + body, fields.signature):
+                return False
+            if not is_known and not _learn_send(session, topic):
                 return False
             if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
                 self._header = header
@@ -219,15 +226,16 @@ def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastP
         if session.needs_no_signature:
             return fast_path(connection, header, body)
         wanted = (fields.topic, fields.consumer_group)
-        if wanted not in session.allowed and not _learn_pull(session, wanted):
-            return False
+        is_known = wanted in session.allowed
         content = (
             f"{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
             f"{fields.commit_offset}{fields.consumer_group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
             f"{fields.subscription}{fields.suspend_timeout_millis}{fields.sys_flag}{fields.topic}"
         ).encode()
-        return session.matches(content if body is None else content + body, fields.signature) and fast_path(
-            connection, header, body
+        return (
+            session.matches(content if body is None else content + body, fields.signature)
+            and (is_known or _learn_pull(session, wanted))
+            and fast_path(connection, header, body)
         )
 
     return guarded
@@ -235,7 +243,7 @@ def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastP
 
 def _learn_send(session: Session, topic: str) -> bool:
     """Remember that the account may send to a topic; False when it may not, or when that is not so simple."""
-    if is_group_resource(topic):
+    if is_group_resource(topic) or len(topic) > TOPIC_LENGTH_MAX:
         return False
     if topic != TRACE_TOPIC and not _is_allowed(session, topic, PUB):
         return False
@@ -246,7 +254,9 @@ def _learn_pull(session: Session, wanted: tuple[str, str]) -> bool:
     topic, group = wanted
     resource = group_resource(group)
     return (
-        topic != resource  # one permission of two for the same name: the other road knows which
+        len(topic) <= TOPIC_LENGTH_MAX
+        and len(group) <= NAME_LENGTH_MAX
+        and topic != resource  # one permission of two for the same name: the other road knows which
         and _is_allowed(session, topic, SUB)
         and _is_allowed(session, resource, SUB)
         and _learn(session, wanted)

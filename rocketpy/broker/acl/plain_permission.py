@@ -73,7 +73,7 @@ class PlainPermissionManager:
     def __init__(self, *, files: AclFiles, run_blocking: RunBlocking, clock: Clock, is_strict: bool) -> None:
         self.is_strict = is_strict
         self.sessions: dict[str, Session] = {}
-        """By peer; emptied whenever the table changes."""
+        """By peer, as long as it is connected; emptied whenever the table changes."""
         self._files = files
         self._run_blocking = run_blocking
         self._clock = clock
@@ -111,6 +111,10 @@ class PlainPermissionManager:
         if not self._table.is_white(host_of_peer(peer)):
             return None
         return self._remember(peer, Session("", _NOBODY, needs_nothing=True, needs_no_signature=True))
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget what is known of a peer whose connection has ended."""
+        self.sessions.pop(connection.peer, None)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 

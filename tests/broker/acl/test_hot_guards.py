@@ -220,6 +220,48 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(session.allowed) <= 1000
 
 
+@pytest.mark.parametrize(
+    ("code", "fields", "name"), [(SEND, SEND_FIELDS, "b"), (BATCH, SEND_FIELDS, "b"), (PULL, PULL_FIELDS, "topic")]
+)
+def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str, str], name: str) -> None:
+    """The access key travels in clear text: without the secret key nothing may be remembered for it."""
+    text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
+    manager = make_manager(text, is_strict=True)
+    check = checks(manager)[code]
+    forger = SessionCredentials("RocketMQ", "not the secret key")
+    for number in range(20):
+        assert not check(
+            peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: f"T{number}"}, by=forger)), None
+        )
+    assert [session.allowed for session in manager.sessions.values()] == [set()]
+    assert check(peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: "T1"})), None)
+    assert [len(session.allowed) for session in manager.sessions.values()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (SEND, SEND_FIELDS | {"b": "T" * 128}),
+        (PULL, PULL_FIELDS | {"topic": "T" * 128}),
+        (PULL, PULL_FIELDS | {"consumerGroup": "G" * 256}),
+    ],
+)
+def test_names_that_nothing_can_have_are_not_remembered(code: int, fields: dict[str, str]) -> None:
+    text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
+    manager = make_manager(text.replace("defaultGroupPerm: DENY", "defaultGroupPerm: SUB"))
+    assert not checks(manager)[code](peer_at("10.0.0.1"), encode_json_header(signed(code, fields)), None)
+    assert [session.allowed for session in manager.sessions.values()] == [set()]
+
+
+def test_a_session_ends_with_its_connection() -> None:
+    manager = make_manager()
+    connection = peer_at("10.0.0.1")
+    assert checks(manager)[SEND](connection, encode_json_header(signed(SEND, SEND_FIELDS)), None)
+    assert list(manager.sessions) == [connection.peer]
+    manager.connection_closed(connection)
+    assert not manager.sessions
+
+
 def test_the_requests_that_java_recorded_take_the_short_way() -> None:
     """Frames of a Java cluster with ACL: every send and pull that Java allowed."""
     text = "accounts:\n" + "".join(

@@ -126,6 +126,27 @@ async def test_plain_sends_and_pulls_keep_their_hot_roads(tmp_path: Path, monkey
     assert long_ways == []
 
 
+async def test_what_is_known_of_a_peer_goes_with_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten = trio.Event()
+    plain = PlainPermissionManager.connection_closed
+
+    def closed(self: PlainPermissionManager, connection: Connection) -> None:
+        assert connection.peer in self.sessions
+        plain(self, connection)
+        assert not self.sessions
+        forgotten.set()
+
+    monkeypatch.setattr(PlainPermissionManager, "connection_closed", closed)
+    async with running_with_accounts(tmp_path) as at:
+        async with client_of(USER) as user:
+            for _ in range(2):
+                assert (await user.request(at.address, send())).code == ResponseCode.SUCCESS
+        with trio.fail_after(PATIENCE_SECONDS):
+            await forgotten.wait()
+
+
 async def test_our_clients_sign(tmp_path: Path) -> None:
     config = ClientConfig(credentials=USER)
     async with running_nameserver(tmp_path) as namesrv, running_with_accounts(tmp_path, namesrv=namesrv):
