@@ -68,6 +68,14 @@ STRICT_ADMIN_CODES: Final = ADMIN_CODES | {
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
     RequestCode.CLONE_GROUP_OFFSET,
     RequestCode.RESUME_CHECK_HALF_MESSAGE,
+    # What these tell of others: settings with their paths, addresses of clients, stacks of consumers, accounts' files.
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.VIEW_BROKER_STATS_DATA,
 }
 
 Needed = dict[str, int]

@@ -2,7 +2,8 @@
 
 1. an address of a global white list needs nothing;
 2. without an access key, or with one that nobody knows, nothing is allowed;
-3. an address of the account's own white list needs neither signature nor permission;
+3. an address of the account's own white list needs neither signature nor permission (with ``aclStrict``, an
+   administrator's request still needs the account of an administrator);
 4. the signature must be right;
 5. PUB on RMQ_SYS_TRACE_TOPIC needs no permission;
 6. administrators' requests need an administrator, all others what :mod:`.needed_permissions` says.
@@ -207,16 +208,22 @@ class PlainPermissionManager:
         if account is None:
             raise AclError(f"No acl config for {access_key}")
         if account.is_white(address):
+            if self.is_strict:
+                self._check_administrator(request, account)
             return
         if not is_signed:
             raise AclError(f"Check signature failed for accessKey={access_key}")
         needed = needed_permissions(request, is_strict=self.is_strict)
         if needed.get(TRACE_TOPIC) == PUB:
             return
-        if request.code in self._admin_codes and not account.is_admin:
-            raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
+        self._check_administrator(request, account)
         for resource, permission in needed.items():
             account.check(resource, permission)
+
+    def _check_administrator(self, request: RemotingCommand, account: PlainAccessResource) -> None:
+        if request.code in self._admin_codes and not account.is_admin:
+            access_key = account.access_key
+            raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
 
     def _log_refusal(self, address: str, request: RemotingCommand, why: str) -> None:
         """Log a refusal once for each address and reason: who guesses keys must not fill the disk."""

@@ -91,4 +91,6 @@ def test_without_fields_nothing_is_named(code: RequestCode) -> None:
 def test_whatever_changes_the_broker_needs_an_administrator() -> None:
     assert {17, 25, 200, 207, 215} < ADMIN_CODES, "RocketMQ's"
     assert {50, 51, 53, 54, 306, 316, 329} < ADMIN_CODES
-    assert {33, 222, 308, 309, 314, 323} == STRICT_ADMIN_CODES - ADMIN_CODES
+    changes = {33, 222, 308, 309, 314, 323}
+    tells_of_others = {26, 43, 52, 203, 204, 307, 315}
+    assert changes | tells_of_others == STRICT_ADMIN_CODES - ADMIN_CODES

@@ -11,6 +11,7 @@ import trio
 
 from rocketpy.broker.acl import plain_permission
 from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.broker.acl.acl_files import AclFile, AclFiles
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.clock import ManualClock
 from rocketpy.errors import RequestError, StartError, StoreError
@@ -19,6 +20,7 @@ from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import SessionCredentials, SigningKey
+from rocketpy.runner import run_inline
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.acl.accounts import (
     ACCOUNTS,
@@ -101,10 +103,25 @@ def test_what_changes_the_broker_takes_an_administrator(code: int) -> None:
     assert verdict(manager, signed(code, by=ADMIN)) == "allowed"
 
 
-@pytest.mark.parametrize("code", [33, 222, 314])
+@pytest.mark.parametrize("code", [26, 33, 43, 52, 203, 204, 222, 307, 314, 315])
 def test_the_strict_form_takes_an_administrator_for_more(code: int) -> None:
     assert verdict(make_manager(), signed(code)) == "allowed"
     assert verdict(make_manager(is_strict=True), signed(code)).startswith("Need admin permission")
+
+
+def test_the_strict_form_wants_an_administrator_also_from_an_account_s_own_addresses() -> None:
+    """RocketMQ lets such an address do everything, whatever ``admin`` says of the account."""
+    request = signed(RequestCode.UPDATE_BROKER_CONFIG)
+    assert verdict(make_manager(), request, "192.168.9.1") == "allowed"
+    refusal = (
+        f"Need admin permission for request code={RequestCode.UPDATE_BROKER_CONFIG}, but accessKey=RocketMQ is not"
+    )
+    assert verdict(make_manager(is_strict=True), request, "192.168.9.1") == refusal
+    assert verdict(make_manager(is_strict=True), signed(RequestCode.GET_MAX_OFFSET), "192.168.9.1") == "allowed"
+    white_admin = ACCOUNTS.replace("admin: true", "admin: true\n    whiteRemoteAddress: 192.168.9.*")
+    assert (
+        verdict(make_manager(white_admin, is_strict=True), signed(request.code, by=ADMIN), "192.168.9.1") == "allowed"
+    )
 
 
 def test_an_unknown_account_takes_as_many_steps_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,3 +396,37 @@ def test_sessions_are_bounded() -> None:
     assert manager.open_session("10.0.0.1:1", "stranger") is None
     assert manager.open_white_session("10.0.0.1:1") is None
     assert USER.access_key in {each.access_key for each in manager.sessions.values()}
+
+
+class _EditedMeanwhile(AclFiles):
+    """Files of which one changes just after its text was read, before the reader has noted anything."""
+
+    edit: str | None = None
+
+    def read(self, path: str) -> AclFile:
+        file = super().read(path)
+        if self.edit is not None:
+            write_file(self._disk, path, self.edit)
+            self.edit = None
+        return file
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+async def test_a_change_made_while_a_file_is_read_is_seen_the_next_time(at_start: bool) -> None:
+    disk = SimDisk()
+    write_file(disk, DEFAULT, ACCOUNTS)
+    files = _EditedMeanwhile(directory=DIRECTORY, disk=disk)
+    manager = PlainPermissionManager(files=files, run_blocking=run_inline, clock=ManualClock(), is_strict=False)
+    edited = ACCOUNTS.replace("orders=PUB|SUB", "orders=PUB|SUB, late=PUB")
+    request = signed(RequestCode.SEND_MESSAGE_V2, {"a": "g", "b": "late"})
+    if at_start:
+        files.edit = edited
+        manager.load()
+    else:
+        manager.load()
+        write_file(disk, DEFAULT, ACCOUNTS + "\n")
+        files.edit = edited
+        assert await manager.reload()
+    assert verdict(manager, request) != "allowed"
+    assert await manager.reload(), "the file is another one than what was read"
+    assert verdict(manager, request) == "allowed"
