@@ -17,7 +17,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar, Union, cast
 
 import attrs
@@ -27,6 +27,9 @@ from rocketpy.properties_text import PropertyLine, decode_properties_text, forma
 
 T = TypeVar("T")
 Validator = Callable[[object, "attrs.Attribute[object]", object], None]
+
+IN_FORCE = ".inForce"
+"""Ends the key under which the value in force is shown, while another one was accepted for the next start."""
 
 _DETAIL = "rocketpy.setting"
 _KEY_SHOWN_MAX = 100
@@ -293,6 +296,23 @@ def settings_values(*settings: object, important_only: bool = False) -> dict[str
             if value is not None and (row.important or not important_only):
                 values.setdefault(row.key, _text(value))
     return values
+
+
+def values_in_force(now: Sequence[object], accepted: Sequence[object]) -> dict[str, str]:
+    """Return, under ``key.inForce``, the value in force of each setting that was accepted for the next start only."""
+    in_force, then = settings_values(*now), settings_values(*accepted)
+    keys = dict.fromkeys(row.key for each in now for row in setting_rows(each.__class__))
+    return {key + IN_FORCE: in_force.get(key, "") for key in keys if in_force.get(key) != then.get(key)}
+
+
+def with_values_in_force(values: Mapping[str, str], in_force: Mapping[str, str]) -> dict[str, str]:
+    """Return accepted values, each followed by its value in force where :func:`values_in_force` has one."""
+    shown: dict[str, str] = {}
+    for key, value in values.items():
+        shown[key] = value
+        if key + IN_FORCE in in_force:
+            shown[key + IN_FORCE] = in_force[key + IN_FORCE]
+    return shown
 
 
 def format_settings(*settings: object, important_only: bool = False) -> list[str]:

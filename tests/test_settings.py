@@ -19,6 +19,8 @@ from rocketpy.settings import (
     settings_from_text,
     settings_values,
     updated_settings,
+    values_in_force,
+    with_values_in_force,
 )
 
 
@@ -195,3 +197,14 @@ def test_what_is_live_is_replaced_in_place_and_the_rest_is_named() -> None:
 def test_what_no_request_may_change_cannot_be_live() -> None:
     with pytest.raises(AssertionError):
         setting("", live=True, fixed=True)
+
+
+def test_an_accepted_value_is_followed_by_the_one_in_force() -> None:
+    now, accepted = (OtherSettings(), PortSettings()), (OtherSettings(low=0), PortSettings(listen_port=1, name="x"))
+    in_force = values_in_force(now, accepted)
+    assert in_force == {"low.inForce": "1", "listenPort.inForce": "8888"}  # name is the first class's, and unchanged
+    assert list(with_values_in_force({"low": "0", "high": "2", "listenPort": "1"}, in_force).items()) == [
+        ("low", "0"), ("low.inForce", "1"), ("high", "2"), ("listenPort", "1"), ("listenPort.inForce", "8888"),
+    ]  # fmt: skip
+    assert values_in_force((PortSettings(),), (PortSettings(name="x"),)) == {"name.inForce": ""}
+    assert values_in_force(now, now) == {}

@@ -6,12 +6,14 @@ alone replaces fields of these objects, between two awaits, and only those decla
 made of a setting asks to be told (:meth:`LiveSettings.on_change`).
 
 Rules. A change is accepted whole or refused whole, and an accepted one is in the file before it counts. What is not
-``live`` goes to the file and counts from the next start. What is ``fixed`` (paths, addresses, code to load, the black
-list) and what the black list names, no request changes. What the next start would refuse is refused now.
+``live`` goes to the file and counts from the next start; until then both values are shown. What is ``fixed`` (paths,
+addresses, code to load, the black list) and what the black list names, no request changes. What the next start would
+refuse is refused now.
 
 Compatibility: ``Configuration`` and ``AdminBrokerProcessor.updateBrokerConfig`` (4.9.8). Java passes over a value that
 does not parse and a key that it does not know, and answers success; here both are refused. Java's file then has every
-key in no order; here the text of the file stays as it is but for the values that change.
+key in no order; here the text of the file stays as it is but for the values that change. Java replaces the field of
+every setting at once and shows it, used or not; here a setting that counts from the next start has a second key.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ import trio
 
 from rocketpy.clock import Clock
 from rocketpy.errors import SettingsError
-from rocketpy.properties_text import format_property, read_properties
+from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import (
-    format_settings,
     replace_live,
     setting_rows,
     settings_values,
     unknown_key,
     updated_settings,
+    values_in_force,
+    with_values_in_force,
 )
 from rocketpy.store.disk import Disk
 from rocketpy.store.small_file import rewrite_properties_file
@@ -87,17 +90,23 @@ class LiveSettings:
         self._listeners.append((wanted, listener))
 
     def text(self) -> str:
-        """Return every setting as it counts now, as lines of a properties file, keys without meaning here included."""
-        lines = format_settings(*self.values) + [format_property(*item) for item in self._unknown.items()]
-        return "".join(f"{line}\n" for line in lines)
+        """Return the accepted value of every setting as lines of a properties file, unknown keys included.
+
+        A value that counts from the next start is followed by the one in force, as ``key.inForce``.
+        """
+        unset = dict.fromkeys(self._rows, "")
+        values = {**unset, **settings_values(*self._next_values), **self._unknown}
+        return format_properties(with_values_in_force(values, self._values_in_force()))
 
     async def update(self, text: str, *, black_list: Iterable[str] = ()) -> SettingsChange:
         """Apply properties text: the file first, then what counts at once.
 
         Raises :class:`SettingsError` naming the key, :class:`FixedSettingError` for one that no request may change,
         those of ``black_list`` among them, ``StoreError`` when the file cannot be written; nothing has changed then.
+        A value in force that is sent back as :meth:`text` shows it changes nothing.
         """
-        changes = {line.key: line.value for line in read_properties(text)}
+        in_force = self._values_in_force()
+        changes = {line.key: line.value for line in read_properties(text) if in_force.get(line.key) != line.value}
         self._check_keys(changes, frozenset(black_list))
         async with self._change_lock:
             next_values = tuple(updated_settings(each, changes) for each in self._next_values)
@@ -113,7 +122,7 @@ class LiveSettings:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _check_keys(self, changes: Mapping[str, str], black_list: frozenset[str]) -> None:
-        now = settings_values(*self.values)
+        now = settings_values(*self.values)  # of a fixed key also what is accepted
         for key, value in changes.items():
             row = self._rows.get(key)
             if key in black_list:
@@ -122,6 +131,9 @@ class LiveSettings:
                 raise FixedSettingError(f"{key} = {value!r}: expected no change, only the start sets it")
             if row is None and key not in self._unknown:
                 raise SettingsError(unknown_key(key, self._rows))
+
+    def _values_in_force(self) -> dict[str, str]:
+        return values_in_force(self.values, self._next_values)
 
     def _replace(self) -> SettingsChange:
         """Let those settings count that are live, tell whoever asked, and say which are left for the next start."""

@@ -90,11 +90,30 @@ async def test_what_counts_from_the_next_start_is_in_the_file_and_not_in_the_set
     settings = live(path)
     assert await settings.update("nextStart=6") == SettingsChange((), ("nextStart",))
     assert example(settings).next_start == 5
-    assert "nextStart=5\n" in settings.text()
+    assert "\nnextStart=6\nnextStart.inForce=5\n" in settings.text()
     assert settings_from_text(path.read_text(), "", Example).of(Example).next_start == 6
     # Another change says so again, because it is still so; back to what counts, nothing is left.
     assert (await settings.update("atOnce=2")).from_next_start == ("nextStart",)
     assert (await settings.update("nextStart=5")).from_next_start == ()
+    assert "\nnextStart=5\npath" in settings.text()
+
+
+async def test_what_was_shown_can_be_sent_back_with_the_values_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    settings = live(path)
+    await settings.update("nextStart=6")
+    shown = settings.text()
+    assert await settings.update(shown) == SettingsChange((), ("nextStart",))
+    assert settings.text() == shown
+    assert ".inForce" not in path.read_text()
+
+
+@pytest.mark.parametrize("line", ["nextStart.inForce=6", "limit.inForce=7"])
+async def test_a_value_in_force_cannot_be_set(tmp_path: Path, line: str) -> None:
+    settings = live(tmp_path / "b.conf")
+    await settings.update("nextStart=6")
+    with pytest.raises(SettingsError, match=r"^unknown key \w+\.inForce has no effect"):
+        await settings.update(line)
 
 
 async def test_a_key_without_effect_is_shown_as_it_was_set(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.properties_text import read_properties
-from rocketpy.settings import setting_rows
+from rocketpy.settings import IN_FORCE, setting_rows
 from tests.settings_table import CLASSES
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -126,7 +126,9 @@ STEPS: Sequence[Step] = (
     run("getBrokerConfig -b {broker}"),
     run("getBrokerConfig -c DefaultCluster"),
     run("updateBrokerConfig -b {broker} -k flushConsumerOffsetInterval -v 4000"),
-    run("updateBrokerConfig -c DefaultCluster -k flushConsumerOffsetInterval -v 5000"),
+    run("updateBrokerConfig -c DefaultCluster -k flushConsumerOffsetInterval -v 5001"),
+    run("updateBrokerConfig -b {broker} -k maxMessageSize -v 4194303"),  # which counts from the next start of ours
+    run("getBrokerConfig -b {broker}"),
     run("updateKvConfig -s GoldNs -k k2 -v v2"),
     run("deleteKvConfig -s GoldNs -k k2"),
     run("wipeWritePerm -b broker-0"),
@@ -143,7 +145,9 @@ STEPS: Sequence[Step] = (
     run("sendMessage -t GoldTopic -p from~mqadmin -k cli -c TagCli"),
     run("clusterRT -a 3 -s 16 -i 30 -c DefaultCluster", until="broker-0"),
     run("getNamesrvConfig"),
-    run("updateNamesrvConfig -k clusterTest -v false"),
+    run("updateNamesrvConfig -k orderMessageEnable -v true"),
+    run("updateNamesrvConfig -k serverChannelMaxIdleTimeSeconds -v 119"),  # from the next start of ours
+    run("getNamesrvConfig"),
     run("exportMetadata -c DefaultCluster -f {dir}/export"),
     run("exportMetadata -b {broker} -t -f {dir}/export"),
     run("exportMetadata -b {broker} -g -f {dir}/export"),
@@ -224,7 +228,7 @@ def _settings(text: str) -> str:
     return "\n".join(
         f"{key} = {'N' if key in DIFFERENT_VALUES else value}"
         for key, value in sorted(values.items())
-        if key not in OWN_SETTINGS | JAVA_SETTINGS
+        if key not in OWN_SETTINGS | JAVA_SETTINGS and not key.endswith(IN_FORCE)
     )
 
 

@@ -76,7 +76,7 @@ class AdminConfigProcessor:
         return make_response(request)
 
     def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer every setting as it counts now, as a line of a properties file."""
+        """Answer the accepted value of every setting, and the one in force where that is another, as properties."""
         header = GetBrokerConfigResponseHeader(version=encode_text(self._live_settings.data_version))
         return make_response(request, header=header, body=self._live_settings.text().encode())
 

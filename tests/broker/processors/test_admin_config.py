@@ -62,6 +62,13 @@ async def test_what_waits_for_the_next_start_is_named(broker: BrokerOnBytes) -> 
     assert answer.remark == "takes effect with the next start: maxMessageSize"
 
 
+async def test_the_next_get_shows_what_was_accepted_and_what_is_in_force(broker: BrokerOnBytes) -> None:
+    before = await shown(broker)
+    await broker.ask(update(maxMessageSize=65536, longPollingEnable="false"))
+    changed = {"maxMessageSize": "65536", "maxMessageSize.inForce": "4194304", "longPollingEnable": "false"}
+    assert await shown(broker) == {**before, **changed}
+
+
 async def test_another_broker_permission_is_registered(broker: BrokerOnBytes) -> None:
     assert (await broker.ask(update(brokerPermission=4))).code == ResponseCode.SUCCESS
     assert broker.registered_count == 1
