@@ -5,7 +5,8 @@ notification, the end of a connection, one round of a service. Such a piece of w
 failure is logged once, with its traceback, and only that piece of work is given up.
 
 Rule: ``StoreError`` and ``AssertionError`` are never contained, for they mean that the disk or our own state cannot be
-trusted: they end the program. ``Cancelled`` and everything else that is no ``Exception`` passes too.
+trusted: they end the program. Of the StoreErrors only a ``ShortageError`` is contained (a full disk, no descriptor
+left): it changes nothing and passes. ``Cancelled`` and everything else that is no ``Exception`` passes too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 
-from rocketpy.errors import StoreError
+from rocketpy.errors import ShortageError, StoreError
 
 
 def is_containable(failure: BaseException) -> bool:
@@ -23,6 +24,8 @@ def is_containable(failure: BaseException) -> bool:
     """
     if isinstance(failure, BaseExceptionGroup):
         return all(is_containable(each) for each in failure.exceptions)
+    if isinstance(failure, ShortageError):
+        return True
     return isinstance(failure, Exception) and not isinstance(failure, StoreError | AssertionError)
 
 
@@ -59,5 +62,8 @@ class Contained:
         if failure is None or not is_containable(failure):
             return False
         self._has_failed = True
+        if isinstance(failure, ShortageError):  # foreseen, so the traceback is of no use
+            self._log.warning(f"{self._work} was given up: %s", *self._arguments, failure)
+            return True
         self._log.error(f"{self._work} failed unexpectedly; only that was given up", *self._arguments, exc_info=failure)
         return True

@@ -2,8 +2,9 @@
 
 Rule: an expected outcome is a status, never an exception. What remains is a mistake of the caller
 (:class:`LocalProtocolError`, ``ValueError``), of the peer (:class:`RemoteProtocolError`: the connection closes), one
-refused request (:class:`RequestError`: the connection lives), the disk (:class:`StoreError`: the broker stops), the
-operator (:class:`SettingsError`, :class:`StartError`: exit status 2) or ours (``AssertionError``: the broker stops).
+refused request (:class:`RequestError`: the connection lives), the disk (:class:`StoreError`: the broker stops; a
+:class:`ShortageError` passes, and the broker lives), the operator (:class:`SettingsError`, :class:`StartError`: exit
+status 2) or ours (``AssertionError``: the broker stops).
 Messages say what was expected, what was found and where; they have no trailing stop.
 """
 
@@ -46,13 +47,27 @@ class StoreError(RocketpyError):
         self.position = position
 
 
-class DiskFullError(StoreError):
+class ShortageError(StoreError):
+    """A resource of the system is exhausted for now. Nothing was changed by the call that raises it.
+
+    The broker lives: the piece of work that met it is refused, or tried again later. The message names the cause.
+    """
+
+
+class DiskFullError(ShortageError):
     """No space is left for a reservation; reads go on, and sends work again when there is space."""
 
     def __init__(self, *, path: str, wanted_bytes: int, free_bytes: int) -> None:
         super().__init__(f"no space: {wanted_bytes} bytes wanted, {free_bytes} bytes free", path=path)
         self.wanted_bytes = wanted_bytes
         self.free_bytes = free_bytes
+
+
+class DescriptorShortageError(ShortageError):
+    """No file descriptor is left in the process (``ulimit -n``) or in the system; works again when some are closed."""
+
+    def __init__(self, action: str, *, path: str, reason: str = "too many open files") -> None:
+        super().__init__(f"{action}: no file descriptor is left ({reason})", path=path)
 
 
 class DamagedStoreError(StoreError):

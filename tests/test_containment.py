@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from rocketpy.containment import Contained, is_containable
-from rocketpy.errors import DiskFullError, RemoteProtocolError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, RemoteProtocolError, ShortageError, StoreError
 
 _log = logging.getLogger("rocketpy.tests")
 
@@ -34,7 +34,6 @@ def test_a_block_that_succeeds_says_nothing(caplog):
     "failure",
     [
         StoreError("torn", path="/f"),
-        DiskFullError(path="/f", wanted_bytes=2, free_bytes=1),
         AssertionError("ours"),
         KeyboardInterrupt(),
         SystemExit(1),
@@ -44,6 +43,19 @@ def test_what_must_end_the_program_passes(failure, caplog):
     with pytest.raises(type(failure)), Contained(_log, "serving"):
         raise failure
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "shortage",
+    [DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), DescriptorShortageError("cannot open", path="/f")],
+)
+def test_a_shortage_ends_only_the_block_and_is_one_line(shortage: ShortageError, caplog: pytest.LogCaptureFixture):
+    with Contained(_log, "serving %s", "peer:1") as block:
+        raise shortage
+    assert block.has_failed
+    (record,) = caplog.records
+    assert record.getMessage() == f"serving peer:1 was given up: {shortage}"
+    assert record.exc_info is None
 
 
 def test_a_group_is_as_bad_as_its_worst():

@@ -12,6 +12,7 @@ from rocketpy.errors import (
     BrokerError,
     ClientError,
     DamagedStoreError,
+    DescriptorShortageError,
     DiskFullError,
     RemotingConnectError,
     RemotingError,
@@ -20,6 +21,7 @@ from rocketpy.errors import (
     RemotingTooMuchRequestError,
     RequestError,
     RocketpyError,
+    ShortageError,
     StartError,
     StoreError,
     single_failures,
@@ -38,6 +40,10 @@ def test_a_refusal_of_the_disk_can_be_told_from_a_refusal_to_start() -> None:
     """One stops a broker that runs, the other is one sentence and exit status 2."""
     assert issubclass(DiskFullError, StoreError)
     assert issubclass(DamagedStoreError, StoreError)
+    assert issubclass(DiskFullError, ShortageError)
+    assert issubclass(DescriptorShortageError, ShortageError)
+    assert issubclass(ShortageError, StoreError)
+    assert not issubclass(DamagedStoreError, ShortageError), "nothing that passes"
     assert not issubclass(StartError, StoreError)
 
 
@@ -80,12 +86,19 @@ def test_a_full_disk_says_what_was_wanted_and_what_is_there() -> None:
     assert (error.wanted_bytes, error.free_bytes, error.path, error.position) == (10, 3, "/f", None)
 
 
+def test_a_shortage_of_descriptors_says_what_could_not_be_done() -> None:
+    error = DescriptorShortageError("cannot open", path="/f", reason="Too many open files")
+    assert str(error) == "cannot open: no file descriptor is left (Too many open files) (/f)"
+
+
 def test_damage_says_which_command_shows_more() -> None:
     error = DamagedStoreError("expected a record, found zeros", path="/f", position=8)
     assert str(error) == "expected a record, found zeros; `rocketpy store verify` shows what is left (/f at 8)"
 
 
-@pytest.mark.parametrize("kind", [each for each in ALL if "__init__" not in vars(each)])
+@pytest.mark.parametrize(
+    "kind", [each for each in ALL if "__init__" not in vars(each) and not issubclass(each, StoreError)]
+)
 def test_plain_errors_go_through_processes_unchanged(kind: type[RocketpyError]) -> None:
     """A Spark executor's exception reaches the driver pickled. Those with fields of their own stay in one process."""
     again = pickle.loads(pickle.dumps(kind("why")))

@@ -24,6 +24,7 @@ from rocketpy.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
     RocketpyError,
+    ShortageError,
 )
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import Frame, FrameReader, encode_frame
@@ -251,6 +252,9 @@ class Connection:
                     try:
                         if fast_path(self, header, body):
                             continue
+                    except ShortageError as shortage:
+                        self._dispatcher.answer_failure(self, header, body, shortage)
+                        continue
                     except (RocketpyError, AssertionError):
                         raise
                     except Exception as failure:  # the dispatcher's guard of each request, for who goes past it

@@ -7,7 +7,8 @@ first twelve bytes of a JSON header, which name the code, before anything is dec
 
 Here is one of the two broad catches of the project (for fast paths in ``Connection.serve``, which answers by
 :meth:`Dispatcher.answer_failure`): whatever else a processor raises is answered as SYSTEM_ERROR and logged with its
-traceback. ``StoreError`` and ``AssertionError`` pass through: they end the program.
+traceback. ``StoreError`` and ``AssertionError`` pass through: they end the program. A ``ShortageError`` does not: the
+request is answered with SYSTEM_BUSY and the cause.
 
 Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8), wire.md 1.6.
 """
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketpy.errors import LocalProtocolError, RequestError, StoreError
+from rocketpy.errors import LocalProtocolError, RequestError, ShortageError, StoreError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_command
@@ -97,6 +98,7 @@ class Dispatcher:
         self._fast_guards = fast_guards or {}
         self._unsupported_log = unsupported_log
         self._unsupported_seen: set[int] = set()
+        self._shortage_count = 0
 
     def register(self, codes: int | Iterable[int], processor: Processor) -> None:
         """Answer requests of these codes with ``processor``; a code has one processor."""
@@ -162,6 +164,8 @@ class Dispatcher:
             response = processor(connection, command)
         except RequestError as refusal:
             response = _refused(command, refusal)
+        except ShortageError as shortage:
+            response = self._short_of(command, shortage)
         except (StoreError, AssertionError):
             raise
         except Exception as failure:
@@ -177,7 +181,10 @@ class Dispatcher:
     def answer_failure(self, connection: Connection, header: bytes, body: bytes | None, failure: Exception) -> None:
         """Answer a request whose fast path raised what nobody foresaw; what it did until then stays done."""
         command = decode_command(0, header, body)
-        response = _system_error(command, failure)
+        if isinstance(failure, ShortageError):
+            response = self._short_of(command, failure)
+        else:
+            response = _system_error(command, failure)
         if not command.is_oneway:
             _reply(connection, command, response)
 
@@ -210,11 +217,20 @@ class Dispatcher:
         remark = f" request type {command.code} not supported"
         _reply_unless_oneway(connection, command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
+    def _short_of(self, command: RemotingCommand, shortage: ShortageError) -> RemotingCommand:
+        """Answer a request for which the system has no disk space or no descriptor now."""
+        self._shortage_count += 1
+        if self._shortage_count & (self._shortage_count - 1) == 0:  # once, twice, four times, ...
+            _log.warning("request code %d is refused: %s", command.code, shortage)
+        return make_response(command, ResponseCode.SYSTEM_BUSY, str(shortage))
+
     async def _run_task(self, slow: AsyncProcessor, connection: Connection, command: RemotingCommand) -> None:
         try:
             response = await slow(connection, command)
         except RequestError as refusal:
             response = _refused(command, refusal)
+        except ShortageError as shortage:
+            response = self._short_of(command, shortage)
         except (StoreError, AssertionError):
             raise
         except Exception as failure:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from rocketpy.errors import RequestError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, RequestError, ShortageError, StoreError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
@@ -64,6 +64,50 @@ def test_too_many_slow_commands_are_refused_as_busy() -> None:
     assert busy.code == ResponseCode.SYSTEM_BUSY
     assert busy.remark is not None
     assert busy.remark.startswith("[OVERLOAD]system busy")
+
+
+@pytest.mark.parametrize(
+    "shortage",
+    [DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), DescriptorShortageError("cannot open", path="/f")],
+)
+async def test_a_shortage_refuses_one_request_with_its_cause(
+    shortage: ShortageError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A processor, a fast path and a slow command alike; any other StoreError still ends the program."""
+    connection, transport = make_connection()
+    tasks: list[Callable[[], Awaitable[None]]] = []
+
+    def start_task(function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        tasks.append(partial(function, *arguments))
+        return True
+
+    transport.start_task = start_task  # type: ignore[method-assign]
+    dispatcher = connection._dispatcher
+
+    def fail(*_: object) -> None:
+        raise shortage
+
+    async def fail_slowly(*_: object) -> None:
+        raise shortage
+
+    dispatcher.register(50, fail)
+    dispatcher.register_task(51, fail_slowly)
+    dispatcher.register_fast_path(11, fail)  # type: ignore[arg-type]
+    for code in (50, 51, 11):
+        connection.receive(encode_frame(RemotingCommand(code=code, opaque=code, ext_fields={"a": "b"})))
+    connection.serve(10)
+    (slow,) = tasks
+    await slow()
+    answers = sent(connection)
+    assert sorted(each.opaque for each in answers) == [11, 50, 51]
+    assert {each.code for each in answers} == {ResponseCode.SYSTEM_BUSY}
+    assert {each.remark for each in answers} == {str(shortage)}
+    assert len(caplog.records) == 2, "of the first and the second; not a line for each"
+    shortage = StoreError("the disk is gone", path="/f")  # type: ignore[assignment]
+    for code in (50, 11):
+        connection.receive(encode_frame(RemotingCommand(code=code, opaque=code, ext_fields={"a": "b"})))
+        with pytest.raises(StoreError):
+            connection.serve(1)
 
 
 def test_a_deferral_is_counted() -> None:

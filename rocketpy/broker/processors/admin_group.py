@@ -20,7 +20,7 @@ from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX
 from rocketpy.clock import Clock
-from rocketpy.errors import DiskFullError, RequestError
+from rocketpy.errors import RequestError, ShortageError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import (
     Connection as ConnectionBody,
@@ -134,7 +134,7 @@ class AdminGroupProcessor:
         try:
             await self._subscription_group_manager.stored.persist()
             await self._consumer_offset_manager.stored.persist()
-        except DiskFullError as failure:
+        except ShortageError as failure:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
             ) from failure

@@ -18,7 +18,7 @@ from rocketpy.broker.processors.request_body import check_range
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
-from rocketpy.errors import DiskFullError, RequestError
+from rocketpy.errors import RequestError, ShortageError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import GroupList
 from rocketpy.protocol.bodies.route import TopicList
@@ -141,7 +141,7 @@ class AdminTopicProcessor:
     async def _persist(self) -> None:
         try:
             await self._topic_config_manager.stored.persist()
-        except DiskFullError as failure:
+        except ShortageError as failure:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
             ) from failure

@@ -14,7 +14,7 @@ import logging
 import trio
 
 from rocketpy.broker.delay_offset import DelayOffsetManager, DelayProgress
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 from rocketpy.store.message_store import MessageStore
 
 NOTE_AFTER_BYTES = 64 << 20
@@ -74,7 +74,7 @@ class DelayProgressService:
         """Write the file if it is old; False when there is no room for it."""
         try:
             await self._offsets.stored.persist()
-        except DiskFullError as failure:
+        except ShortageError as failure:
             _log.error("%s", failure)
             return False
         return True

@@ -1,6 +1,7 @@
 """Writes the broker's tables to their files: some soon after each change, the offsets of groups now and then.
 
-A full disk does not end the broker: the tables are in memory, reads go on, and the next round tries again. Any other
+A shortage (a full disk, no descriptor left) does not end the broker: the tables are in memory, reads go on, and the
+next round tries again. Any other
 failure of the disk does.
 """
 
@@ -13,7 +14,7 @@ import attrs
 import trio
 
 from rocketpy.broker.stored_table import StoredTable
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 
 RETRY_SECONDS = 5.0
 
@@ -76,7 +77,7 @@ class TablePersistService:
             return True
         try:
             await table.persist()
-        except DiskFullError as failure:
+        except ShortageError as failure:
             self._disk_full_count += 1
             if self._disk_full_count & (self._disk_full_count - 1) == 0:  # once, twice, four times, ...
                 _log.error("%s", failure)

@@ -12,7 +12,7 @@ import trio.testing
 
 from rocketpy.broker.services.table_persist import RETRY_SECONDS, TablePersistService
 from rocketpy.broker.stored_table import StoredTable
-from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, ShortageError, StoreError
 from rocketpy.store.disk import OsDisk
 
 T = TypeVar("T")
@@ -97,7 +97,12 @@ async def test_the_period_may_change(
     assert not table.has_changes
 
 
-async def test_after_a_full_disk_it_tries_again(
+@pytest.mark.parametrize(
+    "shortage",
+    [DiskFullError(path="a", wanted_bytes=1, free_bytes=0), DescriptorShortageError("cannot open", path="a")],
+)
+async def test_after_a_shortage_it_tries_again(
+    shortage: ShortageError,
     make_table: Callable[[str], StoredTable],
     disks: Disks,
     nursery: trio.Nursery,
@@ -106,7 +111,7 @@ async def test_after_a_full_disk_it_tries_again(
     table = make_table("a")
     service = TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5)
     await nursery.start(service.run)
-    disks.failure = DiskFullError(path="a", wanted_bytes=1, free_bytes=0)
+    disks.failure = shortage
     table.changed()
     await trio.sleep(3 * RETRY_SECONDS + 0.1)
     assert table.has_changes
