@@ -117,7 +117,7 @@ def _registration_ms(session: Session) -> float | None:
     topics = {f"idle_topic_{number:04}": TopicConfig(f"idle_topic_{number:04}", 8, 8) for number in range(TOPICS)}
     wrapper = TopicConfigSerializeWrapper(topics, DataVersion(1, 1))
     begin = time.thread_time()
-    body = trio.run(RegistrationBody().encode, wrapper)
+    body = b"".join(trio.run(RegistrationBody().encode, wrapper))
     encode_frame(make_request(RequestCode.REGISTER_BROKER, body=body))
     return (time.thread_time() - begin) * 1e3
 

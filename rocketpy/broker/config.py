@@ -93,6 +93,8 @@ class BrokerConfig:
     sends_waiting_for_disk_max: int = setting(262_144, unit="sends", validator=Between(1), live=True)
     auto_create_topic_max: int = setting(50_000, unit="topics", validator=Between(0), live=True)
     auto_create_subscription_group_max: int = setting(50_000, unit="groups", validator=Between(0), live=True)
+    auto_create_table_bytes_max: int = setting(14 << 20, unit="bytes", validator=Between(0), live=True)
+    """The JSON of all topics, and that of all groups, up to which new ones appear by themselves."""
 
     # Transactions
     reject_transaction_message: bool = setting(False, important=True, live=True)

@@ -1,9 +1,12 @@
 """The consumer groups that a broker knows: ``subscriptionGroup.json``.
 
 One table, group -> :class:`SubscriptionGroupConfig`. A group appears with its first heartbeat or pull while
-``autoCreateSubscriptionGroup`` is on; every change moves the data version.
+``autoCreateSubscriptionGroup`` is on, and while there are not too many, counted and in bytes; every change moves the
+data version.
 
-Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20.
+Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20. Where
+automatic creation is off, or there are too many groups, RocketMQ creates every group whose name begins with
+``CID_RMQ_SYS_``; here only the broker's own.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
@@ -32,10 +36,14 @@ PREDEFINED_GROUPS = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+OWN_GROUPS = frozenset(("CID_RMQ_SYS_TRANS",))
+"""The broker's own groups, which appear whatever the settings say: they are few."""
 
 NAME_LENGTH_MAX = 255
 """Longer names of groups and clients are refused: RocketMQ's clients do not let them out either."""
+
+_ENTRY_BYTES = 280
+"""What a group takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -60,6 +68,7 @@ class SubscriptionGroupManager:
             group: SubscriptionGroupConfig(group_name=group) for group in PREDEFINED_GROUPS
         }
         """Read freely; change it only through the methods."""
+        self._table_bytes = sum(map(_entry_bytes, self.subscription_group_table))
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
@@ -72,7 +81,10 @@ class SubscriptionGroupManager:
         for group, group_config in self.subscription_group_table.items():
             table.setdefault(group, group_config)
         self.subscription_group_table = table
+        self._table_bytes = sum(map(_entry_bytes, table))
         self.data_version = loaded.data_version
+        if self.full_because is not None:
+            _log.warning("%s is large: %s; no group appears by itself", self.stored.path, self.full_because)
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration of a group, created now if that is allowed; None otherwise.
@@ -85,28 +97,30 @@ class SubscriptionGroupManager:
         if (
             group_config is None
             and len(group) <= NAME_LENGTH_MAX
-            and (
-                (self._config.auto_create_subscription_group and not self.is_full)
-                or group.startswith(SYSTEM_GROUP_PREFIX)
-            )
+            and ((self._config.auto_create_subscription_group and self.full_because is None) or group in OWN_GROUPS)
         ):
             group_config = SubscriptionGroupConfig(group_name=group)
-            self.subscription_group_table[group] = group_config
+            self._put(group_config)
             _log.info("group created", extra=event_fields(group=group, now=group_config))
             self._changed()
         return group_config
 
     @property
-    def is_full(self) -> bool:
-        """Whether there are so many groups that no new one appears by itself."""
-        return len(self.subscription_group_table) >= self._config.auto_create_subscription_group_max
+    def full_because(self) -> str | None:
+        """Why no group appears by itself any more, for remarks and logs; None while there is room."""
+        count = len(self.subscription_group_table)
+        if count >= self._config.auto_create_subscription_group_max:
+            return f"there are {count} already, see autoCreateSubscriptionGroupMax"
+        if self._table_bytes >= self._config.auto_create_table_bytes_max:
+            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
+        return None
 
     def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
         """Replace a group or make a new one, as administration says; that of light queues is what it is."""
         if self._enable_lmq and group_config.group_name.startswith(LMQ_PREFIX):
             return
         old = self.subscription_group_table.get(group_config.group_name)
-        self.subscription_group_table[group_config.group_name] = group_config
+        self._put(group_config)
         _log.info("group changed", extra=event_fields(group=group_config.group_name, now=group_config, was=old))
         self._changed()
 
@@ -122,6 +136,7 @@ class SubscriptionGroupManager:
         old = self.subscription_group_table.pop(group, None)
         if old is None:
             return False
+        self._table_bytes -= _entry_bytes(group)
         _log.info("group deleted", extra=event_fields(group=group, was=old))
         self._changed()
         return True
@@ -132,9 +147,19 @@ class SubscriptionGroupManager:
             data_version=self.data_version, subscription_group_table=dict(self.subscription_group_table)
         )
 
+    def _put(self, group_config: SubscriptionGroupConfig) -> None:
+        group = group_config.group_name
+        if group not in self.subscription_group_table:
+            self._table_bytes += _entry_bytes(group)
+        self.subscription_group_table[group] = group_config
+
     def _changed(self) -> None:
         self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
         self.stored.changed()
 
     def _snapshot(self) -> object:
         return encode_value(self.wrapper())
+
+
+def _entry_bytes(group: str) -> int:
+    return _ENTRY_BYTES + 2 * len(dumps(group).encode())

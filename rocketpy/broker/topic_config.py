@@ -7,6 +7,9 @@ version, by which nameservers and slaves see that they are behind; a change is i
 An automatically created topic may be lost when the process is killed before the file is written, while its messages
 are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
 
+Topics that appear by themselves (sends, retries, dead letters) are bounded together, in number and in bytes: the whole
+table must fit an answer. Operators, a recovery and the broker's own topics are not bound by that.
+
 Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation that
 was off works again once it is on; in RocketMQ its model stays what the time without made of it.
 """
@@ -32,6 +35,7 @@ from rocketpy.errors import RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
@@ -40,6 +44,9 @@ from rocketpy.store.disk import Disk
 SCHEDULE_TOPIC_QUEUE_NUMS = 18
 QUEUE_NUMS_MAX = 65_535
 """The most queues a topic may have here; RocketMQ has no limit and fails for lack of memory."""
+
+_ENTRY_BYTES = 160
+"""What a topic takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -62,10 +69,12 @@ class TopicConfigManager:
         self._enable_lmq = enable_lmq
         self.topic_config_table: dict[str, TopicConfig] = {}
         """Read freely, also on the hot path: it is one object for good. Change it only through the methods."""
+        self._table_bytes = 0
+        self._refused_count = 0
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
         for topic_config in self._own_topics():
-            self.topic_config_table[topic_config.topic_name] = topic_config
+            self._put(topic_config)
         self._own_topic_names = frozenset(self.topic_config_table)
 
     def load(self) -> None:
@@ -78,7 +87,10 @@ class TopicConfigManager:
         self.topic_config_table.update(loaded.topic_config_table)
         for topic, topic_config in own.items():
             self.topic_config_table.setdefault(topic, topic_config)
+        self._table_bytes = sum(map(_entry_bytes, self.topic_config_table))
         self.data_version = loaded.data_version
+        if self.full_because is not None:
+            _log.warning("%s is large: %s; no topic appears by itself", self.stored.path, self.full_because)
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
         """Return the configuration of a topic, None when there is no such topic; a light queue has one without."""
@@ -87,9 +99,14 @@ class TopicConfigManager:
         return self.topic_config_table.get(topic)
 
     @property
-    def is_full(self) -> bool:
-        """Whether there are so many topics that sends make no new ones."""
-        return len(self.topic_config_table) >= self._config.auto_create_topic_max
+    def full_because(self) -> str | None:
+        """Why no topic appears by itself any more, for remarks and logs; None while there is room."""
+        count = len(self.topic_config_table)
+        if count >= self._config.auto_create_topic_max:
+            return f"there are {count} already, see autoCreateTopicMax"
+        if self._table_bytes >= self._config.auto_create_table_bytes_max:
+            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
+        return None
 
     def is_system_topic(self, topic: str) -> bool:
         """Whether a topic belongs to the broker itself and administration may not touch it."""
@@ -136,11 +153,20 @@ class TopicConfigManager:
 
     def create_topic_in_send_message_back_method(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int
-    ) -> TopicConfig:
-        """Create an internal topic (retry, dead letters) as asked and return it, or the one that is there."""
+    ) -> TopicConfig | None:
+        """Create an internal topic (retry, dead letters) as asked and return it, or the one that is there.
+
+        None where there are too many topics, unless it is the broker's own.
+        """
         existing = self.topic_config_table.get(topic)
         if existing is not None:
             return existing
+        why = None if topic in SYSTEM_TOPICS else self.full_because
+        if why is not None:
+            self._refused_count += 1
+            if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+                _log.warning("topic not created: %s", why, extra=event_fields(topic=topic))
+            return None
         return self._created(
             TopicConfig(
                 topic_name=topic,
@@ -156,7 +182,7 @@ class TopicConfigManager:
         if self._enable_lmq and topic_config.topic_name.startswith(LMQ_PREFIX):
             return
         old = self.topic_config_table.get(topic_config.topic_name)
-        self.topic_config_table[topic_config.topic_name] = topic_config
+        self._put(topic_config)
         _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
         self._changed()
 
@@ -165,6 +191,7 @@ class TopicConfigManager:
         old = self.topic_config_table.pop(topic, None)
         if old is None:
             return False
+        self._table_bytes -= _entry_bytes(topic)
         _log.info("topic deleted", extra=event_fields(topic=topic, was=old))
         self._changed()
         return True
@@ -209,7 +236,7 @@ class TopicConfigManager:
         for topic, queue_id in largest.items():
             is_internal = topic.startswith("%")
             queue_nums = max(queue_id + 1, 1 if is_internal else self._config.default_topic_queue_nums)
-            self.create_topic_in_send_message_back_method(topic, queue_nums, PERM_READ_WRITE, 0)
+            self._created(_topic(topic, queue_nums))
         return sorted(largest)
 
     def wrapper(self, *, broker_permission: int = PERM_READ_WRITE) -> TopicConfigSerializeWrapper:
@@ -232,8 +259,14 @@ class TopicConfigManager:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    def _put(self, topic_config: TopicConfig) -> None:
+        topic = topic_config.topic_name
+        if topic not in self.topic_config_table:
+            self._table_bytes += _entry_bytes(topic)
+        self.topic_config_table[topic] = topic_config
+
     def _created(self, topic_config: TopicConfig) -> TopicConfig:
-        self.topic_config_table[topic_config.topic_name] = topic_config
+        self._put(topic_config)
         _log.info("topic created", extra=event_fields(topic=topic_config.topic_name, now=topic_config))
         self._changed()
         return topic_config
@@ -266,6 +299,10 @@ class TopicConfigManager:
 
 def _topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
+
+
+def _entry_bytes(topic: str) -> int:
+    return _ENTRY_BYTES + 2 * len(dumps(topic).encode())
 
 
 def _own_perm(*, is_enabled: bool) -> int:

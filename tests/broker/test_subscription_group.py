@@ -34,9 +34,10 @@ def test_a_group_with_an_endless_name_does_not_appear(tables: Tables) -> None:
     assert tables.groups.find_subscription_group_config("CID_RMQ_SYS_" * 100) is None
 
 
-def test_without_automatic_creation_only_system_groups_are_created(tables_with: Callable[..., Tables]) -> None:
+def test_without_automatic_creation_only_the_brokers_own_groups_are_created(tables_with: Callable[..., Tables]) -> None:
     groups = tables_with(auto_create_subscription_group=False).groups
     assert groups.find_subscription_group_config("g") is None
+    assert groups.find_subscription_group_config("CID_RMQ_SYS_x") is None
     assert groups.find_subscription_group_config("CID_RMQ_SYS_TRANS") is not None
     assert "g" not in groups.subscription_group_table
 
@@ -101,10 +102,13 @@ def test_there_may_be_too_many_groups_for_more_to_appear(tables_with: Callable[.
     own = len(tables_with().groups.subscription_group_table)
     groups = tables_with(auto_create_subscription_group_max=own + 1).groups
     assert groups.find_subscription_group_config("g") is not None
-    assert groups.is_full
+    assert groups.full_because is not None
+    assert "see autoCreateSubscriptionGroupMax" in groups.full_because
     assert groups.find_subscription_group_config("h") is None
     assert groups.find_subscription_group_config("g") is not None
-    assert groups.find_subscription_group_config("CID_RMQ_SYS_x") is not None  # the broker's own
+    assert groups.find_subscription_group_config("CID_RMQ_SYS_TRANS") is not None  # the broker's own
+    for number in range(10):  # a name that only looks like it is one as any other
+        assert groups.find_subscription_group_config(f"CID_RMQ_SYS_{number}") is None
     groups.update_subscription_group_config(SubscriptionGroupConfig("h"))  # an operator is not bound by it
     assert groups.find_subscription_group_config("h") is not None
 

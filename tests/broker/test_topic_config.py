@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StartError
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
 
@@ -275,8 +276,56 @@ def test_without_enable_lmq_it_is_a_topic_like_others(tables: Tables) -> None:
 def test_there_may_be_too_many_topics_for_more_to_appear(tables_with: Callable[..., Tables]) -> None:
     own = len(tables_with().topics.topic_config_table)
     topics = tables_with(auto_create_topic_max=own + 1).topics
-    assert not topics.is_full
+    assert topics.full_because is None
     topics.update_topic_config(TopicConfig("One", 1, 1))
-    assert topics.is_full
+    assert topics.full_because == f"there are {own + 1} already, see autoCreateTopicMax"
     topics.update_topic_config(TopicConfig("Another", 1, 1))  # an operator is not bound by it
     assert topics.select_topic_config("Another") is not None
+
+
+def test_topics_may_be_too_long_for_more_to_appear(tables_with: Callable[..., Tables]) -> None:
+    """46,000 names of 120 characters are no longer a table that fits an answer."""
+    topics = tables_with(auto_create_table_bytes_max=20_000).topics
+    assert topics.full_because is None
+    number = 0
+    while topics.full_because is None:
+        assert topics.create_topic_in_send_message_method(f"{number:0120}", "TBW102", "peer", 4, 0) is not None
+        number += 1
+    assert "see autoCreateTableBytesMax" in topics.full_because
+    assert len(encode_body(topics.wrapper())) < 20_000 + 500  # what it is held to is an upper bound
+    assert number > 30
+    topics.delete_topic_config(f"{0:0120}")
+    topics.delete_topic_config("not there")
+    assert topics.full_because is None
+
+
+def test_retry_and_dead_letter_topics_count_and_are_bounded_like_others(
+    tables_with: Callable[..., Tables], caplog: pytest.LogCaptureFixture
+) -> None:
+    own = len(tables_with().topics.topic_config_table)
+    topics = tables_with(auto_create_topic_max=own + 2).topics
+    for topic in ("%RETRY%g", "%DLQ%g"):
+        assert topics.create_topic_in_send_message_back_method(topic, 1, 6, 0) is not None
+    for number in range(5):
+        assert topics.create_topic_in_send_message_back_method(f"%RETRY%{number}", 1, 6, 0) is None
+    assert len(topics.topic_config_table) == own + 2
+    assert topics.create_topic_in_send_message_back_method("%RETRY%g", 1, 6, 0) is not None
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"topic not created: there are {own + 2} already, see autoCreateTopicMax"
+    ] * 3  # the first, the second and the fourth
+    # What the broker itself needs is there whatever clients have made.
+    assert topics.create_topic_in_send_message_back_method("RMQ_SYS_TRANS_HALF_TOPIC", 1, 6, 0) is not None
+    assert topics.restore_from_queues([("Lost", 3)]) == ["Lost"]
+    assert topics.select_topic_config("Lost") is not None
+
+
+def test_a_file_with_too_many_topics_is_loaded_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = {name: {"topicName": name} for name in (f"{number:0100}" for number in range(100))}
+    (tmp_path / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    topics = make_tables(tmp_path, auto_create_table_bytes_max=10_000).topics
+    topics.load()
+    assert topics.select_topic_config(f"{99:0100}") is not None
+    assert topics.create_topic_in_send_message_method("New", "TBW102", "peer", 4, 0) is not None  # its callers ask
+    (warning,) = caplog.messages[:1]
+    assert "topics.json is large: there are" in warning
+    assert "autoCreateTableBytesMax" in warning

@@ -21,9 +21,9 @@ def known_group(manager: SubscriptionGroupManager, group: str) -> SubscriptionGr
     if group_config is None:
         shown = group if len(group) <= _SHOWN_MAX else group[:_SHOWN_MAX] + "..."
         remark = f"subscription group not exist, {shown} {FAQ}"
-        if manager.is_full:
-            remark += f" No group appears by itself: there are {len(manager.subscription_group_table)} already, see "
-            remark += "autoCreateSubscriptionGroupMax."
+        full_because = manager.full_because
+        if full_because is not None:
+            remark += f" No group appears by itself: {full_because}."
         raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     return group_config
 

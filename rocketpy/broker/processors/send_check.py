@@ -85,19 +85,26 @@ class SendCheck:
         return config
 
     def created_topic_config(self, topic: str, *, queue_nums: int, sys_flag: int = 0) -> TopicConfig:
-        """Return the configuration of an internal topic (retry, dead letters), created when it is missing."""
-        return self._topic_config_manager.create_topic_in_send_message_back_method(
-            topic, queue_nums, PERM_READ_WRITE, sys_flag
-        )
+        """Return the configuration of an internal topic (retry, dead letters), created when it is missing.
+
+        RequestError when there are too many topics.
+        """
+        topics = self._topic_config_manager
+        config = topics.create_topic_in_send_message_back_method(topic, queue_nums, PERM_READ_WRITE, sys_flag)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"topic[{topic}] not exist and is not made: {topics.full_because}"
+            )
+        return config
 
     def _created(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         topic = header.topic
         topics = self._topic_config_manager
-        if topics.is_full:
+        full_because = topics.full_because
+        if full_because is not None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please!{FAQ} No topic is made for a send: there are "
-                f"{len(topics.topic_config_table)} already, see autoCreateTopicMax.",
+                f"topic[{topic}] not exist, apply first please!{FAQ} No topic is made for a send: {full_because}.",
             )
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0

@@ -1,10 +1,13 @@
 """Tells every nameserver which topics this broker has: at start, periodically, and soon after a topic changes.
 
 The nameservers are independent of each other; one that cannot be reached costs a log line when that begins and one when
-it ends. Rule: nothing here fails because of a nameserver.
+it ends. Rule: no registration ever ends the broker. What a nameserver or the size of the table causes is logged, and
+tried again in the next round; an unexpected failure is contained in the round with that nameserver.
 
 Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8); broker.md 4. A change always sends the whole table, several
 changes at once send it once; Java sends one topic after an administrative change, which nameservers take the same way.
+A table that does not fit a frame is sent in parts; a nameserver that has the table's version already gets the last one
+only, as a life sign. Java registers no more once the table is too large.
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ import attrs
 import trio
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.services.registration_body import RegistrationBody
+from rocketpy.broker.services.registration_body import CompressedRegistrationBody, RegistrationBody
 from rocketpy.broker.topic_config import TopicConfigManager
-from rocketpy.errors import RemoteProtocolError, RemotingError, RequestError
+from rocketpy.containment import Contained
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError, RemotingError, RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import RegisterBrokerBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
@@ -69,7 +72,8 @@ class RegistrationService:
         self._ha_server_addr = ha_server_addr
         self._topic_config_manager = topic_config_manager
         self._client = client
-        self._body = RegistrationBody()
+        self._json_body = RegistrationBody()
+        self._compressed_body = CompressedRegistrationBody()
         self._unreachable: set[str] = set()
         self._registered_count = 0
         self._failed_count = 0
@@ -89,14 +93,15 @@ class RegistrationService:
             await self.register_all(force=has_changed or self._config.force_register)
 
     async def register_all(self, *, force: bool = True) -> None:
-        """Register with every nameserver at the same time, each within ``registerBrokerTimeoutMills``.
+        """Register with every nameserver at the same time, each part within ``registerBrokerTimeoutMills``.
 
         Without ``force`` those are left out whose version of the topics is ours.
         """
-        request = await self._registration()
-        async with trio.open_nursery() as nursery:
-            for address in self._namesrv_addresses:
-                nursery.start_soon(self._register, address, request, force)
+        with Contained(_log, "a registration with the nameservers"):
+            requests = await self._registration()
+            async with trio.open_nursery() as nursery:
+                for address in self._namesrv_addresses:
+                    nursery.start_soon(self._register, address, requests, force)
 
     async def unregister_all(self) -> None:
         """Take this broker out of every nameserver's routes; waits UNREGISTER_SECONDS at most."""
@@ -109,7 +114,7 @@ class RegistrationService:
         request = make_request(RequestCode.UNREGISTER_BROKER, header)
         async with trio.open_nursery() as nursery:
             for address in self._namesrv_addresses:
-                nursery.start_soon(self._ask, address, request, UNREGISTER_SECONDS)
+                nursery.start_soon(self._unregister, address, request)
 
     def statistics(self) -> RegistrationStatistics:
         """Return the counters."""
@@ -117,13 +122,14 @@ class RegistrationService:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    async def _registration(self) -> RemotingCommand:
+    async def _registration(self) -> list[RemotingCommand]:
+        """Return the requests that register all topics, in their order."""
         wrapper = self._topic_config_manager.wrapper(broker_permission=self._config.broker_permission)
         is_compressed = self._config.compressed_register
-        if is_compressed:
-            body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode_compressed()
-        else:
-            body = await self._body.encode(wrapper)
+        bodies = await (self._compressed_body if is_compressed else self._json_body).encode(wrapper)
+        return [self._part(body, is_compressed=is_compressed) for body in bodies]
+
+    def _part(self, body: bytes, *, is_compressed: bool) -> RemotingCommand:
         header = RegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
@@ -135,16 +141,27 @@ class RegistrationService:
         )
         return make_request(RequestCode.REGISTER_BROKER, header, body)
 
-    async def _register(self, address: str, request: RemotingCommand, force: bool) -> None:
-        if not force and not await self._is_outdated(address):
-            return
-        timeout_s = self._config.register_broker_timeout_mills / 1000
-        response = await self._ask(address, request, timeout_s)
-        if response is None:
-            return
-        self._registered_count += 1
-        if address == self._namesrv_addresses[0]:
-            self._take_order_topics(address, response.body)
+    async def _register(self, address: str, parts: Sequence[RemotingCommand], force: bool) -> None:
+        """Send the parts one after the other; what breaks off in the middle is sent whole in the next round."""
+        with Contained(_log, "a registration with nameserver %s", address):
+            if not force or len(parts) > 1:
+                is_outdated = await self._is_outdated(address)
+                if not is_outdated and not force:
+                    return
+                parts = parts if is_outdated else parts[-1:]
+            timeout_s = self._config.register_broker_timeout_mills / 1000
+            response = None
+            for part in parts:
+                response = await self._ask(address, part, timeout_s)
+                if response is None:
+                    return
+            self._registered_count += 1
+            if response is not None and address == self._namesrv_addresses[0]:
+                self._take_order_topics(address, response.body)
+
+    async def _unregister(self, address: str, request: RemotingCommand) -> None:
+        with Contained(_log, "leaving nameserver %s", address):
+            await self._ask(address, request, UNREGISTER_SECONDS)
 
     async def _is_outdated(self, address: str) -> bool:
         """Whether a nameserver has another version of the topics than we, or does not say."""
@@ -177,7 +194,7 @@ class RegistrationService:
                     _log.info("nameserver answers again", extra=event_fields(address=address))
                 return response
             why = f"code {response.code}: {response.remark}"
-        except RemotingError as failure:
+        except (RemotingError, LocalProtocolError) as failure:
             why = str(failure)
         self._failed_count += 1
         if address not in self._unreachable:

@@ -1,45 +1,135 @@
-"""The JSON of a registration, made of pieces that are kept: a topic is encoded when it changes, not each time.
+"""The bodies of a registration, encoded from cached pieces: a topic is encoded when it changes, not each time.
 
 A broker registers every 30 seconds and after each change, always with all of its topics; encoding them costs ten
 microseconds each. The pieces cost memory instead, about as much as the body itself.
 
-Rule: the bytes are those of ``encode_body(RegisterBrokerBody(...))``, and the topics those of one moment, however long
-it takes: after :data:`TOPICS_PER_SLICE` pieces that had to be made others run.
+A table that does not fit a frame is registered in parts. A nameserver takes the topics of a registration whose data
+version differs from the last one of that address, and keeps topics that a registration does not name (wire.md 5.3).
+Each part therefore has a version of its own and only the last one has the table's::
+
+    part 1: topics 0..k, version (timestamp, -counter*2^20 - 1)
+    part 2: topics k..n, version (timestamp, counter)          the table is complete
+
+so that a registration that breaks off in the middle leaves the nameserver with a version that is not the table's.
+
+Rule: a body of one part has the bytes of ``encode_body(RegisterBrokerBody(...))``, and the topics are those of one
+moment, however long it takes: after :data:`TOPICS_PER_SLICE` pieces that had to be made others run.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable, Iterator
+
 import trio
 
 from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import (
+    COMPRESSION_LEVEL,
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    compressed_begin,
+    compressed_end,
+    compressed_topic,
+)
 from rocketpy.protocol.fastjson import dumps
 
 TOPICS_PER_SLICE = 100
+PART_BYTES_MAX = 4 << 20
+"""A part of a registration is at most so long (before compression): far below a frame, cheap for the nameserver."""
 
 _BEGIN = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":'
 _TABLE = b',"topicConfigTable":{'
 _END = b"}}}"
+_PARTS_BITS = 20
 
 
 class RegistrationBody:
-    """Encodes the topics of one broker, and remembers how."""
+    """Encodes the topics of one broker as JSON, and caches the pieces."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[TopicConfig, bytes]] = {}
 
-    async def encode(self, wrapper: TopicConfigSerializeWrapper) -> bytes:
-        """Return the body of a registration with these topics."""
-        known, pieces = self._pieces, {}
-        made_count = 0
-        for topic, config in wrapper.topic_config_table.items():
-            piece = known.get(topic)
-            if piece is None or (piece[0] is not config and piece[0] != config):
-                piece = config, dumps(topic).encode() + b":" + encode_body(config)
-                made_count += 1
-                if made_count % TOPICS_PER_SLICE == 0:
-                    await trio.lowlevel.checkpoint()
-            pieces[topic] = piece
-        self._pieces = pieces
-        table = b",".join([encoded for _, encoded in pieces.values()])
-        return b"".join((_BEGIN, encode_body(wrapper.data_version), _TABLE, table, _END))
+    async def encode(self, wrapper: TopicConfigSerializeWrapper) -> list[bytes]:
+        """Return the bodies that register these topics, in the order in which they have to be sent."""
+        pieces = self._pieces = await _renewed(self._pieces, wrapper, _json_topic)
+        parts = list(_parts([encoded for _, encoded in pieces.values()]))
+        bodies = []
+        for number, part in enumerate(parts, 1):
+            version = encode_body(_version_of_part(wrapper.data_version, number, len(parts)))
+            bodies.append(b"".join((_BEGIN, version, _TABLE, b",".join(part), _END)))
+            await trio.lowlevel.checkpoint()
+        return bodies
+
+
+class CompressedRegistrationBody:
+    """Encodes the topics of one broker in the compressed form (``compressedRegister``), which loses order and flags."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[TopicConfig, bytes]] = {}
+
+    async def encode(self, wrapper: TopicConfigSerializeWrapper) -> list[bytes]:
+        """Return the bodies that register these topics, in the order in which they have to be sent."""
+        pieces = self._pieces = await _renewed(self._pieces, wrapper, compressed_topic)
+        parts = list(_parts([encoded for _, encoded in pieces.values()]))
+        bodies = []
+        for number, part in enumerate(parts, 1):
+            version = _version_of_part(wrapper.data_version, number, len(parts))
+            bodies.append(await _compressed(version, part))
+        return bodies
+
+
+async def _renewed(
+    known: dict[str, tuple[TopicConfig, bytes]],
+    wrapper: TopicConfigSerializeWrapper,
+    encode: Callable[[TopicConfig], bytes],
+) -> dict[str, tuple[TopicConfig, bytes]]:
+    """Return the pieces of a table; those of topics that have not changed are taken from ``known``."""
+    pieces = {}
+    made_count = 0
+    for topic, config in wrapper.topic_config_table.items():
+        piece = known.get(topic)
+        if piece is None or (piece[0] is not config and piece[0] != config):
+            piece = config, encode(config)
+            made_count += 1
+            if made_count % TOPICS_PER_SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        pieces[topic] = piece
+    return pieces
+
+
+def _json_topic(config: TopicConfig) -> bytes:
+    return dumps(config.topic_name).encode() + b":" + encode_body(config)
+
+
+def _parts(pieces: list[bytes]) -> Iterator[list[bytes]]:
+    """Share out pieces, in their order, so that no part is too long; one part at least."""
+    part: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if part and size + len(piece) > PART_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(piece)
+        size += len(piece) + 1
+    yield part
+
+
+def _version_of_part(version: DataVersion, number: int, count: int) -> DataVersion:
+    """Return a version that no table ever has, and no other part, but for the last part."""
+    assert number < 1 << _PARTS_BITS, number
+    if number == count:
+        return version
+    return DataVersion(version.timestamp, -(version.counter << _PARTS_BITS) - number)
+
+
+async def _compressed(version: DataVersion, topics: list[bytes]) -> bytes:
+    """Return one compressed body; the CPU is given away between slices, for compressing costs more than encoding."""
+    stream = zlib.compressobj(COMPRESSION_LEVEL)
+    compressed = [stream.compress(compressed_begin(version, len(topics)))]
+    for start in range(0, len(topics), TOPICS_PER_SLICE):
+        compressed.append(stream.compress(b"".join(topics[start : start + TOPICS_PER_SLICE])))
+        await trio.lowlevel.checkpoint()
+    compressed += stream.compress(compressed_end()), stream.flush()
+    return b"".join(compressed)

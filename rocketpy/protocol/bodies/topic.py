@@ -17,7 +17,8 @@ from rocketpy.protocol.fastjson import dumps, loads
 from rocketpy.protocol.headers.codec import Int32, Int64
 
 _LENGTH = Struct(">i")
-_COMPRESSION_LEVEL = 9
+COMPRESSION_LEVEL = 9
+"""Of a compressed registration."""
 
 
 class TopicFilterType(StrEnum):
@@ -75,10 +76,10 @@ class RegisterBrokerBody:
     def encode_compressed(self) -> bytes:
         """Return the compressed form."""
         wrapper = self.topic_config_serialize_wrapper
-        parts = [_sized(encode_body(wrapper.data_version)), _LENGTH.pack(len(wrapper.topic_config_table))]
-        parts += [_sized(_topic_text(topic).encode()) for topic in wrapper.topic_config_table.values()]
-        parts.append(_sized(dumps(list(self.filter_server_list)).encode()))
-        return compress(b"".join(parts), _COMPRESSION_LEVEL)
+        parts = [compressed_begin(wrapper.data_version, len(wrapper.topic_config_table))]
+        parts += map(compressed_topic, wrapper.topic_config_table.values())
+        parts.append(compressed_end(self.filter_server_list))
+        return compress(b"".join(parts), COMPRESSION_LEVEL)
 
     @classmethod
     def decode_compressed(cls, body: bytes) -> RegisterBrokerBody:
@@ -129,9 +130,20 @@ def _sized(content: bytes) -> bytes:
     return _LENGTH.pack(len(content)) + content
 
 
-def _topic_text(topic: TopicConfig) -> str:
+def compressed_begin(data_version: DataVersion, topic_count: int) -> bytes:
+    """Return what is in front of the topics in the compressed form, before compression."""
+    return _sized(encode_body(data_version)) + _LENGTH.pack(topic_count)
+
+
+def compressed_topic(topic: TopicConfig) -> bytes:
+    """Return one topic in the compressed form, before compression."""
     numbers = f"{topic.read_queue_nums} {topic.write_queue_nums} {topic.perm}"
-    return f"{topic.topic_name} {numbers} {topic.topic_filter_type}"
+    return _sized(f"{topic.topic_name} {numbers} {topic.topic_filter_type}".encode())
+
+
+def compressed_end(filter_server_list: Sequence[str] = ()) -> bytes:
+    """Return what follows the topics in the compressed form, before compression."""
+    return _sized(dumps(list(filter_server_list)).encode())
 
 
 def _read_topic(content: bytes) -> TopicConfig:

@@ -100,6 +100,21 @@ async def test_an_unknown_group_that_may_not_be_created_gets_no_retry_topic(
     assert broker.tables.consumers.get_consumer_group_info("g") is not None
 
 
+async def test_retry_topics_of_heartbeats_are_bounded_whatever_their_groups_are_called(
+    broker_with: Callable[..., BrokerOnBytes],
+) -> None:
+    """46 such heartbeats made a table that no registration could carry; every start ended with it."""
+    broker = broker_with(auto_create_subscription_group=False, auto_create_topic_max=20)
+    groups = [f"CID_RMQ_SYS_{number:0100}" for number in range(50)]
+    await broker.ask_all(heartbeat(consumers=tuple(groups)))
+    assert not broker.tables.groups.subscription_group_table.keys() & set(groups)
+    assert not any(topic.startswith("%RETRY%") for topic in broker.tables.topics.topic_config_table)
+    broker = broker_with(auto_create_topic_max=20)
+    await broker.ask_all(heartbeat(consumers=tuple(groups)))
+    assert len(broker.tables.topics.topic_config_table) == 20
+    assert len(list(broker.tables.consumers)) == 50
+
+
 @pytest.mark.parametrize(
     ("body", "remark"),
     [

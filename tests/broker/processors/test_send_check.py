@@ -170,6 +170,9 @@ def test_sends_make_only_so_many_topics(tables_with: TablesWith, connection: Con
         assert remark.endswith("already, see autoCreateTopicMax.")
         assert tables.topics.select_topic_config(topic) is None
     check.checked_topic_config(connection, send_header(topic="Two"))
+    with pytest.raises(RequestError, match=r"not made: there are .* already, see autoCreateTopicMax") as caught:
+        check.created_topic_config("%DLQ%g", queue_nums=1)
+    assert caught.value.response_code == ResponseCode.SYSTEM_ERROR
 
 
 # ---- the order of the rows ------------------------------------------------------------------------------------------

@@ -7,16 +7,20 @@ from collections.abc import Callable
 from typing import cast
 
 import attrs
+import pytest
 import trio
 import trio.testing
 
+from rocketpy.broker.services import registration_body
 from rocketpy.broker.services.registration import RegistrationService
-from rocketpy.errors import RemotingConnectError
+from rocketpy.errors import LocalProtocolError, RemotingConnectError
+from rocketpy.nameserver.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import (
     QueryDataVersionResponseHeader,
@@ -37,6 +41,7 @@ class Nameservers:
         self.asked: list[tuple[str, RemotingCommand]] = []
         self.unreachable: set[str] = set()
         self.refusing: set[str] = set()
+        self.broken: set[str] = set()
         self.order_topics: dict[str, str] | None = None
         self.knows: DataVersion | None = None
         self.timeouts: list[float] = []
@@ -46,6 +51,9 @@ class Nameservers:
         self.timeouts.append(timeout_s)
         request.opaque = len(self.asked)
         self.asked.append((address, request))
+        encode_frame(request)
+        if address in self.broken:
+            raise KeyError("a bug")
         if address in self.unreachable:
             raise RemotingConnectError(f"cannot connect to {address}: refused")
         if address in self.refusing:
@@ -69,6 +77,108 @@ def service_of(tables: Tables, nameservers: Nameservers, *addresses: str) -> Reg
         topic_config_manager=tables.topics,
         client=cast(RemotingClient, nameservers),
     )
+
+
+class Routes(Nameservers):
+    """A nameserver with tables; ``taken_max`` registrations are taken, the next one fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.routes: RouteInfoManager[object] = RouteInfoManager()
+        self.taken_max = 1_000_000
+
+    async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        if request.code == RequestCode.REGISTER_BROKER:
+            self.taken_max -= 1
+            if self.taken_max < 0:
+                raise RemotingConnectError("gone")
+            header = read_header(request, RegisterBrokerRequestHeader)
+            wrapper = decode_body(request.body, RegisterBrokerBody).topic_config_serialize_wrapper
+            self.routes.register_broker(
+                cluster_name=header.cluster_name,
+                broker_addr=header.broker_addr,
+                broker_name=header.broker_name,
+                broker_id=header.broker_id,
+                ha_server_addr=header.ha_server_addr,
+                topic_configs=wrapper.topic_config_table.values(),
+                data_version=wrapper.data_version,
+                filter_servers=[],
+                connection=self,
+                now=0.0,
+            )
+        self.knows = self.routes.data_version_of("127.0.0.1:10911")
+        return await super().request(address, request, timeout_s)
+
+
+async def test_a_table_that_does_not_fit_a_frame_is_registered_in_parts(
+    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """46,000 retry topics: 17 MB. It used to end the broker, and every start after it."""
+    for number in range(46_000):
+        topic = f"%RETRY%{number:0120}"
+        tables.topics.topic_config_table[topic] = TopicConfig(topic, 1, 1)
+    nameservers = Routes()
+    service = service_of(tables, nameservers, NS1)
+    await nursery.start(service.run)
+    assert nameservers.routes.all_topics().topic_list == list(tables.topics.topic_config_table)
+    assert nameservers.knows == tables.topics.data_version
+    part_count = len(nameservers.asked) - 1
+    assert part_count >= 4
+    # The next rounds only show that the broker is alive: nothing that an operator has changed there is undone.
+    nameservers.routes.wipe_write_perm("broker-a")
+    await trio.sleep(31)
+    query, register = RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER
+    assert nameservers.codes(NS1) == [query, *[register] * part_count, query, register]
+    route = nameservers.routes.pick_up_topic_route_data(f"%RETRY%{0:0120}")
+    assert route is not None
+    assert route.queue_datas[0].perm == 4
+    assert service.statistics().registered_count == 2
+
+
+async def test_a_registration_that_broke_off_is_made_again_whole(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration_body, "PART_BYTES_MAX", 200)  # a topic each
+    nameservers = Routes()
+    service = service_of(tables, nameservers, NS1)
+    for taken in range(4):
+        nameservers.taken_max = taken
+        await service.register_all()
+        assert nameservers.routes.data_version_of("127.0.0.1:10911") != tables.topics.data_version
+    nameservers.taken_max = 100
+    await service.register_all()
+    assert nameservers.routes.all_topics().topic_list == list(tables.topics.topic_config_table)
+    assert nameservers.routes.data_version_of("127.0.0.1:10911") == tables.topics.data_version
+
+
+async def test_a_registration_that_cannot_be_sent_is_logged_and_ends_nothing(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise LocalProtocolError("frame: expected at most 16777216 bytes, found 19101722")
+
+    monkeypatch.setattr("tests.broker.services.test_registration.encode_frame", refuse)
+    nameservers = Nameservers()
+    service = service_of(tables, nameservers, NS1)
+    await service.register_all()
+    await service.register_all()
+    assert service.statistics().failed_count == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    await service.unregister_all()
+
+
+async def test_an_unexpected_failure_is_contained_in_the_round_with_one_nameserver(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    nameservers = Nameservers()
+    nameservers.broken.add(NS1)
+    service = service_of(tables, nameservers)
+    await service.register_all()
+    assert nameservers.codes(NS2) == [RequestCode.REGISTER_BROKER]
+    assert service.statistics().registered_count == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    await service.unregister_all()
+    assert nameservers.codes(NS2) == [RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER]
 
 
 async def test_every_nameserver_gets_all_topics(tables: Tables) -> None:
