@@ -30,8 +30,11 @@ _NO_EXT: Mapping[int, CqExtUnit] = {}
 _UNITS_MAX = 800
 """One read looks at so many units at most, or at as many as messages were asked for (RocketMQ: 16000 bytes)."""
 
-_SIZE_AND_MAGIC = struct.Struct(">ii")
-_PLACE = struct.Struct(">28xq")
+_HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset, physicalOffset; up to sysFlag
+assert _HEAD.size == 40
+_BODY_SIZE = struct.Struct(">i")
+_BODY_SIZE_AT_MOST = layout.RECORD_HEADS[3].size  # the body's size ends here at the latest
+_TOPIC_READ_SIZE = 1 + layout.TOPIC_SIZE_MAX
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
@@ -178,12 +181,45 @@ class MessageReader:
     # ---- single records -------------------------------------------------------------------------------------------
 
     def look_message(self, physical_offset: int) -> Steps[bytes | None]:
-        """Return the record that begins at a place in the log, None if none does."""
-        head = yield from self._read_log(physical_offset, 40)
+        """Return the record that begins at an offset in the log, None if none does.
+
+        For offsets of our own (the index): the bytes of a body may pose as a record. See :meth:`look_named_message`.
+        """
+        head = yield from self._read_log(physical_offset, _HEAD.size)
         if head is None:
             return None
-        size, magic = _SIZE_AND_MAGIC.unpack_from(head)
-        if magic != MESSAGE_MAGIC_CODE or size < 40 or _PLACE.unpack_from(head)[0] != physical_offset:
+        size, magic, _, _, place = _HEAD.unpack(head)
+        if magic != MESSAGE_MAGIC_CODE or size < _HEAD.size or place != physical_offset:
+            return None
+        return (yield from self._read_log(physical_offset, size))
+
+    def look_named_message(self, physical_offset: int) -> Steps[bytes | None]:
+        """Return the record at an offset in the log if its own queue names it, None otherwise.
+
+        For offsets that a peer sends. A sender can put the bytes of a record into a body, and knows where they will
+        lie: magic, physical offset and checksum prove nothing. What it cannot write is a unit, so a record is believed
+        only if its own queue has, at the record's queue offset, a unit of exactly this physical offset and size. The
+        amount that is read does not depend on sizes that the bytes claim until the unit has confirmed them.
+        """
+        head = yield from self._read_log(physical_offset, _BODY_SIZE_AT_MOST)
+        if head is None:  # less than that is left of the log: the head of a small record, or none
+            head = yield from self._read_log(physical_offset, layout.RECORD_HEAD.size)
+        if head is None:
+            return None
+        size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(head)
+        (sys_flag,) = _SYS_FLAG.unpack_from(head)
+        head_size = layout.RECORD_HEADS[sys_flag >> 4 & 3].size
+        if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(head):
+            return None
+        (body_size,) = _BODY_SIZE.unpack_from(head, head_size - _BODY_SIZE.size)
+        topic_at, topic_size_max = head_size + body_size, size - head_size - body_size
+        if body_size < 0 or topic_size_max <= 0:
+            return None
+        named = yield from self._read_log(physical_offset + topic_at, min(topic_size_max, _TOPIC_READ_SIZE))
+        if named is None or named[0] >= len(named):
+            return None
+        queue = self._queues.get(named[1 : 1 + named[0]].decode("utf-8", "replace"), queue_id)
+        if queue is None or (yield from self._unit(queue, queue_offset)) != (physical_offset, size):
             return None
         return (yield from self._read_log(physical_offset, size))
 

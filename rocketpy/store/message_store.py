@@ -271,12 +271,16 @@ class MessageStore:
         """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
         if physical_offset >= self._commit_log.wrote_offset and self._appender.has_pending:
             self.end_burst()
-        return read_nowait(self._reader.look_message(physical_offset))
+        return read_nowait(self._reader.look_named_message(physical_offset))
 
     async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """Return the record that begins at a place in the log, None if none does."""
+        """Return the record that begins at an offset in the log, None if none does.
+
+        The offset may come from a peer: a record counts only if its own queue names it, with this offset and size.
+        One whose queue was deleted is not found any more, nor one that never had a unit.
+        """
         self.end_burst()
-        return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
+        return await read_anywhere(lambda: self._reader.look_named_message(physical_offset), self._run_blocking)
 
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_timestamp_ms: int, end_timestamp_ms: int
@@ -296,7 +300,7 @@ class MessageStore:
         for _ in range(_QUERY_ROUNDS):
             found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
             for physical_offset in sorted(set(found.physical_offsets)):
-                record = await self.look_message_by_offset(physical_offset)
+                record = await self._indexed_message(physical_offset)
                 if record is not None:
                     records.append(record)
             if not found.physical_offsets or records:
@@ -309,6 +313,10 @@ class MessageStore:
         return QueryMessageResult(
             b"".join(records), found.index_last_update_timestamp_ms, found.index_last_update_physical_offset
         )
+
+    async def _indexed_message(self, physical_offset: int) -> bytes | None:
+        """Return the record at an offset that the index has, whether or not its queue is still there."""
+        return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
 
     # ---- queues ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from rocketpy.store.disk import DiskFile
 from rocketpy.store.read_steps import Steps, read_now, read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
+from tests.forged_record import body_posing_as_record
 from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place
 from tests.store.queue_deletion import delete_expired_files
 
@@ -235,6 +236,65 @@ def test_a_single_record_is_found_only_where_one_begins(place: Place) -> None:
     for at in range(-2, parts.commit_log.wrote_offset + 2):
         record = read_now(parts.reader.look_message(at))
         assert (record is not None) is (at in places)
+
+
+@pytest.mark.parametrize("born_host", ["10.9.9.9:9", "[2001:db8::1]:9"])
+@pytest.mark.parametrize("store_host", ["127.0.0.1:10911", "[2001:db8::2]:10911"])
+def test_only_a_record_that_its_own_queue_names_is_found_for_a_peer(
+    place: Place, born_host: str, store_host: str
+) -> None:
+    """A sender can write a record into a body, and say whatever it likes in it, but no unit that leads there."""
+    parts = Parts(place)
+    honest = parts.put_all(numbered(3))
+    forged = []
+    for topic, queue_id, queue_offset in (
+        ("TopicTest", 0, 0),
+        ("TopicTest", 0, 3),  # the offset of the message that the record is in
+        ("TopicTest", 0, 1 << 62),
+        ("TopicTest", 0, -1),
+        ("TopicTest", 7, 0),
+        ("TopicTest", -1, 0),
+        ("Other", 0, 0),
+    ):
+        body, at = body_posing_as_record(
+            parts.commit_log.wrote_offset, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
+            born_host=born_host, store_host=store_host,
+        )  # fmt: skip
+        honest += parts.put_all([body])
+        assert read_now(parts.reader.look_message(at)) == body, "in every other way it is a record"
+        forged.append(at)
+    for at in range(-2, parts.commit_log.wrote_offset + 200):
+        record = read_now(parts.reader.look_named_message(at))
+        assert (record is not None) is (at in honest), at
+        assert record is None or record == read_now(parts.reader.look_message(at))
+    assert not set(forged) & set(honest)
+
+
+@pytest.mark.parametrize("position", [0, 36, 84, 88])
+@pytest.mark.parametrize("value", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x00\x00\x00\x30"])
+def test_what_a_forged_record_says_of_sizes_costs_nothing(place: Place, position: int, value: bytes) -> None:
+    """Total size, system flag (which address is how long), size of the body, of the topic."""
+    parts = Parts(place)
+    body, at = body_posing_as_record(parts.commit_log.wrote_offset, topic="TopicTest", body=b"")
+    parts.put_all([body[:position] + value + body[position + 4 :]])
+    steps, sizes = parts.reader.look_named_message(at), []
+    with pytest.raises(StopIteration) as done:
+        reads = next(steps)
+        while True:
+            sizes += [size for _, _, size in reads]
+            reads = steps.send([mapped_file.file().read(where, size) for mapped_file, where, size in reads])
+    assert done.value.value is None
+    assert max(sizes) <= 128
+
+
+def test_a_record_is_found_for_a_peer_as_long_as_its_unit_is_there(place: Place) -> None:
+    parts = Parts(place)
+    (first, second) = parts.put_all(numbered(2))
+    parts.queues.find("TopicTest", 0).min_offset = 1
+    assert read_now(parts.reader.look_named_message(first)) is None
+    assert read_now(parts.reader.look_named_message(second)) is not None
+    parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+    assert read_now(parts.reader.look_named_message(second)) is None
 
 
 def test_search_by_time_finds_the_nearest_of_two_neighbours(place: Place) -> None:

@@ -6,9 +6,10 @@ disk, or that comes before the open transactions have been read back, is served 
 
 Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8); broker.md 15.
 "Unknown" is answered with SUCCESS here when an answer is asked for: RocketMQ says nothing, and its caller waits until
-its time is up. Only records of the half topic can be ended; RocketMQ delivers whatever record an offset names. Under
-SYNC_FLUSH the answer waits for the disk. Only what is open or given up is resumed, with its body as it was stored;
-RocketMQ appends any record to the half topic, compressed ones unreadable.
+its time is up. Only records of the half topic can be ended, and only where the half queue names them; RocketMQ delivers
+whatever record an offset leads to, also one that a producer has written into the body of a message. Under SYNC_FLUSH
+the answer waits for the disk. Only what is open or given up is resumed, with its body as it was stored; RocketMQ
+appends any record to the half topic, compressed ones unreadable.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class EndTransactionProcessor:
         record = await self._store.look_message_by_offset(physical_offset)
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} No record at offset {physical_offset}")
-        half = decode_message(record, decompress=False)
+        half = _decoded(record, f"{_RESUME_FAILED} The record at offset {physical_offset} is damaged")
         if half.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -207,8 +208,12 @@ def _nothing(status: PutMessageStatus) -> None:
 
 
 def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> MessageExt:
-    """Return the half message in ``record`` if it is the one that the request means."""
-    half = decode_message(record, decompress=False)
+    """Return the half message in ``record`` if it is the one that the request means.
+
+    The store has found the record named by its own queue: so one of the half topic is in the half queue, at the queue
+    offset that it says, which is below the end of that queue.
+    """
+    half = _decoded(record, f"{_NOT_FOUND}: the record at commitLogOffset {header.commit_log_offset} is damaged")
     if half.topic != TRANS_HALF_TOPIC or half.queue_id != HALF_QUEUE_ID:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
@@ -226,6 +231,14 @@ def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> Message
             f"half message has {half.queue_offset}",
         )
     return half
+
+
+def _decoded(record: bytes, remark: str) -> MessageExt:
+    """Return the message of a record; RequestError with the remark and what is wrong with its bytes."""
+    try:
+        return decode_message(record, decompress=False)
+    except RemoteProtocolError as failure:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{remark}: {failure}") from failure
 
 
 def _over(half: MessageExt, end: TransactionEnd | None) -> str:

@@ -1,8 +1,8 @@
 """QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key and by place. Both may have to wait for the disk: tasks.
 
-Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id that points into the middle of a record is
-refused here; RocketMQ returns whatever bytes lie there. Of records that do not fit into one frame the first ones come;
-RocketMQ's client closes the connection over such an answer.
+Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id that does not lead to a record which its
+own queue names is refused here; RocketMQ returns whatever bytes lie there. Of records that do not fit into one frame
+the first ones come; RocketMQ's client closes the connection over such an answer.
 """
 
 from __future__ import annotations

@@ -79,8 +79,13 @@ class TransactionalMessageService:
         self._transactions.catch_up(self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
 
     def newest(self, half: MessageExt) -> int | None:
-        """Return the half queue offset of the newest record of a transaction, None when it is not open."""
-        self._transactions.catch_up(half.queue_offset + 1)
+        """Return the half queue offset of the newest record of a transaction, None when it is not open.
+
+        A record that is not known yet has the table catch up with the half queue, up to its real end and never further:
+        what a request says is no measure of work, and no reason to believe in half messages.
+        """
+        if half.queue_offset >= self._transactions.known_end:
+            self.catch_up()
         return self._transactions.newest(origin_of(half))
 
     def end_of(self, half: MessageExt) -> TransactionEnd | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from struct import Struct
+
 import pytest
 import trio.testing
 
@@ -33,6 +36,7 @@ from tests.broker.transaction.transaction_broker import (
     end_request,
     open_transaction_broker,
 )
+from tests.forged_record import HEAD_SIZE, body_posing_as_record
 
 ROLLBACK = TRANSACTION_ROLLBACK_TYPE
 UNKNOWN = TRANSACTION_NOT_TYPE
@@ -215,6 +219,62 @@ async def test_a_record_that_is_no_half_message_cannot_be_ended() -> None:
         assert remark.startswith("Find prepared transaction message failed: the record at commitLogOffset")
 
 
+@pytest.mark.parametrize("queue_offset", [0, 1, 2, 1_000, 2_000_000, 1 << 40, (1 << 63) - 1, -1])
+@pytest.mark.parametrize("how", [TRANSACTION_COMMIT_TYPE, ROLLBACK])
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_record_in_a_body_is_no_half_message(queue_offset: int, how: int, is_cold: bool) -> None:
+    """A producer may write any bytes into a message, and knows where they will lie: delivered, they would be in a topic
+    that it may not send to; believed, they would have the table count up to any number.
+    """
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        half = broker.half()
+        body, physical_offset = body_posing_as_record(broker.store.wrote_offset, queue_offset=queue_offset)
+        broker.store.put(TOPIC, QUEUE_ID, body, b"", 0, (), 0, 0, 0, PRODUCER_HOST, 0)
+        broker.store.end_burst()
+        if is_cold:
+            for name in disk.list_directory("/store/commitlog"):
+                disk.evict(f"/store/commitlog/{name}")
+        remark = await refusal(broker, Half(queue_offset, physical_offset), how)
+        assert remark == f"Find prepared transaction message failed: no record at commitLogOffset {physical_offset}"
+        assert await broker.messages("Secret") == []
+        assert broker.parts.transactions.known_end <= 1
+        producer = broker.producer()
+        broker.later(60)
+        assert [check.message.body for check in await broker.round(producer)] == [b"hello"]
+        await broker.end(half)
+        assert (await broker.delivered())[-1] == b"hello"
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_half_message_whose_lengths_do_not_add_up_is_refused_with_what_is_wrong(is_cold: bool) -> None:
+    """The unit names it, and the record was damaged since: at hand or cold, the request is answered."""
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        half = broker.half()
+        damage(disk, half.physical_offset)
+        if is_cold:
+            for name in disk.list_directory("/store/commitlog"):
+                disk.evict(f"/store/commitlog/{name}")
+        remark = await refusal(broker, half)
+        assert remark.startswith(
+            "Find prepared transaction message failed: the record at commitLogOffset 0 is damaged: record at 0: "
+        )
+        code, remark_of_resume = await resume(broker, encode_offset_msg_id(STORE_HOST, half.physical_offset))
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert "The record at offset 0 is damaged: record at 0: " in (remark_of_resume or "")
+
+
+def damage(disk: SimDisk, physical_offset: int) -> None:
+    """Change the length of the properties in a record with a body of five bytes: head, unit and topic stay right."""
+    (name, *_) = disk.list_directory("/store/commitlog")
+    file = disk.open(f"/store/commitlog/{name}")
+    position = physical_offset + HEAD_SIZE + len(b"hello") + 1 + len(TRANS_HALF_TOPIC)
+    (size,) = Struct(">h").unpack(file.read(position, 2))
+    file.write(position, Struct(">h").pack(size - 1))
+    file.close()
+
+
 async def test_a_half_message_that_does_not_say_where_to_is_refused() -> None:
     async with open_transaction_broker() as broker:
         broker.half()
@@ -336,6 +396,64 @@ async def test_under_sync_flush_the_answer_waits_for_the_disk() -> None:
         (answer,) = received(connection)
         assert answer.code == ResponseCode.SUCCESS
         assert broker.store.durable_offset == broker.store.wrote_offset
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_an_end_that_comes_during_a_sync_is_not_answered_by_that_sync(is_cold: bool) -> None:
+    """The sync began when the half message was written and the commit was not: the disk has nothing of the commit."""
+    disk, syncs = SimDisk(), HeldSyncs()
+    settings = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 3_600_000}
+    async with open_transaction_broker(disk=disk, store=settings, run_blocking=syncs.run_blocking) as broker:
+        await trio.testing.wait_all_tasks_blocked()
+        half = broker.half()
+        connection = broker.connect()
+        if is_cold:
+            for name in disk.list_directory("/store/commitlog"):
+                disk.evict(f"/store/commitlog/{name}")
+        syncs.hold()
+        broker.store.wait_durable(broker.store.wrote_offset, lambda _: None)  # the half message's producer
+        await trio.testing.wait_all_tasks_blocked()
+        assert syncs.held_count == 1
+        assert await broker.ask_all(end_request(half), connection) == []
+        await trio.testing.wait_all_tasks_blocked()
+        syncs.release_one()
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.store.durable_offset > half.physical_offset, "the first sync is over"
+        assert broker.store.durable_offset < broker.store.wrote_offset, "the commit is not durable"
+        assert received(connection) == []
+        syncs.release_one()
+        await trio.testing.wait_all_tasks_blocked()
+        (answer,) = received(connection)
+        assert answer.code == ResponseCode.SUCCESS
+        assert broker.store.durable_offset == broker.store.wrote_offset
+        syncs.release()
+
+
+class HeldSyncs:
+    """A runner of blocking calls; while it holds, the calls that sync wait to be let go one by one."""
+
+    def __init__(self) -> None:
+        self.held_count = 0
+        self._is_holding = False
+        self._gate = trio.Semaphore(0)
+
+    async def run_blocking(self, function: Callable[..., object], *arguments: object) -> object:
+        if self._is_holding and getattr(function, "__name__", "") == "sync":
+            self.held_count += 1
+            await self._gate.acquire()
+        else:
+            await trio.lowlevel.checkpoint()
+        return function(*arguments)
+
+    def hold(self) -> None:
+        self._is_holding = True
+
+    def release_one(self) -> None:
+        self._gate.release()
+
+    def release(self) -> None:
+        self._is_holding = False
+        self._gate.release()
 
 
 async def test_under_sync_flush_a_oneway_end_is_flushed_too() -> None:

@@ -12,6 +12,7 @@ from rocketpy.protocol.headers.query import QueryMessageRequestHeader, ViewMessa
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.forged_record import body_posing_as_record
 
 NOW = 1_700_000_000_000
 
@@ -172,6 +173,22 @@ async def test_a_place_that_begins_no_record_is_refused(broker: MessageBroker) -
         answer = await broker.ask(view(place))
         assert (answer.code, answer.remark) == (1, f"can not find message by the offset, {place}")
         assert answer.body is None
+
+
+async def test_a_record_in_a_body_is_refused(broker: MessageBroker) -> None:
+    """Compatibility: RocketMQ shows it as a message of whatever topic it names."""
+    body, place = body_posing_as_record(broker.stored_bytes, topic=TOPIC, queue_id=0, queue_offset=0)
+    await broker.ask(send(body))
+    answer = await broker.ask(view(place))
+    assert (answer.code, answer.remark) == (1, f"can not find message by the offset, {place}")
+
+
+async def test_messages_that_wait_are_there_to_be_viewed(broker: MessageBroker) -> None:
+    """Delayed ones and half messages lie in queues of the broker's own, which name them."""
+    for properties in ("UNIQ_KEY\x01A\x02DELAY\x013", "UNIQ_KEY\x01B\x02TRAN_MSG\x01true\x02PGROUP\x01P"):
+        answer = await broker.ask(send(b"waits", properties=properties))
+        place = int((answer.ext_fields or {})["msgId"][16:], 16)
+        assert bodies(await broker.ask(view(place))) == ["waits"]
 
 
 async def test_a_place_is_needed(broker: MessageBroker) -> None:

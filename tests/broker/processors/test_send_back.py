@@ -15,6 +15,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.forged_record import body_posing_as_record
 
 RETRY, DLQ, SCHEDULE = "%RETRY%G", "%DLQ%G", "SCHEDULE_TOPIC_XXXX"
 
@@ -267,6 +268,19 @@ async def test_a_oneway_send_back_is_not_answered(broker: MessageBroker) -> None
     assert await broker.ask_all(send_back(place, oneway=True)) == []
     assert await broker.ask_all(send_back(99_999, oneway=True)) == []
     assert len(await broker.messages(SCHEDULE, 2)) == 1
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_record_in_a_body_is_no_message(broker: MessageBroker, is_cold: bool) -> None:
+    """Else a producer could have a group get a message of any topic, with any properties, number of tries and host."""
+    body, place = body_posing_as_record(broker.store.wrote_offset, topic=TOPIC, queue_id=0, queue_offset=0)
+    await broker.ask(send(body))
+    if is_cold:
+        broker.store.look_message_by_offset_nowait = lambda _: None  # type: ignore[method-assign]
+    assert await refused(broker, send_back(place)) == (
+        ResponseCode.SYSTEM_ERROR,
+        f"look message by offset failed, {place}",
+    )
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.broker.message_put import PutMessageResult
@@ -61,6 +62,16 @@ async def test_a_half_message_that_nobody_has_looked_at_yet_is_open() -> None:
         (half,) = await broker.halves()
         assert broker.parts.service.newest(half) == 0
         assert broker.parts.service.commit(half).is_ok
+
+
+@pytest.mark.parametrize("queue_offset", [1, 1_000, 1 << 40, 1 << 62])
+async def test_the_table_catches_up_with_the_half_queue_and_not_with_what_a_record_says(queue_offset: int) -> None:
+    """Counting up to it would take for ever, and make half messages of numbers."""
+    async with open_transaction_broker() as broker:
+        service, half = await opened(broker)
+        assert service.newest(attrs.evolve(half, queue_offset=queue_offset)) is None
+        assert broker.parts.transactions.known_end == 1
+        assert len(broker.parts.transactions) == 1
 
 
 async def test_a_rollback_delivers_nothing_and_ends_all_records() -> None:

@@ -27,7 +27,7 @@ from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection, pack_host
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.runner import run_inline
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.message_store import MessageStore
@@ -208,6 +208,7 @@ async def open_transaction_broker(
     tables: Tables | None = None,
     store: Mapping[str, object] | None = None,
     load: bool = True,
+    run_blocking: RunBlocking = run_inline,
     **settings: object,
 ) -> AsyncIterator[TransactionBroker]:
     """Open a broker; ``tables`` of an earlier life keep its offsets and its clock."""
@@ -218,7 +219,7 @@ async def open_transaction_broker(
         store_config,
         disk=disk or SimDisk(clock=tables.clock),
         clock=tables.clock,
-        run_blocking=run_inline,
+        run_blocking=run_blocking,
         store_host=STORE_HOST,
         tags_code=levels.tags_code,
     ) as opened:
