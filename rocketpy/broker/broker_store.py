@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from rocketpy.broker.named_queues import NamedQueues
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
@@ -40,7 +41,8 @@ async def open_broker_store(
 ) -> AsyncIterator[MessageStore]:
     """Open the store for the block, as ``open_message_store`` does; when it begins there is a topic for every queue.
 
-    Units get what the tables say (times of delivery, filters that pass), arrivals wake the pulls that are held.
+    Units get what the tables say (times of delivery, filters that pass), messages may name the topics that there are,
+    arrivals wake the pulls that are held.
     """
     async with open_message_store(
         settings.store,
@@ -50,6 +52,7 @@ async def open_broker_store(
         store_host=store_host,
         tags_code=tables.levels.tags_code,
         bit_map_of=tables.filters.bit_map_of if settings.broker.enable_calc_filter_bit_map else None,
+        may_be_named=NamedQueues(tables.topics).may_be_named,
         message_arriving=hold_service.message_arriving,
         flush_replies=flush_replies,
         reports=_REPORTS,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import BrokerHooks, ConsumeHooks, SendHooks
 from rocketpy.broker.message_put import MessagePut
+from rocketpy.broker.named_queues import NamedQueues
 from rocketpy.broker.processors.reply import ReplyMessageProcessor
 from rocketpy.broker.processors.send import SendMessageProcessor
 from rocketpy.broker.processors.send_answer import SendAnswers
@@ -65,6 +66,8 @@ class SendSide:
             message_size_max=store_config.max_message_size,
         )
         self._outcome = SendOutcome(store=store, answers=self._answers)
+        # Without multi-dispatch the names of queues mean nothing.
+        self._named_queues = NamedQueues(ground.tables.topics) if store_config.enable_multi_dispatch else None
         self._ground = ground
         self._message_put = message_put
         self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
@@ -116,6 +119,7 @@ class SendSide:
             outcome=self._outcome,
             stats=ground.tables.stats,
             hooks=self._send_hooks,
+            named_queues=self._named_queues,
             config=ground.config,
             randomness=ground.randomness,
         ).register(dispatcher)
@@ -147,6 +151,7 @@ class SendSide:
             outcome=self._outcome,
             stats=ground.tables.stats,
             hooks=self._send_hooks,
+            named_queues=self._named_queues,
             config=ground.config,
             store_host=ground.store_host,
             clock=ground.clock,

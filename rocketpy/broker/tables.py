@@ -54,7 +54,12 @@ class Tables:
             settings.store,
             directory=os.path.join(settings.store.root, "config"),
             accounts=load_accounts(
-                settings.broker, settings.config_path, disk=disk, run_blocking=run_blocking, clock=clock
+                settings.broker,
+                settings.config_path,
+                disk=disk,
+                run_blocking=run_blocking,
+                clock=clock,
+                multi_dispatch=settings.store.enable_multi_dispatch,
             ),
             disk=disk,
             clock=clock,

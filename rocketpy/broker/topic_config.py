@@ -25,7 +25,6 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
-    SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
     check_topic_name,
     is_system_topic,
@@ -37,7 +36,7 @@ from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
-from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.protocol.topic_name import LMQ_PREFIX, SYSTEM_TOPIC_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk
 

@@ -10,12 +10,11 @@ from collections.abc import Container
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.protocol.topic_name import SYSTEM_TOPIC_PREFIX, topic_name_fault
 
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 """The model of automatically created topics: standard clients send it as their default topic."""
 
-SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_TOPICS = frozenset(
     (
         AUTO_CREATE_TOPIC_KEY_TOPIC,

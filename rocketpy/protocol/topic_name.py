@@ -16,6 +16,9 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+DELAY_DEAD_LETTER_TOPIC = SYSTEM_TOPIC_PREFIX + "DELAY_DEAD_LETTER"
+"""Ours: delayed messages that were due and that the broker can never deliver."""
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What RocketMQ adds to remarks about topics and groups that do not exist."""
 
@@ -25,6 +28,7 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
+        DELAY_DEAD_LETTER_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     )

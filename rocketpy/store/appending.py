@@ -24,6 +24,7 @@ def make_appender(
     store_host: bytes,
     message_arriving: Callable[[str, int, int], None] | None,
     bit_map_of: BitMapOf | None,
+    may_be_named: Callable[[str], bool] | None = None,
 ) -> MessageAppender:
     """Return the appender of a store that has been recovered."""
     pool = None
@@ -33,10 +34,8 @@ def make_appender(
         )
     multi_dispatch = None
     if config.enable_multi_dispatch:
-        limit = None
-        if config.enable_lmq:
-            limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
-        multi_dispatch = MultiDispatch(queues=files.queues, limit=limit)
+        limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
+        multi_dispatch = MultiDispatch(queues=files.queues, limit=limit, may_be_named=may_be_named)
     return MessageAppender(
         commit_log=files.commit_log,
         queues=files.queues,

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 from zlib import crc32
 
 from rocketpy.clock import Clock
@@ -46,6 +47,9 @@ _PENDING_BYTES_MAX = 4 << 20
 
 _pack_head = layout.RECORD_HEAD.pack
 _pack_unit = layout.UNIT.pack
+PlainMessage: TypeAlias = tuple[str, int, bytes, bytes, int, Sequence[bytes], int, int, int, bytes, int, int]
+"""What :meth:`MessageAppender.put` takes, in its order."""
+
 _UNUSUAL_FLAGS = layout.SYS_FLAG_NO_QUEUE | layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6
 
 
@@ -185,11 +189,31 @@ class MessageAppender:
         reconsume_times: int,
         prepared_transaction_offset: int = 0,
     ) -> tuple[PutMessageStatus, int, int]:
-        """Do what :meth:`put` does, with a unit whose tags code is the message's storeTimestamp plus a delay."""
+        """Do what :meth:`put` does, with a unit whose tags code is the message's storeTimestamp plus a delay.
+
+        A message that could not be put into the queues that it names when its time has come is refused now.
+        """
+        refusal = self.refusal_of_waiting(properties)
+        if refusal is not None:
+            return self._refused(refusal)
         return self._put_unusual(
             topic, queue_id, body, properties, 0, keys, flag, sys_flag, born_timestamp, born_host,
             reconsume_times, prepared_transaction_offset, delay_ms,
         )  # fmt: skip
+
+    def put_kept(self, *message: *PlainMessage) -> tuple[PutMessageStatus, int, int]:
+        """Do what :meth:`put` does for a message that was accepted before: no limit of its body counts any more.
+
+        Nor does it go into the queues that it names.
+        """
+        return self._put_unusual(*message, is_kept=True)
+
+    def refusal_of_waiting(self, properties: bytes) -> PutMessageStatus | None:
+        """Return why the queues that a delayed or half message names would refuse it in the end; None if nothing would.
+
+        ``properties`` are those that it waits with, which say what its topic is (REAL_TOPIC).
+        """
+        return None if self._multi_dispatch is None else self._multi_dispatch.refusal_of_waiting(properties)
 
     def put_batch(
         self,
@@ -303,13 +327,15 @@ class MessageAppender:
         reconsume_times: int,
         prepared_transaction_offset: int,
         delay_ms: int | None = None,
+        *,
+        is_kept: bool = False,
     ) -> tuple[PutMessageStatus, int, int]:
         """Do what :meth:`put` does for any message, and refuse what must be refused."""
-        refusal = self._refusals.refusal_of(topic, queue_id, len(body), properties)
+        refusal = self._refusals.refusal_of(topic, queue_id, 0 if is_kept else len(body), properties)
         if refusal is not None:
             return self._refused(refusal)
         # A message that waits is not for the queues it names yet: those get it when it is put into its own.
-        dispatch = self._multi_dispatch if delay_ms is None else None
+        dispatch = self._multi_dispatch if delay_ms is None and not is_kept else None
         addressed = Addressed(properties) if dispatch is None else dispatch.address(topic, queue_id, properties)
         if isinstance(addressed, PutMessageStatus):
             return self._refused(addressed)

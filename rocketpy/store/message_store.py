@@ -89,6 +89,8 @@ class MessageStore:
         """For whoever reads its ``wrote_offset`` once per message, which must not cost a call. Put through ``put``."""
         self.put = appender.put
         self.put_timed = appender.put_timed
+        self.put_kept = appender.put_kept
+        self.refusal_of_waiting = appender.refusal_of_waiting
         self.put_batch = appender.put_batch
         self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why

@@ -12,15 +12,17 @@ number of the message's own. A queue that is named twice, or is the message's ow
 Rule: nothing here changes a queue. What it returns holds as long as nothing else is appended.
 
 Compatibility: ``MultiDispatch`` (4.9.8). RocketMQ takes any names and any number of them, and makes directories of
-them; here a name that cannot be a directory, or more than ``NAMES_MAX`` of them, is MESSAGE_ILLEGAL. Properties that
+them; here more than ``NAMES_MAX`` of them are MESSAGE_ILLEGAL, as is a name that :func:`name_fault` objects to, or that
+the owner of the store does (``may_be_named``: a broker knows which topics there are). Properties that
 the offsets make too long are PROPERTIES_SIZE_EXCEEDED, not UNKNOWN_ERROR. Without enableLmq RocketMQ gives a ``%LMQ%``
 queue the number of the message's own; here it is 0 all the same, because the log does not tell recovery which it was.
+It bounds the number of light queues with enableLmq only; here it is bounded whenever there is multi-dispatch.
 RocketMQ puts half messages and delayed ones into the queues they name at once, and again in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -28,11 +30,21 @@ import attrs
 from rocketpy.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_WAIT_STORE_MSG_OK,
     decode_properties,
     encode_properties,
 )
-from rocketpy.protocol.topic_name import LMQ_PREFIX, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.protocol.topic_name import (
+    DLQ_PREFIX,
+    LMQ_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    topic_name_fault,
+)
 from rocketpy.store import layout
 from rocketpy.store.results import PutMessageStatus
 
@@ -42,6 +54,7 @@ NAMES_MAX = 256
 _NOBODY_READS = frozenset((TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
 """A message in one of these is for nobody yet: the queues it names get it when it is put into its own topic."""
 
+_OFFSET_DIGITS_MAX = 19
 _SEPARATOR = ","
 _DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
@@ -72,12 +85,39 @@ class Addressed:
     queue_keys: Sequence[QueueKey] = ()
 
 
-class MultiDispatch:
-    """Addresses the messages of one store."""
+def named_queues(text: str) -> list[str]:
+    """Split INNER_MULTI_DISPATCH as Java does: empty names at the end do not count, nor does a text of blanks."""
+    return text.rstrip(_SEPARATOR).split(_SEPARATOR) if text.strip(f"{_SEPARATOR} \t\n\v\f\r") else []
 
-    def __init__(self, *, queues: Queues, limit: LmqLimit | None = None) -> None:
+
+def name_fault(name: str) -> str | None:
+    """Return why no message may name a queue, whatever topics there are; None if it may.
+
+    The broker's own topics are refused, and the retries and dead letters of groups: what is in them is believed to come
+    from the broker. Names of light queues are not topics: RocketMQ's MQTT server makes them of any text.
+    """
+    if name.startswith(LMQ_PREFIX):
+        if layout.names_a_directory(name) and name.isprintable():
+            return None
+        return f"expected a light queue of at most {layout.TOPIC_SIZE_MAX} printable bytes without a slash"
+    if topic_name_fault(name) is not None or not layout.names_a_directory(name):
+        return "expected the name of a topic"
+    if name in NOT_ALLOWED_SEND_TOPICS or name.lower().startswith(SYSTEM_TOPIC_PREFIX):
+        return "the topic is the broker's own"
+    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return "the topic is a group's own"
+    return None
+
+
+class MultiDispatch:
+    """Addresses the messages of one store. ``may_be_named`` has the last word on a name without a fault."""
+
+    def __init__(
+        self, *, queues: Queues, limit: LmqLimit | None = None, may_be_named: Callable[[str], bool] | None = None
+    ) -> None:
         self._queues = queues
         self._limit = limit
+        self._may_be_named = may_be_named
 
     def address(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
         """Return a message's addresses, or why it is refused; without named queues the properties stay as they are."""
@@ -88,20 +128,44 @@ class MultiDispatch:
         if _DISPATCH not in properties:
             return Addressed(properties)
         values = decode_properties(properties.decode("utf-8", "replace"))
-        names = _names(values.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
-        if not names:
+        keys = self._keys(values, queue_id)
+        if isinstance(keys, PutMessageStatus):
+            return keys
+        if not keys:
             return Addressed(properties)
-        if len(names) > NAMES_MAX or not all(map(layout.names_a_directory, names)):
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        keys = [(name, 0 if name.startswith(LMQ_PREFIX) else queue_id) for name in names]
-        if self._limit is not None and not self._may_have(keys):
-            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
-        values[PROPERTY_INNER_MULTI_QUEUE_OFFSET] = _SEPARATOR.join([str(self._next_offset(key)) for key in keys])
-        values.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
-        text = encode_properties(values).encode("utf-8", "replace")
+        text = _with_offsets(values, [str(self._next_offset(key)) for key in keys])
         if len(text) > layout.PROPERTIES_SIZE_MAX:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         return Addressed(text, [key for key in dict.fromkeys(keys) if key != (topic, queue_id)])
+
+    def refusal_of_waiting(self, properties: bytes) -> PutMessageStatus | None:
+        """Return why a message that waits would be refused once it is put into its own topic; None if it would not.
+
+        For delayed and half messages when they are sent: their properties already name that topic (REAL_TOPIC). The
+        offsets, which are not known yet, are taken to be as long as they can be.
+        """
+        values = decode_properties(properties.decode("utf-8", "replace"))
+        topic = values.get(PROPERTY_REAL_TOPIC, "")
+        if topic.startswith(LMQ_PREFIX) and not self._may_have([(topic, 0)]):
+            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        keys = self._keys(values, 0)
+        if isinstance(keys, PutMessageStatus):
+            return keys
+        is_long = (
+            keys and len(_with_offsets(values, ["9" * _OFFSET_DIGITS_MAX] * len(keys))) > layout.PROPERTIES_SIZE_MAX
+        )
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED if is_long else None
+
+    def _keys(self, values: Mapping[str, str], queue_id: int) -> list[QueueKey] | PutMessageStatus:
+        """Return the queues that properties name, or why they may not."""
+        names = named_queues(values.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
+        if len(names) > NAMES_MAX or any(map(self._is_objectionable, names)):
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        keys = [(name, 0 if name.startswith(LMQ_PREFIX) else queue_id) for name in names]
+        return keys if self._may_have(keys) else PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+
+    def _is_objectionable(self, name: str) -> bool:
+        return name_fault(name) is not None or (self._may_be_named is not None and not self._may_be_named(name))
 
     def _may_have(self, keys: Sequence[QueueKey]) -> bool:
         """Whether those light queues among ``keys`` that there are not yet may be made."""
@@ -138,9 +202,11 @@ class LmqLimit:
         )
 
 
-def _names(text: str) -> list[str]:
-    """Split as Java does: empty names at the end do not count, nor does a text of blanks."""
-    return text.rstrip(_SEPARATOR).split(_SEPARATOR) if text.strip(f"{_SEPARATOR} \t\n\v\f\r") else []
+def _with_offsets(values: Mapping[str, str], offsets: Sequence[str]) -> bytes:
+    """Return the properties to store: with the offsets in the queues that they name, without WAIT."""
+    stored = {**values, PROPERTY_INNER_MULTI_QUEUE_OFFSET: _SEPARATOR.join(offsets)}
+    stored.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
+    return encode_properties(stored).encode("utf-8", "replace")
 
 
 def _count_light(topics: Collection[str]) -> int:

@@ -53,6 +53,7 @@ async def open_message_store(
     store_host: bytes,
     tags_code: TagsCodeOf | None = None,
     bit_map_of: BitMapOf | None = None,
+    may_be_named: Callable[[str], bool] | None = None,
     message_arriving: Callable[[str, int, int], None] | None = None,
     flush_replies: Callable[[], None] | None = None,
     reports: StoreReports = NO_REPORTS,
@@ -62,8 +63,9 @@ async def open_message_store(
     """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
-    ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files; ``open_runner`` opens the
-    worker thread of SYNC_FLUSH, which otherwise uses ``run_blocking``. StartError when another process has the store.
+    ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files; ``may_be_named`` says which
+    topics a message may name with INNER_MULTI_DISPATCH; ``open_runner`` opens the worker thread of SYNC_FLUSH, which
+    otherwise uses ``run_blocking``. StartError when another process has the store.
     """
     with (
         _locked(config, disk),
@@ -78,6 +80,7 @@ async def open_message_store(
             store_host=store_host,
             message_arriving=message_arriving,
             bit_map_of=bit_map_of,
+            may_be_named=may_be_named,
         )
         async with _sync_runner(config, run_blocking, open_runner) as run_sync:
             services = StoreServices(

@@ -35,7 +35,7 @@ from tests.patience import PATIENT_BROKER, PATIENT_STORE
 T = TypeVar("T")
 
 
-def settings_at(directory: Path, port: int = 0) -> BrokerSettings:
+def settings_at(directory: Path, port: int = 0, **store: object) -> BrokerSettings:
     return BrokerSettings(
         broker=BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", **PATIENT_BROKER),
         server=NettyServerConfig(listen_port=port),
@@ -46,6 +46,7 @@ def settings_at(directory: Path, port: int = 0) -> BrokerSettings:
             max_hash_slot_num=1000,
             max_index_num=4000,
             **PATIENT_STORE,
+            **store,  # type: ignore[arg-type]
         ),
         host="127.0.0.1",
         embeds_nameserver=False,
@@ -82,8 +83,8 @@ async def client_of(settings: BrokerSettings) -> AsyncIterator[tuple[RemotingCli
         yield client, address
 
 
-def send(topic: str = "hello", body: bytes = b"one") -> RemotingCommand:
-    fields = {"a": "p", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+def send(topic: str = "hello", body: bytes = b"one", properties: str = "") -> RemotingCommand:
+    fields = {"a": "p", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": properties}
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, {**fields, "m": "false"}, body)
 
 

@@ -12,7 +12,7 @@ from rocketpy.protocol.properties import decode_properties, encode_properties
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.layout import PROPERTIES_SIZE_MAX, UNIT
 from rocketpy.store.message_batch import MessageBatch
-from rocketpy.store.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch
+from rocketpy.store.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch, name_fault
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store import golden_store
@@ -98,6 +98,55 @@ def test_commas_at_the_end_name_nothing() -> None:
 )  # fmt: skip
 def test_names_that_cannot_be_directories_or_are_too_many_are_illegal(names: tuple[str, ...]) -> None:
     assert address(named(*names)) is ILLEGAL
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT", "rmq_sys_anything", "%RETRY%G", "%DLQ%G", "a b", "ä",
+        "%LMQ%a\nb", "%LMQ%\x1b[31m", "%LMQ%" + "x" * 123,
+    ],
+)  # fmt: skip
+def test_names_of_the_broker_of_groups_and_of_no_topic_are_illegal(name: str) -> None:
+    """A record in the half topic or in a retry topic is believed to be the broker's own."""
+    assert name_fault(name) is not None
+    assert address(named("ok", name)) is ILLEGAL
+    assert MultiDispatch(queues=SomeQueues()).refusal_of_waiting(named("ok", name)) is ILLEGAL
+
+
+@pytest.mark.parametrize(
+    "name", ["Audit", "%LMQ%a", "%LMQ%home%+%light", "%LMQ%#", "%LMQ%SCHEDULE_TOPIC_XXXX", "%x|-_1"]
+)
+def test_names_that_are_legal(name: str) -> None:
+    assert name_fault(name) is None
+    assert isinstance(address(named(name)), Addressed)
+
+
+def test_the_owner_of_the_store_has_the_last_word() -> None:
+    dispatch = MultiDispatch(queues=SomeQueues(), may_be_named={"A", "%LMQ%x"}.__contains__)
+    assert isinstance(dispatch.address("T", 0, named("A", "%LMQ%x")), Addressed)
+    assert dispatch.address("T", 0, named("A", "B")) is ILLEGAL
+    assert dispatch.refusal_of_waiting(named("A", "B")) is ILLEGAL
+    assert dispatch.refusal_of_waiting(named("A", "%LMQ%x")) is None
+
+
+def test_the_offsets_of_a_message_that_is_to_wait_may_become_as_long_as_any() -> None:
+    dispatch = MultiDispatch(queues=SomeQueues({("A", 0): OneQueue(10**18)}))
+    room = PROPERTIES_SIZE_MAX - len(addressed(named("A", more="\x02X\x01x")).properties)
+    for fill, fits in ((room - 17, True), (room - 16, False)):
+        properties = named("A", more="\x02X\x01" + "x" * fill)
+        exceeded = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        assert dispatch.refusal_of_waiting(properties) is (None if fits else exceeded)
+        assert isinstance(dispatch.address("T", 0, properties), Addressed) is fits
+
+
+def test_a_message_that_is_to_wait_is_refused_for_a_light_queue_of_its_own_too() -> None:
+    dispatch = MultiDispatch(queues=SomeQueues(), limit=LmqLimit(topics={"%LMQ%a": [0]}, count_max=1))
+    exceeded = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+    assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01%LMQ%b") is exceeded
+    assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01T\x02INNER_MULTI_DISPATCH\x01%LMQ%b") is exceeded
+    assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01T") is None
 
 
 def test_as_many_names_as_allowed() -> None:

@@ -28,9 +28,18 @@ def acl_directory(config: BrokerConfig, config_path: str) -> str:
 
 
 def load_accounts(
-    config: BrokerConfig, config_path: str, *, disk: Disk, run_blocking: RunBlocking, clock: Clock
+    config: BrokerConfig,
+    config_path: str,
+    *,
+    disk: Disk,
+    run_blocking: RunBlocking,
+    clock: Clock,
+    multi_dispatch: bool = False,
 ) -> PlainPermissionManager | None:
-    """Return the accounts of a broker, None without access control; StartError when a file makes no sense."""
+    """Return the accounts of a broker, None without access control; StartError when a file makes no sense.
+
+    ``multi_dispatch`` is the store's setting: whether messages get into the queues that they name.
+    """
     if not config.acl_enable:
         return None
     manager = PlainPermissionManager(
@@ -38,6 +47,7 @@ def load_accounts(
         run_blocking=run_blocking,
         clock=clock,
         is_strict=config.acl_strict,
+        multi_dispatch=multi_dispatch,
     )
     manager.load()
     return manager

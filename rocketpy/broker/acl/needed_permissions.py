@@ -12,6 +12,8 @@ HEART_BEAT                             SUB on every consumer group and every top
 UNREGISTER_CLIENT,                     SUB on the consumer group
 GET_CONSUMER_LIST_BY_GROUP
 :data:`ADMIN_CODES`                    an administrator
+a send or reply that names queues      PUB on each of them that is a topic; ``aclStrict``: on light queues too
+(INNER_MULTI_DISPATCH)
 anything else                          a signature
 =====================================  ==============================================================================
 
@@ -21,7 +23,8 @@ offsets need no more than any account. They are kept, because programs may live 
 topic.
 
 Compatibility: ``PlainAccessValidator.parse`` and ``Permission.ADMIN_CODE`` (4.9.8). Changing and listing accounts, and
-deleting what no request names, need an administrator here, and any account there.
+deleting what no request names, need an administrator here, and any account there. There a message gets into every
+queue that it names.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ from rocketpy.protocol.bodies.heartbeat import HeartbeatData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.store.multi_dispatch import NAMES_MAX, name_fault, named_queues
 
 BodyT = TypeVar("BodyT")
 
@@ -78,12 +84,23 @@ STRICT_ADMIN_CODES: Final = ADMIN_CODES | {
     RequestCode.VIEW_BROKER_STATS_DATA,
 }
 
+_PROPERTIES_FIELD: Final = {
+    RequestCode.SEND_MESSAGE: "properties",
+    RequestCode.SEND_MESSAGE_V2: "i",
+    RequestCode.SEND_REPLY_MESSAGE: "properties",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "i",
+}
+"""Where the requests have their properties whose messages get into the queues that they name; a batch does not."""
+
 Needed = dict[str, int]
 """Permissions by topic, and by retry topic for groups; of two for one resource the later one counts."""
 
 
-def needed_permissions(request: RemotingCommand, *, is_strict: bool) -> Needed:
-    """Return what a request needs; AclError when that cannot be told, because its body is garbage."""
+def needed_permissions(request: RemotingCommand, *, is_strict: bool, multi_dispatch: bool = False) -> Needed:
+    """Return what a request needs; AclError when that cannot be told, because its body is garbage.
+
+    ``multi_dispatch``: messages get into the queues that they name.
+    """
     fields = request.ext_fields or {}
     needed: Needed = {}
     match request.code:
@@ -107,6 +124,8 @@ def needed_permissions(request: RemotingCommand, *, is_strict: bool) -> Needed:
                     _add(needed, subscription.topic, SUB)
     if is_strict:
         needed |= _strict_permissions(request, fields)
+    if multi_dispatch and request.code in _PROPERTIES_FIELD:
+        _add_named_queues(needed, fields.get(_PROPERTIES_FIELD[request.code]), is_strict=is_strict)
     return needed
 
 
@@ -135,6 +154,16 @@ def _add_send(needed: Needed, topic: str | None, group: str | None) -> None:
         _add_group(needed, group)
     else:
         _add(needed, topic, PUB)
+
+
+def _add_named_queues(needed: Needed, properties: str | None, *, is_strict: bool) -> None:
+    """Add PUB on what a message names. A name that no message may have is not asked about: the send is refused."""
+    if properties is None or PROPERTY_INNER_MULTI_DISPATCH not in properties:
+        return
+    names = named_queues(decode_properties(properties).get(PROPERTY_INNER_MULTI_DISPATCH, ""))
+    for name in names[:NAMES_MAX]:  # of more none is stored
+        if name_fault(name) is None and (is_strict or not name.startswith(LMQ_PREFIX)):
+            needed.setdefault(name, PUB)
 
 
 def _add_group(needed: Needed, group: str | None) -> None:

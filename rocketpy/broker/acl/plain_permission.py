@@ -71,10 +71,19 @@ class Session:
 class PlainPermissionManager:
     """The accounts of one broker. :meth:`load` comes first; :meth:`reload` is called by a service."""
 
-    def __init__(self, *, files: AclFiles, run_blocking: RunBlocking, clock: Clock, is_strict: bool) -> None:
+    def __init__(
+        self,
+        *,
+        files: AclFiles,
+        run_blocking: RunBlocking,
+        clock: Clock,
+        is_strict: bool,
+        multi_dispatch: bool = False,
+    ) -> None:
         self.is_strict = is_strict
         self.sessions: dict[str, Session] = {}
         """By peer, as long as it is connected; emptied whenever the table changes."""
+        self._multi_dispatch = multi_dispatch  # messages get into the queues that they name
         self._files = files
         self._run_blocking = run_blocking
         self._clock = clock
@@ -213,7 +222,7 @@ class PlainPermissionManager:
             return
         if not is_signed:
             raise AclError(f"Check signature failed for accessKey={access_key}")
-        needed = needed_permissions(request, is_strict=self.is_strict)
+        needed = needed_permissions(request, is_strict=self.is_strict, multi_dispatch=self._multi_dispatch)
         if needed.get(TRACE_TOPIC) == PUB:
             return
         self._check_administrator(request, account)

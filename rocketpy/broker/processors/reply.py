@@ -28,6 +28,7 @@ import trio
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut, PutMessageResult
+from rocketpy.broker.named_queues import NamedQueues
 from rocketpy.broker.processors.send_answer import SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
 from rocketpy.broker.processors.send_gate import SendGate
@@ -93,6 +94,7 @@ class ReplyMessageProcessor:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         hooks: SendHooks,
+        named_queues: NamedQueues | None,
         config: BrokerConfig,
         store_host: bytes,
         clock: Clock,
@@ -107,6 +109,7 @@ class ReplyMessageProcessor:
         self._outcome = outcome
         self._stats = stats
         self._hooks = hooks
+        self._named_queues = named_queues
         self._config = config
         self._store_host = decode_host(store_host)
         self._clock = clock
@@ -159,6 +162,8 @@ class ReplyMessageProcessor:
         properties = decode_properties(header.properties or "")
         refuse_brokers_own(properties)
         refuse_unreadable_delay(properties)
+        if self._named_queues is not None:
+            self._named_queues.check(properties)
         pushed = await self._push(connection, request, header, properties)
         answer = self._answers.refused(request, ResponseCode.SUCCESS, None)
         if pushed.is_ok:

@@ -19,6 +19,7 @@ import attrs
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.named_queues import NamedQueues
 from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
@@ -78,6 +79,7 @@ class SendMessageProcessor:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         hooks: SendHooks,
+        named_queues: NamedQueues | None,
         config: BrokerConfig,
         randomness: Random,
     ) -> None:
@@ -90,6 +92,7 @@ class SendMessageProcessor:
         self._outcome = outcome
         self._stats = stats
         self._hooks = hooks
+        self._named_queues = named_queues
         self._config = config
         self._randomness = randomness
         self._cluster = config.broker_cluster_name
@@ -134,6 +137,8 @@ class SendMessageProcessor:
             leave_named_queues(properties)
         refuse_brokers_own(properties)
         refuse_unreadable_delay(properties)
+        if self._named_queues is not None:
+            self._named_queues.check(properties)
         topic, queue_id = header.topic, chosen_queue(header.queue_id, config, self._randomness)
         target_queue_id = queue_id
         if topic.startswith(RETRY_PREFIX) and self._is_over_retry_limit(header, request.version):
@@ -156,6 +161,10 @@ class SendMessageProcessor:
         if is_transactional(properties):
             self._check_transactions_are_taken()
             half_message(message)
+            stored = encode_properties(message.properties).encode()
+            refusal = self._store.refusal_of_waiting(stored)
+            if refusal is not None:
+                return self._outcome.not_stored(request, refusal, message.body, stored)
         result = self._message_put.put(message)
         if not result.is_ok:
             stored = encode_properties(message.properties).encode()

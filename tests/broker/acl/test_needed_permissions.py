@@ -74,6 +74,26 @@ def test_the_strict_form_closes_rocketmqs_holes(
     assert needed_permissions(RemotingCommand(code, fields, body), is_strict=True) == wanted
 
 
+NAMES = "K\x01v\x02INNER_MULTI_DISPATCH\x01Secret,%LMQ%bob,orders,RMQ_SYS_TRACE_TOPIC,a/b,%RETRY%g\x02DELAY\x011"
+NAMING = [
+    (RequestCode.SEND_MESSAGE, {"topic": "orders", "properties": NAMES}),
+    (RequestCode.SEND_MESSAGE_V2, {"b": "orders", "i": NAMES}),
+    (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders", "properties": NAMES}),
+    (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "orders", "i": NAMES}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), NAMING)
+def test_with_multi_dispatch_a_message_needs_pub_on_what_it_names(code: RequestCode, fields: dict[str, str]) -> None:
+    """A name that no message may have is not among them: PUB on the trace topic would need no permission at all."""
+    request = RemotingCommand(code, fields, None)
+    needed = needed_permissions(request, is_strict=False, multi_dispatch=True)
+    assert needed == {"orders": PUB, "Secret": PUB}
+    strict = needed_permissions(request, is_strict=True, multi_dispatch=True)
+    assert strict == {"orders": PUB, "Secret": PUB, "%LMQ%bob": PUB}
+    assert "Secret" not in needed_permissions(request, is_strict=True)
+
+
 @pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ])
 @pytest.mark.parametrize("body", [None, b"", b"nonsense", b'{"clientID":', b"[]"])
 def test_a_body_that_cannot_be_read_is_refused(code: RequestCode, body: bytes | None) -> None:

@@ -50,9 +50,11 @@ ADMIN = SessionCredentials("the-admin", "another-secret")
 
 
 @asynccontextmanager
-async def running_with_accounts(directory: Path, port: int = 0, namesrv: str = "") -> AsyncIterator[BrokerAddress]:
+async def running_with_accounts(
+    directory: Path, port: int = 0, namesrv: str = "", **store: object
+) -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
-    settings = settings_at(directory / "store", port)
+    settings = settings_at(directory / "store", port, **store)
     broker = attrs.evolve(settings.broker, acl_enable=True, acl_directory=str(directory), namesrv_addr=namesrv)
     async with running(attrs.evolve(settings, broker=broker)) as address:
         yield address
@@ -102,6 +104,16 @@ async def test_accounts_may_do_what_they_may_and_nobody_else_anything(tmp_path: 
     topics = (tmp_path / "store" / "config" / "topics.json").read_text()
     assert '"hello"' in topics
     assert '"other"' not in topics, "what was refused has left nothing"
+
+
+async def test_a_message_gets_into_no_topic_by_naming_it(tmp_path: Path) -> None:
+    """With multi-dispatch: not where its sender may not send to, whether it is for now or waits."""
+    async with running_with_accounts(tmp_path, enable_multi_dispatch=True) as at, client_of(USER) as user:
+        for waits in ("", "\x02DELAY\x011", "\x02TRAN_MSG\x01true"):
+            answer = await user.request(at.address, send(properties=f"INNER_MULTI_DISPATCH\x01Secret{waits}"))
+            assert (answer.remark or "").endswith("No default permission for topic:Secret"), waits
+        answer = await user.request(at.address, send(properties="INNER_MULTI_DISPATCH\x01hello,%LMQ%x"))
+        assert answer.code == ResponseCode.SUCCESS
 
 
 async def test_plain_sends_and_pulls_keep_their_hot_roads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

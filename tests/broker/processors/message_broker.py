@@ -16,6 +16,7 @@ import trio.testing
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.message_put import MessagePut
+from rocketpy.broker.named_queues import NamedQueues
 from rocketpy.broker.processors.query import QueryMessageProcessor
 from rocketpy.broker.pull_side import PullSide
 from rocketpy.broker.send_side import SendSide
@@ -187,6 +188,7 @@ async def open_message_broker(
         run_blocking=run_inline,
         store_host=STORE_HOST,
         bit_map_of=tables.filters.bit_map_of if tables.config.enable_calc_filter_bit_map else None,
+        may_be_named=NamedQueues(tables.topics).may_be_named,
         message_arriving=hold.message_arriving,
     ) as opened:
         puts = _note_puts(opened, put_status)

@@ -98,6 +98,78 @@ async def test_a_message_that_waits_is_in_no_light_queue_yet(broker: MessageBrok
     assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0
 
 
+WAITS = ["", "\x02TRAN_MSG\x01true", "\x02DELAY\x013"]
+"""A message for now, one that waits for its producer's word, and one that waits for its time."""
+
+
+@pytest.mark.parametrize("waits", WAITS)
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ("a/b", "expected the name of a topic, found 'a/b'"),
+        ("%LMQ%../x", "expected a light queue of at most 127 printable bytes without a slash, found '%LMQ%../x'"),
+        ("%LMQ%a\x7f", "expected a light queue of at most 127 printable bytes without a slash, found '%LMQ%a\\x7f'"),
+        ("%LMQ%ok,NoSuchTopic", "expected a topic that exists, found 'NoSuchTopic'"),
+        ("SCHEDULE_TOPIC_XXXX", "the topic is the broker's own, found 'SCHEDULE_TOPIC_XXXX'"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "the topic is the broker's own, found 'RMQ_SYS_TRANS_HALF_TOPIC'"),
+        ("rmq_sys_DELAY_DEAD_LETTER", "the topic is the broker's own, found 'rmq_sys_DELAY_DEAD_LETTER'"),
+        ("BenchmarkTest", "the topic is the broker's own, found 'BenchmarkTest'"),
+        ("%RETRY%G", "the topic is a group's own, found '%RETRY%G'"),
+        ("%DLQ%G", "the topic is a group's own, found '%DLQ%G'"),
+        (",".join(f"%LMQ%{number}" for number in range(257)), "expected at most 256 names, found 257"),
+    ],
+)
+async def test_names_that_no_message_may_have_are_refused_when_it_is_sent(
+    broker: MessageBroker, names: str, why: str, waits: str
+) -> None:
+    broker.add_topic("%RETRY%G")
+    stored = broker.stored_bytes
+    answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01{names}{waits}"))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert answer.remark == f"the message is illegal: property INNER_MULTI_DISPATCH: {why}"
+    assert broker.stored_bytes == stored
+
+
+@pytest.mark.parametrize("waits", WAITS)
+async def test_other_limits_are_held_when_a_message_is_sent(waits: str) -> None:
+    """That of light queues, and that of properties with the longest offsets there can be."""
+    async with open_message_broker(store=LMQ | {"max_lmq_consume_queue_num": 2}) as broker:
+        stored = broker.stored_bytes
+        answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b,%LMQ%c{waits}"))
+        assert (answer.remark or "").startswith("[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]")
+        fills = "x" * (32_767 - 150)
+        answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01{'%LMQ%a,' * 200}{waits}\x02X\x01{fills}"))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert broker.stored_bytes == stored
+
+
+async def test_a_message_may_name_a_topic_that_exists(broker: MessageBroker) -> None:
+    broker.add_topic("Audit")
+    for waits in WAITS:
+        answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01%LMQ%any + text #,Audit{waits}"))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert broker.store.max_offset_in_queue("Audit", 0) == broker.store.max_offset_in_queue("%LMQ%any + text #", 0) == 1
+
+
+async def test_without_multi_dispatch_names_mean_nothing() -> None:
+    async with open_message_broker() as broker:
+        answer = await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01a/b\x02DELAY\x011"))
+        assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_light_queues_are_bounded_without_enable_lmq_too() -> None:
+    async with open_message_broker(store={"enable_multi_dispatch": True, "max_lmq_consume_queue_num": 1}) as broker:
+        answer = await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"))
+        assert (answer.remark or "").startswith("[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]")
+
+
+async def test_a_stored_reply_names_no_queue_that_it_may_not(broker: MessageBroker) -> None:
+    request = send(code=RequestCode.SEND_REPLY_MESSAGE_V2, properties="INNER_MULTI_DISPATCH\x01%DLQ%G")
+    answer = await broker.ask(request)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert broker.stored_bytes == 0
+
+
 async def test_a_retry_that_its_consumer_sends_itself_is_for_its_group_alone(broker: MessageBroker) -> None:
     """Java's client does so when a send-back fails, with all properties of the message."""
     broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
