@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import attrs
-import msgspec
 import typer
 
 from rocketpy.cli.options import (
@@ -24,6 +23,7 @@ from rocketpy.cli.options import (
     chosen_queue,
 )
 from rocketpy.cli.outcome import naming_topic, outcome
+from rocketpy.cli.printing import escaped_body, json_bytes
 from rocketpy.errors import RocketpyError
 
 if TYPE_CHECKING:
@@ -131,9 +131,10 @@ async def print_messages(wish: Wish, output: BinaryIO) -> None:
             ) as messages,
             _committing(messages, output, wanted=wish.commit),
         ):
+            shown = escaped_body if output.isatty() else bytes
             printed_count = 0
             async for message in messages:
-                output.write((json_line(message) if wish.as_json else message.body) + b"\n")
+                output.write((json_line(message) if wish.as_json else shown(message.body)) + b"\n")
                 printed_count += 1
                 if printed_count == wish.count:
                     break
@@ -202,4 +203,4 @@ def json_line(message: MessageExt) -> bytes:
         fields["body"] = message.body.decode()
     except UnicodeDecodeError:
         fields["body_base64"] = base64.b64encode(message.body).decode()
-    return msgspec.json.encode(fields)
+    return json_bytes(fields)

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from rocketpy.cli.outcome import outcome
+from rocketpy.cli.printing import json_bytes
+from rocketpy.log_files import escaped
 
 if TYPE_CHECKING:
     from rocketpy.store.inspection.store_dump import Item
@@ -57,17 +58,17 @@ def dump(
 
 def json_line(item: Item) -> bytes:
     """Return an item as a JSON object."""
-    return msgspec.json.encode({"kind": item.kind, **item.fields})
+    return json_bytes({"kind": item.kind, **item.fields})
 
 
 def text_line(item: Item) -> str:
-    """Return an item as words: its kind, then ``name=value`` for each thing it has."""
-    return " ".join([item.kind, *(f"{name}={_text(value)}" for name, value in item.fields.items())])
+    """Return an item as one line of words: its kind, then ``name=value`` for each thing it has."""
+    return escaped(" ".join([item.kind, *(f"{name}={_text(value)}" for name, value in item.fields.items())]))
 
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}={each}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name}={_text(each)}" for name, each in value.items()) + "}"
     if isinstance(value, str) and (" " in value or not value):
         return repr(value)
     return "-" if value is None else str(value)

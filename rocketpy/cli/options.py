@@ -9,6 +9,7 @@ import attrs
 import typer
 
 from rocketpy.cli.outcome import CommandError
+from rocketpy.cli.printing import print_line
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
@@ -71,7 +72,7 @@ def _config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
         return ClientConfig(use_tls=tls)
     _, config, warnings = with_config_file(TlsServerConfig(config_file=tls_file), TlsClientConfig())
     for warning in warnings:
-        typer.echo(f"rocketpy: {warning}", err=True)
+        print_line(f"rocketpy: {warning}", err=True)
     return ClientConfig(use_tls=True, tls=config)
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import typer
 
+from rocketpy.cli.printing import print_line
 from rocketpy.errors import ClientError, RocketpyError, single_failures
 
 FAILED = 1
@@ -36,7 +37,7 @@ def outcome() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except RocketpyError as failure:
-        typer.echo(f"rocketpy: {failure}", err=True)
+        print_line(f"rocketpy: {failure}", err=True)
         raise typer.Exit(FAILED) from None
     except BaseExceptionGroup as group:  # what several tasks raised
         _leave_for(group)
@@ -66,7 +67,7 @@ def _leave_for(group: BaseExceptionGroup[BaseException]) -> None:
     if group.subgroup(BrokenPipeError) is not None:
         _abandon_output()
         raise typer.Exit(0) from None
-    typer.echo(f"rocketpy: {next(single_failures(group))}", err=True)
+    print_line(f"rocketpy: {next(single_failures(group))}", err=True)
     raise typer.Exit(FAILED) from None
 
 

@@ -27,6 +27,7 @@ from rocketpy.cli.options import (
     chosen_queue,
 )
 from rocketpy.cli.outcome import CommandError, naming_topic, outcome
+from rocketpy.cli.printing import print_line
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
@@ -135,7 +136,7 @@ async def send_lines(
                     await _send(producer, batch, chosen, verbose)
                     sent_count += len(batch)
     finally:
-        typer.echo(f"sent {sent_count} message{'' if sent_count == 1 else 's'} to {line_format.topic}", err=True)
+        print_line(f"sent {sent_count} message{'' if sent_count == 1 else 's'} to {line_format.topic}", err=True)
 
 
 async def _send(producer: Producer, batch: list[Message], queue: MessageQueue | None, verbose: bool) -> None:
@@ -145,7 +146,7 @@ async def _send(producer: Producer, batch: list[Message], queue: MessageQueue | 
         result = await producer.send_batch(batch, queue=queue)
     if verbose:
         stored = result.message_queue
-        typer.echo(
+        print_line(
             f"{result.status.name} {len(batch)} at {stored.broker_name} queue {stored.queue_id} offset "
             f"{result.queue_offset}",
             err=True,

@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import msgspec
 import typer
 
 from rocketpy.cli.dump import dump
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
+from rocketpy.cli.printing import json_bytes, print_json, print_line, print_lines
 
 if TYPE_CHECKING:
     from rocketpy.store.inspection.findings import Finding
@@ -56,8 +56,8 @@ def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson =
     with outcome():
         inspection = inspected(directory, commitlog, is_live=warn_if_locked(directory))
         for finding in inspection.findings:
-            typer.echo(_json_text(finding.as_fields()) if as_json else finding_text(finding))
-        typer.echo(summary_text(inspection), err=as_json)
+            show_finding(finding, as_json=as_json)
+        print_line(summary_text(inspection), err=as_json)
         if inspection.is_severe:
             raise typer.Exit(FAILED)
 
@@ -87,7 +87,10 @@ def repair(
 
     def show(steps: Sequence[RepairStep]) -> None:
         for number, step in enumerate(steps, 1):
-            typer.echo(_json_text(step_fields(step)) if as_json else step_text(number, step))
+            if as_json:
+                print_json(step_fields(step))
+            else:
+                print_lines(step_lines(number, step))
 
     with outcome():
         if is_locked(f"{root}/{LOCK_FILE}"):
@@ -108,14 +111,14 @@ def repair(
         if not yes:
             show(report.steps)
         for finding in report.left:
-            typer.echo(_json_text(finding.as_fields()) if as_json else finding_text(finding), err=True)
+            show_finding(finding, as_json=as_json, err=True)
         if not report.steps:
-            typer.echo("nothing can be mended" if report.left else "nothing has to be mended", err=as_json)
+            print_line("nothing can be mended" if report.left else "nothing has to be mended", err=as_json)
         elif yes:
             kept = f"; what was there before is in {report.kept_path}" if report.kept_path else ""
-            typer.echo(f"done{kept}", err=as_json)
+            print_line(f"done{kept}", err=as_json)
         else:
-            typer.echo("nothing was written; --yes does these steps", err=as_json)
+            print_line("nothing was written; --yes does these steps", err=as_json)
         if report.left or (report.steps and not yes):
             raise typer.Exit(FAILED)
 
@@ -164,7 +167,7 @@ def export(
     def report(text: str) -> None:
         nonlocal complaints
         complaints += 1
-        typer.echo(f"rocketpy: {text}", err=True)
+        print_line(f"rocketpy: {text}", err=True)
 
     with outcome():
         warn_if_locked(directory)
@@ -175,7 +178,7 @@ def export(
             with opened_output(output) as file:
                 for message in exported.messages():
                     fields = message_fields(message) | body_fields(message.body, as_base64=as_base64)
-                    file.write(msgspec.json.encode(fields) + b"\n")
+                    file.write(json_bytes(fields) + b"\n")
         finally:
             exported.close()
         if complaints:
@@ -225,7 +228,7 @@ def warn_if_locked(directory: Path) -> bool:
 
     locked = is_locked(str(directory / LOCK_FILE))
     if locked:
-        typer.echo(f"rocketpy: a broker has {directory} open: what it is writing now is not judged", err=True)
+        print_line(f"rocketpy: a broker has {directory} open: what it is writing now is not judged", err=True)
     return locked
 
 
@@ -264,24 +267,32 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def finding_text(finding: Finding) -> str:
+def show_finding(finding: Finding, *, as_json: bool, err: bool = False) -> None:
+    """Print a finding, on standard error if ``err``."""
+    if as_json:
+        print_json(finding.as_fields(), err=err)
+    else:
+        print_lines(finding_lines(finding), err=err)
+
+
+def finding_lines(finding: Finding) -> list[str]:
     """Return a finding for a person."""
     where = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
-    return (
-        f"{finding.severity.value}: {where}\n"
-        f"    expected {finding.expected}\n"
-        f"    found    {finding.found}\n"
-        f"    a start  {finding.start}\n"
-        f"    a repair {finding.repair}"
-    )
+    return [
+        f"{finding.severity.value}: {where}",
+        f"    expected {finding.expected}",
+        f"    found    {finding.found}",
+        f"    a start  {finding.start}",
+        f"    a repair {finding.repair}",
+    ]
 
 
-def step_text(number: int, step: RepairStep) -> str:
+def step_lines(number: int, step: RepairStep) -> list[str]:
     """Return a step for a person."""
     place = step.path
     if step.begin is not None:
         place += f" from {step.begin} on" if step.end is None else f" from {step.begin} to {step.end}"
-    return f"{number}. {place}\n    {step.does}\n    because: {step.why}"
+    return [f"{number}. {place}", f"    {step.does}", f"    because: {step.why}"]
 
 
 def step_fields(step: RepairStep) -> dict[str, object]:
@@ -303,7 +314,3 @@ def summary_text(inspection: StoreInspection) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _json_text(fields: dict[str, object]) -> str:
-    return msgspec.json.encode(fields).decode()

@@ -8,6 +8,8 @@ import typer
 
 from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, Tls, TlsFile, chosen_config
 from rocketpy.cli.outcome import outcome
+from rocketpy.cli.printing import print_line
+from rocketpy.log_files import escaped
 from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def list_topics(
     with outcome():
         rows = trio.run(_topic_rows, namesrv, chosen_config(tls, tls_file, credentials), names_only)
         for line in [row[0] for row in rows] if names_only else aligned([COLUMNS, *rows]):
-            typer.echo(line)
+            print_line(line)
 
 
 @topic_commands.command("create")
@@ -52,7 +54,7 @@ def create_topic(
         addresses = trio.run(
             _create, namesrv, chosen_config(tls, tls_file, credentials), topic, queues, cluster or None
         )
-        typer.echo(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")
+        print_line(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")
 
 
 async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> list[tuple[str, ...]]:
@@ -91,5 +93,6 @@ def permission_text(perm: int) -> str:
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Return rows as lines whose columns begin under each other. Nothing is cut: the output may be for a program."""
+    rows = [tuple(map(escaped, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

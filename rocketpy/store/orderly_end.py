@@ -22,6 +22,9 @@ from rocketpy.store.disk import Disk, persist_text, read_text
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _VERSION = "2"
 
+FIELDS = ("version", "end_offset", "store_timestamp", "queues_digest", "index_end")
+"""What the words of the line are, in their order."""
+
 
 @attrs.frozen
 class OrderlyEnd:
@@ -43,7 +46,11 @@ def digest_of_queues(queues: Iterable[ConsumeQueue]) -> str:
 def load_orderly_end(disk: Disk, path: str) -> OrderlyEnd | None:
     """Return what :func:`persist_orderly_end` wrote; None when there is nothing, or nothing that makes sense."""
     words = (read_text(disk, path) or "").split()
-    if len(words) != 5 or words[0] != _VERSION or not all(map(_NUMBER.fullmatch, (words[1], words[2], words[4]))):
+    if (
+        len(words) != len(FIELDS)
+        or words[0] != _VERSION
+        or not all(map(_NUMBER.fullmatch, (words[1], words[2], words[4])))
+    ):
         return None
     return OrderlyEnd(int(words[1]), int(words[2]), words[3], int(words[4]))
 

@@ -15,7 +15,7 @@ import attrs
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError, StoreError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decode_message
-from rocketpy.store import layout
+from rocketpy.store import layout, orderly_end
 from rocketpy.store.checkpoint import load_checkpoint
 from rocketpy.store.consume_queue_ext import is_ext_address, read_ext_unit
 from rocketpy.store.disk import Disk
@@ -128,9 +128,7 @@ class StoreDump:
         elif kind is FileKind.CHECKPOINT:
             yield from self._checkpoint(path)
         elif kind is FileKind.ORDERLY_END:
-            text = self._opened.read(path, 0, 4096).decode("utf-8", "replace").split()
-            names = ("version", "end_offset", "store_timestamp", "queues_digest")
-            yield Item("orderly-end", dict(zip(names, text, strict=False)))
+            yield _orderly_end(self._opened.read(path, 0, 4096).decode("utf-8", "replace"))
         elif kind is FileKind.TABLE:
             yield self._table(path)
 
@@ -330,6 +328,15 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
     if name.removesuffix(".bak").endswith(".json"):
         return FileKind.TABLE
     return FileKind.MARKER if name in (layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE) else None
+
+
+def _orderly_end(text: str) -> Item:
+    """Return every word of the line by its name; an older or a newer version may have fewer or more."""
+    words = text.split()
+    fields: dict[str, object] = dict(zip(orderly_end.FIELDS, words, strict=False))
+    if len(words) > len(orderly_end.FIELDS):
+        fields["more"] = " ".join(words[len(orderly_end.FIELDS) :])
+    return Item("orderly-end", fields)
 
 
 def _numbered_kind(path: str, opened: ReadOnlyFiles) -> FileKind:

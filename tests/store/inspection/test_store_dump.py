@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.store_dump import DumpWish, FileKind, Item, StoreDump, kind_of
+from rocketpy.store.orderly_end import OrderlyEnd, persist_orderly_end
 from tests.store import broken_stores
 from tests.store.broken_stores import unpack
 from tests.store.golden_store import expected
@@ -139,3 +141,16 @@ def test_kinds(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
     with pytest.raises(StoreError, match="no file of a store"):
         dumped(tmp_path / "notes")
+
+
+def test_every_field_of_the_note_of_a_clean_shutdown(tmp_path: Path) -> None:
+    """The dump reads what the store writes: a field that is added to the note appears."""
+    note = OrderlyEnd(end_offset=4711, timestamp_ms=1_700_000_000_000, queues_digest="ab" * 16, index_end=4095)
+    path = tmp_path / "orderly-end"
+    persist_orderly_end(OsDisk(), str(path), note)
+    (fields,) = of_kind(dumped(path), "orderly-end")
+    assert list(fields) == ["version", "end_offset", "store_timestamp", "queues_digest", "index_end"]
+    assert list(fields.values())[1:] == [str(value) for value in attrs.astuple(note)]
+    path.write_text("3 1 2 x 4 five six\n")
+    (newer,) = of_kind(dumped(path), "orderly-end")
+    assert newer["more"] == "five six"
