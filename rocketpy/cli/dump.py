@@ -39,7 +39,7 @@ def dump(
     as_json: Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line.")] = False,
 ) -> None:
     """Print what a file of a store holds: log, queue, extension, index, checkpoint, tables. Changes nothing."""
-    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.store_dump import DumpWish, StoreDump
 
     wish = DumpWish(
@@ -47,7 +47,7 @@ def dump(
     )
     with outcome():
         output = sys.stdout.buffer
-        store_dump = StoreDump(OsDisk(), wish)
+        store_dump = StoreDump(PlainFilesDisk(), wish)
         try:
             for item in store_dump.items(str(path)):
                 output.write((json_line(item) if as_json else text_line(item).encode("utf-8", "replace")) + b"\n")

@@ -78,12 +78,13 @@ def repair(
     use.
     """
     from rocketpy.clock import SystemClock
-    from rocketpy.store.disk import OsDisk
     from rocketpy.store.inspection.lock_probe import is_locked
+    from rocketpy.store.inspection.plain_files_disk import DirectoryBoundDisk
     from rocketpy.store.inspection.repair import plan_repair, repair_store
     from rocketpy.store.layout import LOCK_FILE
 
     root, paths = str(directory), commit_log_paths(commitlog)
+    disk = DirectoryBoundDisk([root, *paths])
 
     def show(steps: Sequence[RepairStep]) -> None:
         for number, step in enumerate(steps, 1):
@@ -98,7 +99,7 @@ def repair(
         with progress_bar("reading the log") as advance:
             if yes:
                 report = repair_store(
-                    OsDisk(),
+                    disk,
                     root,
                     timestamp_ms=SystemClock().timestamp_ms(),
                     commit_log_paths=paths,
@@ -107,7 +108,7 @@ def repair(
                     planned=show,
                 )
             else:
-                report = plan_repair(OsDisk(), root, commit_log_paths=paths, cut=cut, progress=advance)
+                report = plan_repair(disk, root, commit_log_paths=paths, cut=cut, progress=advance)
         if not yes:
             show(report.steps)
         for finding in report.left:
@@ -147,7 +148,7 @@ def export(
 
     Exit status: 0 all of it is there, 1 something was passed over, 2 wrong use.
     """
-    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.store_export import ExportWish, StoreExport
     from rocketpy.store.message_fields import body_fields, message_fields
 
@@ -172,7 +173,7 @@ def export(
     with outcome():
         warn_if_locked(directory)
         exported = StoreExport(
-            OsDisk(), str(directory), wish, commit_log_paths=commit_log_paths(commitlog), report=report
+            PlainFilesDisk(), str(directory), wish, commit_log_paths=commit_log_paths(commitlog), report=report
         )
         try:
             with opened_output(output) as file:
@@ -234,11 +235,11 @@ def warn_if_locked(directory: Path) -> bool:
 
 def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) -> StoreInspection:
     """Return a finished look at a store, showing on a terminal how far it has come."""
-    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.store_inspection import StoreInspection
 
     inspection = StoreInspection(
-        OsDisk(), str(directory), commit_log_paths=commit_log_paths(commitlog), is_live=is_live
+        PlainFilesDisk(), str(directory), commit_log_paths=commit_log_paths(commitlog), is_live=is_live
     )
     try:
         with progress_bar("reading the log") as advance:

@@ -56,6 +56,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
 BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
 TOPIC_SIZE_MAX = 127
+RECORD_SIZE_MAX = 64 << 20
+"""A longer record is damage: this is four times the largest frame, and a sparse file can claim 2 GiB in a few bytes."""
 
 # From the total size to the body size, for each combination of the two address widths: (sysFlag >> 4) & 3.
 _FIXED_PARTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
@@ -262,6 +264,9 @@ def check_message(
         return CheckedMessage(RecordStatus.DAMAGED, why=f"blank at {position}: a size of {total_size}")
     if magic != MESSAGE_MAGIC_CODE:
         return CheckedMessage(RecordStatus.NOTHING)
+    if total_size > RECORD_SIZE_MAX:
+        why = f"record at {position}: expected a total size of at most {RECORD_SIZE_MAX}, found {total_size}"
+        return CheckedMessage(RecordStatus.DAMAGED, why=why)
     try:
         fields, body_start, body_end, topic_end = _measure(buffer, position, position + size_available)
     except RemoteProtocolError as error:

@@ -30,6 +30,7 @@ from rocketpy.protocol.stored_message import (
     BLANK_MAGIC_CODE,
     BLANK_SIZE_MIN,
     MESSAGE_MAGIC_CODE,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     CheckedMessage,
     RecordStatus,
@@ -162,7 +163,8 @@ def _walk(file: CommitLogFile, start: int, end: int) -> Iterator[tuple[int, byte
             size, magic = _SIZE_AND_MAGIC.unpack_from(chunk, position - chunk_start)
             if magic == BLANK_MAGIC_CODE:
                 return
-            if magic != MESSAGE_MAGIC_CODE or size < RECORD_SIZE_MIN or position + size > file.size:
+            is_possible = RECORD_SIZE_MIN <= size <= min(file.size - position, RECORD_SIZE_MAX)
+            if magic != MESSAGE_MAGIC_CODE or not is_possible:
                 _end_of_log(file, position, f"expected a record, found size {size} and magic {magic}")
                 return
             if position + size > chunk_start + len(chunk):

@@ -29,7 +29,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.store.os_file import OsFile, OsLock, existing_ancestor, store_error
@@ -238,6 +238,9 @@ def _write_all(disk: Disk, path: str, content: bytes, like: str | None) -> None:
 class OsDisk:
     """The file systems of this machine."""
 
+    _open_flags: ClassVar[int] = 0
+    """What a subclass adds to the flags of each open."""
+
     def __init__(self) -> None:
         # A file whose sync has failed stays failed, also when it is closed and opened again.
         self._failed_syncs: set[str] = set()
@@ -251,7 +254,9 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
         """Open a file; the descriptor is not inherited."""
-        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        flags = (
+            os.O_CLOEXEC | self._open_flags | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        )
         try:
             descriptor = os.open(path, flags, 0o644)
         except OSError as failure:

@@ -21,7 +21,13 @@ from zlib import crc32
 import attrs
 
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, CheckedMessage, RecordStatus, check_message
+from rocketpy.protocol.stored_message import (
+    MESSAGE_MAGIC_CODE,
+    RECORD_SIZE_MAX,
+    CheckedMessage,
+    RecordStatus,
+    check_message,
+)
 from rocketpy.store import layout
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.mapped_file import MappedFile
@@ -258,7 +264,7 @@ class LogScanner:
             wanted = _HEAD.size
         else:
             wanted, magic = _HEAD.unpack_from(self._window, begin)
-            if magic != MESSAGE_MAGIC_CODE or wanted > left:
+            if magic != MESSAGE_MAGIC_CODE or wanted > min(left, RECORD_SIZE_MAX):
                 return record
         if available >= min(wanted, left):
             return record

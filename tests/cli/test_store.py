@@ -201,6 +201,20 @@ async def test_export_passes_over_damage_and_says_so(store: BrokenStore) -> None
         assert store.records()[0].physical_offset in found or options
 
 
+async def test_a_repair_does_not_follow_a_link(store: BrokenStore, tmp_path: Path) -> None:
+    """The file that a link names may be anybody's; the sentence says what was found where."""
+    path, elsewhere = store.log_file(0), tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    with elsewhere.open("ab") as file:
+        file.write(b"more than a log file has")
+    before = elsewhere.read_bytes()
+    ended = await run("store", "repair", "--yes", str(store.root))
+    assert ended.status == 1
+    assert f"expected a regular file, found a symbolic link to {elsewhere} ({path})" in ended.errors
+    assert elsewhere.read_bytes() == before
+
+
 # ---- options --------------------------------------------------------------------------------------------------------
 
 

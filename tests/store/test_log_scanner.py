@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.protocol import stored_message
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store import log_scanner
 from rocketpy.store.log_scanner import LogScanner
@@ -167,3 +168,27 @@ def test_a_blank_at_the_end_of_the_last_file_is_not_part_of_the_log(place: Place
     assert scan(parts)[0].end_offset == LOG_FILE_SIZE
     parts.commit_log.files.remove_behind(0)
     assert scan(parts)[0].end_offset == end
+
+
+def test_a_record_that_claims_more_than_there_can_be_is_not_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse file may claim 2 GiB in a few bytes: a start must not take that much memory to find out."""
+    monkeypatch.setattr(log_scanner, "RECORD_SIZE_MAX", 2000)
+    monkeypatch.setattr(stored_message, "RECORD_SIZE_MAX", 2000)
+    monkeypatch.setattr(log_scanner, "_WINDOW_SIZE", 16)
+    parts = Parts(place)
+    parts.put(b"fits")
+    parts.put(b"x" * 2500)
+    parts.appender.end_burst()
+    file = parts.commit_log.files[0].file()
+    sizes: list[int] = []
+    read = file.read
+
+    def noting(position: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(position, size)
+
+    monkeypatch.setattr(type(file), "read", lambda self, position, size: noting(position, size))
+    scanner, records = scan(parts)
+    assert [record.physical_offset for record in records] == [0]
+    assert max(sizes) <= 2000
+    assert "expected a total size of at most 2000, found 26" in scanner.why

@@ -21,6 +21,7 @@ from rocketpy.protocol.stored_message import (
     BLANK_MAGIC_CODE,
     BLANK_SIZE_MIN,
     MESSAGE_MAGIC_CODE,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     CheckedMessage,
     RecordStatus,
@@ -190,7 +191,7 @@ class LogWalk:
         available = len(self._window) - begin
         if available >= BLANK_SIZE_MIN:
             size, magic = _SIZE_AND_MAGIC.unpack_from(self._window, begin)
-            if magic == MESSAGE_MAGIC_CODE and available < size <= file.size - position:
+            if magic == MESSAGE_MAGIC_CODE and available < size <= min(file.size - position, RECORD_SIZE_MAX):
                 self._look_at(file, position, size)
                 begin = position - self._window_begin
                 available = len(self._window) - begin
@@ -283,7 +284,7 @@ class LogWalk:
         size, magic = _SIZE_AND_MAGIC.unpack_from(head)
         if magic == BLANK_MAGIC_CODE:
             return bool(size == file.size - position)
-        if not RECORD_SIZE_MIN <= size <= file.size - position:
+        if not RECORD_SIZE_MIN <= size <= min(file.size - position, RECORD_SIZE_MAX):
             return False
         if int.from_bytes(head[_PHYSICAL_OFFSET_POSITION:], "big") != file.base_offset + position:
             return False
@@ -311,7 +312,7 @@ def read_record(files: Sequence[StoreFile], opened: ReadOnlyFiles, physical_offs
     file = files[index]
     position = physical_offset - file.base_offset
     size = int.from_bytes(opened.read(file.path, position, 4), "big")
-    if not RECORD_SIZE_MIN <= size <= file.size - position:
+    if not RECORD_SIZE_MIN <= size <= min(file.size - position, RECORD_SIZE_MAX):
         return None
     content = opened.read(file.path, position, size)
     record = check_message(content, 0, len(content))
