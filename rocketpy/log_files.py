@@ -65,7 +65,11 @@ class Concern:
 
 
 class LineFormatter(logging.Formatter):
-    """Makes the line of an event. With ``is_one_line`` a traceback is a field, else it follows on lines of its own."""
+    """Makes the line of an event.
+
+    With ``is_one_line`` a traceback is a field and the handler bounds the line. Without, for standard error, a
+    traceback follows on indented lines of its own, and all of it is cut after ``LINE_BYTES_MAX`` characters.
+    """
 
     def __init__(self, *, is_one_line: bool) -> None:
         super().__init__("%(message)s", "%Y-%m-%dT%H:%M:%S")
@@ -77,14 +81,14 @@ class LineFormatter(logging.Formatter):
         level = "WARN" if record.levelno == logging.WARNING else record.levelname
         concern = record.name.removeprefix(ROOT_NAME)
         when = f"{self.formatTime(record, self.datefmt)}.{int(record.msecs):03d}Z"
-        line = f"{when} {level} {concern} {escaped(record.getMessage())}"
+        line = f"{when} {level} {concern} {escaped(_cut(record.getMessage()))}"
         fields = vars(record).get("fields")
         if isinstance(fields, Mapping):
             line += "".join(f" {name}={_value(value)}" for name, value in fields.items())
         if record.exc_info:
             traceback = self.formatException(record.exc_info)
-            line += f' traceback="{escaped(traceback)}"' if self._is_one_line else f"\n{traceback}"
-        return line
+            line += f' traceback="{escaped(traceback)}"' if self._is_one_line else _indented(traceback)
+        return line if self._is_one_line else _cut(line)
 
 
 def event_fields(**fields: object) -> dict[str, object]:
@@ -105,8 +109,17 @@ def escaped(text: str) -> str:
     return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
+def _indented(traceback: str) -> str:
+    """Return a traceback as lines that begin with blanks, so that no text in it can look like an event."""
+    return "".join(f"\n    {escaped(line)}" for line in traceback.split("\n"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE_BYTES_MAX else f"{text[:LINE_BYTES_MAX]}... ({len(text)} characters)"
+
+
 def _value(value: object) -> str:
-    text = str(value)
+    text = _cut(str(value))  # before the searches, which cost a second for what a frame can hold
     return text if _PLAIN_VALUE.match(text) else '"' + escaped(text).replace('"', '\\"') + '"'
 
 

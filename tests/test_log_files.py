@@ -95,7 +95,29 @@ def test_a_traceback_is_a_field_in_files_and_readable_elsewhere() -> None:
     except ValueError:
         record.exc_info = sys.exc_info()
     assert re.search(r' text traceback="Traceback .*\\nValueError: wrong"$', line_of(record))
-    assert line_of(record, is_one_line=False).endswith("\nValueError: wrong")
+    assert line_of(record, is_one_line=False).endswith("\n    ValueError: wrong")
+
+
+def test_no_text_within_a_traceback_looks_like_an_event() -> None:
+    record = event()
+    try:
+        raise ValueError("remark: 1\n1970-01-01T00:00:00.250Z INFO broker forged\x1b[2J")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    first, *others = line_of(record, is_one_line=False).splitlines()
+    assert first.endswith(" text")
+    assert "forged" in others[-1]
+    assert all(line.startswith("    ") for line in others)
+    assert not any("\x1b" in line for line in others)
+
+
+def test_standard_error_gets_no_line_of_megabytes(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_standard_error(CONCERNS)
+    set_levels(CONCERNS, level="INFO", levels={}, in_files=False)
+    logging.getLogger("rocketpy.test.one").info("kv put", extra=event_fields(value="v" * (16 << 20)))
+    printed = capsys.readouterr().err
+    assert len(printed) < log_files.LINE_BYTES_MAX + 100
+    assert re.search(r"\.\.\. \(\d+ characters\)\n$", printed)
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
