@@ -57,7 +57,10 @@ MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
 BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
 TOPIC_SIZE_MAX = 127
 RECORD_SIZE_MAX = 64 << 20
-"""A longer record is damage: this is four times the largest frame, and a sparse file can claim 2 GiB in a few bytes."""
+"""A longer record is damage: this is four times the largest frame, and a sparse file can claim 2 GiB in a few bytes.
+
+Compatibility: RocketMQ takes any size that the file has.
+"""
 
 # From the total size to the body size, for each combination of the two address widths: (sysFlag >> 4) & 3.
 _FIXED_PARTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))

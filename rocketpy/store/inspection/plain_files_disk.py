@@ -4,8 +4,8 @@ A user who can write a store's directory can put a link there to a file of the p
 pipe that never answers. Reading commands refuse everything that is no regular file; a repair, which cuts and
 overwrites, also refuses symbolic links, and paths whose directory is really elsewhere.
 
-Compatibility: RocketMQ has no such tools. An operator may still link whole directories: the CommitLog's are named by
-``--commitlog``, and the store's own directory may be a link.
+An operator may still link whole directories: the CommitLog's are named by ``--commitlog``, and the store's own
+directory may be a link. RocketMQ has no such tools.
 """
 
 from __future__ import annotations
