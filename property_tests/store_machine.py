@@ -29,7 +29,7 @@ from rocketpy.testing.store_world import LifeEnded, StoreWorld
 T = TypeVar("T")
 ROOT = "/store"
 BODY_SIZE_MAX = 1000
-RECORD_OVERHEAD = 91 + len("T")  # of a message without properties
+RECORD_OVERHEAD = 91 + len("T") + len("TAGS\x01A")  # of a message with tags and no more properties
 UNLIMITED = 1 << 50
 CONFIG = MessageStoreConfig(
     store_path_root_dir=ROOT,
@@ -92,7 +92,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = StoreModel()
         self.body_count = 0
         self.one_size: int | None = None
+        self.life_count = 0  # each life has its own tags: a unit that another one left is seen by them
         self.is_faulty = False  # a disk call was told to fail
+        self.may_need_space = True  # something of what is in the log has no unit, or no space for one
         self.is_broken = False  # a promise was: the rest would only hide it
 
     def teardown(self) -> None:
@@ -119,21 +121,26 @@ class StoreMachine(RuleBasedStateMachine):
         return self.world.disk.exists(f"{ROOT}/abort")
 
     @contextmanager
-    def living(self) -> Iterator[None]:
-        """What the store does in here may be its last; only a fault that was arranged is a reason for that."""
+    def living(self, *, may_be_refused: bool = False) -> Iterator[None]:
+        """What the store does in here may be its last; only a fault that was arranged is a reason for that.
+
+        A full disk is none. It may refuse a start that would have to make units without space for them.
+        """
         with broken_unless_done(self):
             try:
                 yield
             except LifeEnded as ended:
                 cause = ended.cause
-                is_arranged = isinstance(cause, ProcessDied) or (
-                    self.is_faulty
-                    if "simulated failure" in str(cause)
-                    else isinstance(cause, DiskFullError) and self.world.disk.capacity_bytes < UNLIMITED
+                is_arranged = (
+                    isinstance(cause, ProcessDied)
+                    or (self.is_faulty and "simulated failure" in str(cause))
+                    or (may_be_refused and isinstance(cause, DiskFullError))
                 )
                 if isinstance(cause, DamagedStoreError):
                     # What happens here is a crash, or what a person may do: a store is never refused for that.
                     raise InvariantBroken(Invariant.ACKNOWLEDGED_IS_THERE, f"the store is refused: {cause}") from ended
+                if isinstance(cause, DiskFullError) and not is_arranged:
+                    raise InvariantBroken(Invariant.FULL_DISK, f"the store has ended: {cause}") from ended
                 if not is_arranged:
                     raise
                 self.ended()
@@ -149,6 +156,11 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.sent([answer])
         elif isinstance(answer, Sequence):
             self.model.sent(answer)
+
+    @property
+    def tags(self) -> str:
+        """Those of this life."""
+        return chr(ord("A") + self.life_count % 26)
 
     def body(self, size: int) -> bytes:
         """Return a body that no other message has, if the size allows it."""
@@ -184,9 +196,12 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_closed)
     @rule()
     def start(self) -> None:
-        with self.living():
+        is_full = self.world.disk.capacity_bytes < UNLIMITED
+        with self.living(may_be_refused=is_full and self.may_need_space):
             found = self.world.open()
             self.model.recovered(found)
+            self.life_count += 1
+            self.may_need_space = False
 
     @precondition(is_closed)
     @rule(call=disk_calls)
@@ -213,6 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(survives=survivors)
     def lose_power(self, survives: Survives) -> None:
         self.world.lose_power(survives.choose())
+        self.may_need_space = True
         self.ended(power_lost=True)
 
     @precondition(is_open)
@@ -235,7 +251,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(queue=queue_names, size=sizes, key=keys, and_end=st.booleans())
     def put(self, queue: tuple[str, int], size: int, key: str = "", and_end: bool = False) -> None:
         with self.living():
-            self.accepted(self.world.put(*queue, self.body(size), keys=[key] if key else [], flag=self.body_count))
+            keys = [key] if key else []
+            self.accepted(self.world.put(*queue, self.body(size), keys=keys, tags=self.tags, flag=self.body_count))
         if and_end and self.world.is_open:
             self.end_burst()
 
@@ -244,7 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
     def put_batch(self, queue: tuple[str, int], sizes: Sequence[int], key: str = "", and_end: bool = False) -> None:
         with self.living():
             bodies = [self.body(size) for size in sizes]
-            self.accepted(self.world.put_batch(*queue, bodies, keys=[key] if key else []))
+            self.accepted(self.world.put_batch(*queue, bodies, keys=[key] if key else [], tags=self.tags))
         if and_end and self.world.is_open:
             self.end_burst()
 
@@ -318,6 +335,19 @@ class StoreMachine(RuleBasedStateMachine):
         disk.capacity_bytes = UNLIMITED
         disk.capacity_bytes = UNLIMITED - disk.free_bytes(ROOT) + 4096 * pages
 
+    @precondition(is_closed)
+    @rule()
+    def log_becomes_sparse(self) -> None:
+        """The store comes from a backup, or from a Java broker: the last file has its length, and no space for it."""
+        disk, directory = self.world.disk, f"{ROOT}/commitlog"
+        for name in disk.list_directory(directory)[-1:]:
+            file = disk.open(f"{directory}/{name}")
+            size = file.size()
+            file.truncate(len(file.read(0, size).rstrip(b"\0")))
+            file.truncate(size)
+            file.sync()
+            file.close()
+
     @precondition(lambda machine: machine.world.disk.capacity_bytes < UNLIMITED)
     @rule()
     def disk_has_space_again(self) -> None:
@@ -356,6 +386,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(["", "/T", "/T/1", "/Topic"]))
     def queues_are_deleted(self, topic: str) -> None:
         self.world.remove(f"{ROOT}/consumequeue{topic}")
+        self.may_need_space = True
 
     @precondition(is_closed)
     @rule()

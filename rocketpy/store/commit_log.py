@@ -1,9 +1,12 @@
 """The log: every record of every topic, one after another, over files that appear whole.
 
 Written here are bytes; what they mean is the appender's. Rules: bytes below ``wrote_offset`` never change while the
-store is open; a file has its name only at full, reserved length; after a failed sync nothing is synced again. A record
-is durable when a service has called :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and
-``end_flush``.
+store is open; bytes are written in reserved space only, so that a full disk never fails a write; a new file has its
+name only at full, reserved length; after a failed sync nothing is synced again. A record is durable when a service has
+called :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and ``end_flush``.
+
+The file that was there at the start is the one whose space may be missing: a Java broker's files are sparse, and so are
+those of a backup. Recovery reserves the rest of it; where the disk has not that much left, append reserves it in steps.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from rocketpy.store.mapped_file_queue import MappedFileQueue
 _PAGE_SIZE = 4096
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
+_RESERVE_STEP = 1 << 20
+"""Append reserves this much at once, on the event loop: measured on ext4, 2 us where the space is reserved already and
+5 us where it is not, 1.5 ms at the worst. So no service has to, and no message is refused while one is at it."""
 
 
 class FileAllocator(Protocol):
@@ -67,6 +73,7 @@ class CommitLog:
         path, *more_paths = directories.paths
         self.files = MappedFileQueue(path=path, more_paths=more_paths, disk=disk, open_files=open_files)
         self.wrote_offset = 0
+        self.reserved_offset = 0  # the last file has its space up to here, or at least up to wrote_offset
         self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
 
@@ -97,6 +104,7 @@ class CommitLog:
         """
         self._allocator = allocator
         self.wrote_offset = self.flushed_offset = end_offset
+        self.reserved_offset = max(self.reserved_offset, end_offset)
         self.wrote_timestamp_ms = timestamp_ms
         if len(self.files):
             self._become_last(self.files[len(self.files) - 1])
@@ -107,6 +115,8 @@ class CommitLog:
         The new file was prepared in advance; if it is not ready it is made here and now.
         """
         base_offset = self.end_of_file or self.wrote_offset
+        if self._last is not None:
+            self.make_room(min(self.wrote_offset + layout.BLANK_SIZE_MIN, base_offset))
         directory = self._take_file(base_offset)
         if self._last is not None and self.wrote_offset < base_offset:
             self._last.file().write(
@@ -114,6 +124,45 @@ class CommitLog:
             )
         self.wrote_offset = base_offset
         self._become_last(self.files.append(base_offset, self.file_size, directory=directory))
+        self.reserved_offset = self.end_of_file
+
+    def reserve_tail(self, end_offset: int) -> None:
+        """Reserve what is left of the last file after the end that recovery has found. Blocks, before the log is open.
+
+        Nothing is reserved if the disk has less space than that: a reservation that fails keeps what it got, which
+        would leave nothing for queues and index. The file may be reserved already, which no call of the system tells;
+        :meth:`make_room` finds out.
+        """
+        last = self.files[len(self.files) - 1]
+        size = last.end_offset - end_offset
+        if size > 0 and self._disk.free_bytes(last.path) < size:
+            return
+        try:
+            if size > 0:
+                last.file().reserve(end_offset - last.base_offset, size)
+        except DiskFullError:
+            return
+        self.reserved_offset = last.end_offset
+
+    def make_room(self, end_offset: int) -> None:
+        """Reserve the space of the last file up to an offset in it. DiskFullError changes nothing."""
+        if end_offset <= self.reserved_offset:
+            return
+        last = self._last
+        assert last is not None, "there is a file for these bytes"
+        assert end_offset <= last.end_offset, (end_offset, last)
+        begin = self.reserved_offset
+        page_end = min(-(-end_offset // _PAGE_SIZE) * _PAGE_SIZE, last.end_offset)
+        step_end = min(max(begin + _RESERVE_STEP, page_end), last.end_offset)
+        try:
+            last.file().reserve(begin - last.base_offset, step_end - begin)
+        except DiskFullError:
+            if step_end == page_end:
+                raise
+            # The last pages of a disk are for messages too; and what was reserved in an earlier run needs no space.
+            step_end = page_end
+            last.file().reserve(begin - last.base_offset, step_end - begin)
+        self.reserved_offset = step_end
 
     def write(self, content: bytes, timestamp_ms: int) -> None:
         """Write records at the end; they fit into the last file. StoreError is final."""

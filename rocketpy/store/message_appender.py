@@ -94,7 +94,8 @@ class MessageAppender:
             pool.committed_offset = commit_log.wrote_offset
 
         self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
-        self._room_end = -1  # a record must end here or before: file end, bound on pending bytes, or not writable
+        # A record must end here or before: end of the file or of its reserved space, pending bytes, or not writable.
+        self._room_end = -1
         self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
@@ -410,6 +411,7 @@ class MessageAppender:
                 self.wrote_offset = commit_log.wrote_offset
             elif self.pool is None and self.wrote_offset + size > commit_log.wrote_offset + _PENDING_BYTES_MAX:
                 self._write_log()
+            commit_log.make_room(self.wrote_offset + size)
             for queue in queues:
                 queue.make_room(unit_count)
         except DiskFullError as error:
@@ -472,4 +474,5 @@ class MessageAppender:
         if self._refusals.is_open and not self._does_more:
             commit_log, pool = self._commit_log, self.pool
             pending_end = commit_log.wrote_offset + _PENDING_BYTES_MAX if pool is None else pool.end_offset
-            self._room_end = min(commit_log.end_of_file - layout.BLANK_SIZE_MIN, pending_end)
+            file_end = commit_log.end_of_file - layout.BLANK_SIZE_MIN
+            self._room_end = min(file_end, commit_log.reserved_offset, pending_end)

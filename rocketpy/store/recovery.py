@@ -28,7 +28,7 @@ from collections.abc import Generator, Iterator
 
 import attrs
 
-from rocketpy.errors import DamagedStoreError, DiskFullError
+from rocketpy.errors import DamagedStoreError
 from rocketpy.store import layout
 from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.commit_log import CommitLog, first_store_timestamp
@@ -120,10 +120,13 @@ class StoreRecovery:
             files.sync_directories()
             removed += 1
             yield
-        if scanner.end_offset != noted_end:  # else the stop that noted it left it clear and durable
+        is_noted = scanner.end_offset == noted_end  # then the stop that noted it left it clear and durable
+        if not is_noted:
             # A recovery that died may have removed and cut the same, and nothing of it need be durable.
             files.sync_directories()
             self._clear_tail(scanner.end_offset)
+        self._commit_log.reserve_tail(scanner.end_offset)
+        if not is_noted:
             yield from self._make_durable(scanner.first_file, scanner.end_offset)
         noted_timestamp_ms = 0 if self._orderly_end is None else self._orderly_end.timestamp_ms
         self.report = RecoveryReport(
@@ -295,7 +298,7 @@ class StoreRecovery:
                 yield
 
     def _clear_tail(self, end_offset: int) -> None:
-        """Make everything behind the end zeros in reserved space; a file that was cut short gets its length back."""
+        """Make everything behind the end zeros; a file that was cut short gets its length back."""
         files = self._commit_log.files
         last = files[len(files) - 1]
         position = end_offset - last.base_offset
@@ -307,10 +310,6 @@ class StoreRecovery:
         if file.size() != last.size or not file.reads_zero_from(position):
             file.truncate(position)
             file.truncate(last.size)
-        try:
-            file.reserve(position, last.size - position)
-        except DiskFullError:
-            pass  # the log can be read; append tries again before it takes a message
 
     def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
         """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""

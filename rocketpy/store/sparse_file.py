@@ -6,8 +6,9 @@ a file is made sparse, under another name until it is whole, and space is reserv
 
 from __future__ import annotations
 
+from rocketpy.errors import DiskFullError
 from rocketpy.store.disk import Disk
-from rocketpy.store.layout import file_name
+from rocketpy.store.layout import UNIT_SIZE, file_name
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.mapped_file_queue import MappedFileQueue
 
@@ -17,10 +18,22 @@ STEP_MAX = 65_536
 
 
 def reserve_step(mapped_file: MappedFile, position: int) -> int:
-    """Reserve the next step from a position on; return where it ends. DiskFullError changes nothing."""
+    """Reserve the next step from a position on; return where it ends. DiskFullError changes nothing.
+
+    Where the disk has not that much, the page of the position is enough. It may be reserved already: recovery comes
+    back to units that were accepted, and on a full disk it must not ask for more than these have.
+    """
     end = position + min(max(position, STEP_MIN), STEP_MAX)
     end = min(-(-end // STEP_MIN) * STEP_MIN, mapped_file.size)
-    mapped_file.file().reserve(position, end - position)
+    try:
+        mapped_file.file().reserve(position, end - position)
+    except DiskFullError:
+        # A unit may begin in one page and end in the next; it has its space when both have.
+        page_end = min(((position + UNIT_SIZE - 1) // STEP_MIN + 1) * STEP_MIN, mapped_file.size)
+        if page_end == end:
+            raise
+        end = page_end
+        mapped_file.file().reserve(position, end - position)
     return end
 
 

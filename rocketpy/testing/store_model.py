@@ -40,6 +40,7 @@ class Invariant(enum.Enum):
     CLEAN_STOP_LOSES_NOTHING = "a clean stop loses nothing"
     ABORT_FILE = "the abort file is absent only before the first open and after a clean stop"
     CUT_STAYS_CUT = "what recovery cut never comes back"
+    FULL_DISK = "a full disk refuses messages and ends nothing"
 
 
 @attrs.frozen

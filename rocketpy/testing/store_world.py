@@ -192,11 +192,12 @@ class StoreWorld:
         return Sent(topic, queue_id, queue_offset, physical_offset, body, properties, flag, known_tags_code)
 
     def put_batch(
-        self, topic: str, queue_id: int, bodies: Sequence[bytes], *, keys: Sequence[str] = ()
+        self, topic: str, queue_id: int, bodies: Sequence[bytes], *, keys: Sequence[str] = (), tags: str = ""
     ) -> list[Sent] | PutMessageStatus:
-        """Send messages in one batch, each with the same keys; return them, or why all were refused."""
-        properties = _properties(keys, "", 0)
-        records = [(0, body, properties, 0, _encoded(keys)) for body in bodies]
+        """Send messages in one batch, each with the same keys and tags; return them, or why all were refused."""
+        properties = _properties(keys, tags, 0)
+        tags_code = hash_of_tags(tags or None)
+        records = [(0, body, properties, tags_code, _encoded(keys)) for body in bodies]
         with self.failing():
             status, places, queue_offset = self.store.put_batch(
                 topic, queue_id, MessageBatch.of(records), 0, self.clock.timestamp_ms(), BORN_HOST, 0
@@ -204,7 +205,7 @@ class StoreWorld:
         if status is not PutMessageStatus.PUT_OK:
             return status
         return [
-            Sent(topic, queue_id, at, physical_offset, body, properties)
+            Sent(topic, queue_id, at, physical_offset, body, properties, 0, tags_code)
             for at, (physical_offset, body) in enumerate(zip(places, bodies, strict=True), queue_offset)
         ]
 

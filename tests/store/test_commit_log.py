@@ -21,10 +21,11 @@ def log_at(
     *,
     directories: LogDirectories | None = None,
     allocator: FileAllocator | None = None,
+    file_size: int = 100,
 ) -> CommitLog:
     open_files = OpenFiles(disk=place.disk, open_max=8)
     directories = directories or LogDirectories([place.commit_log])
-    log = CommitLog(directories=directories, disk=place.disk, open_files=open_files, file_size=100)
+    log = CommitLog(directories=directories, disk=place.disk, open_files=open_files, file_size=file_size)
     log.load()
     log.open_at(end_offset, timestamp_ms=5, allocator=allocator or PlainAllocator(place.disk))
     return log
@@ -76,6 +77,84 @@ def test_without_space_for_a_file_nothing_changes() -> None:
     disk.capacity_bytes *= 2
     log.add_file()
     assert log.wrote_offset == 100
+
+
+# ---- reserved space -------------------------------------------------------------------------------------------------
+
+MIB, PAGE = 1 << 20, 4096
+
+
+class HasMadeIt:
+    """Has made every file in advance."""
+
+    def prepare(self, path: str, size: int) -> None:
+        pass
+
+    def take(self, path: str, size: int) -> None:
+        pass
+
+
+def sparse_log(
+    size: int, *, end_offset: int, free_bytes: int, allocator: FileAllocator | None = None
+) -> tuple[CommitLog, SimDisk]:
+    """A log that goes on in a sparse file, on a disk with so much space."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    place.write(place.log_file(), b"")
+    file = disk.open(place.log_file())
+    file.truncate(size)
+    file.close()
+    disk.capacity_bytes = disk.used_bytes("/") + free_bytes
+    log = log_at(place, end_offset, file_size=size, allocator=allocator)
+    log.reserve_tail(end_offset)
+    return log, disk
+
+
+def test_recovery_reserves_the_rest_of_the_last_file() -> None:
+    log, disk = sparse_log(3 * MIB, end_offset=PAGE, free_bytes=3 * MIB)
+    assert log.reserved_offset == 3 * MIB
+    assert disk.free_bytes("/") == PAGE
+    disk.capacity_bytes = 0
+    log.make_room(3 * MIB)
+    log.write(bytes(3 * MIB - PAGE), 1)
+
+
+def test_where_the_disk_has_too_little_recovery_leaves_it_for_others() -> None:
+    log, disk = sparse_log(3 * MIB, end_offset=0, free_bytes=2 * MIB)
+    assert log.reserved_offset == 0
+    assert disk.free_bytes("/") == 2 * MIB
+
+
+def test_space_is_reserved_in_steps_and_at_last_page_by_page() -> None:
+    log, disk = sparse_log(3 * MIB, end_offset=100, free_bytes=MIB + 3 * PAGE)
+    assert log.reserved_offset == 100
+    log.make_room(200)
+    assert log.reserved_offset == MIB + 100
+    log.make_room(MIB + 100)
+    assert disk.calls["reserve"] == 1, "nothing was asked of the disk again"
+    log.make_room(MIB + PAGE + 1)
+    assert log.reserved_offset == MIB + 2 * PAGE
+    with pytest.raises(DiskFullError):
+        log.make_room(MIB + 8 * PAGE)
+    assert log.reserved_offset == MIB + 2 * PAGE
+    log.write(bytes(MIB), 1)  # what is reserved can be written
+    disk.capacity_bytes += 3 * MIB
+    log.make_room(MIB + 8 * PAGE)
+    assert log.reserved_offset == 2 * MIB + 2 * PAGE
+    log.make_room(3 * MIB)
+    assert log.reserved_offset == 3 * MIB, "no step leads out of the file"
+
+
+def test_the_end_of_a_sparse_file_needs_space_too() -> None:
+    """A BLANK is written there when the log goes on to the next file, which may have its space already."""
+    log, disk = sparse_log(8 * PAGE, end_offset=2 * PAGE, free_bytes=0, allocator=HasMadeIt())
+    disk.open("/store/commitlog/00000000000000032768", create=True).close()
+    with pytest.raises(DiskFullError):
+        log.add_file()
+    assert (len(log.files), log.wrote_offset) == (1, 2 * PAGE)
+    disk.capacity_bytes += PAGE
+    log.add_file()
+    assert (len(log.files), log.wrote_offset, log.reserved_offset) == (2, 8 * PAGE, 16 * PAGE)
 
 
 def test_a_flush_is_of_what_was_written_when_it_began(place: Place) -> None:

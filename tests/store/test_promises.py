@@ -22,6 +22,7 @@ from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 ROOT = "/store"
 LOG_FILE = f"{ROOT}/commitlog/00000000000000000000"
+NEXT_LOG_FILE = f"{ROOT}/commitlog/00000000000000065536"
 BODY_AT = 88
 PLENTY = 1 << 50
 ASYNC = MessageStoreConfig(
@@ -173,6 +174,92 @@ def test_the_disk_is_full(scene: Scene) -> None:
     scene.world.pass_time(THOROUGHLY_MS)
     scene.world.kill()
     assert scene.open_again() == scene.old + scene.new
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_the_disk_is_full_and_the_log_s_file_is_sparse(scene: Scene, end: str) -> None:
+    """A Java broker leaves it so, and so does a backup: what is written there must be reserved first."""
+    scene.begin()
+    scene.world.pass_time(THOROUGHLY_MS)
+    log_end = scene.world.store.max_physical_offset
+    getattr(scene.world, end)()
+    make_sparse(scene.world.disk, log_end)
+    scene.world.remove(NEXT_LOG_FILE)
+    leave_free(scene.world.disk, pages=8)
+    assert scene.open_again() == scene.old + scene.new
+    fill(scene)
+    assert 0 < scene.world.store.wrote_offset - log_end < 1 << 15, "there is room for some"
+    scene.world.disk.capacity_bytes = PLENTY
+    scene.world.pass_time(THOROUGHLY_MS)
+    scene.send(1, scene.new)
+    scene.world.pass_time(THOROUGHLY_MS)
+    scene.world.kill()
+    assert scene.open_again() == scene.old + scene.new
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_the_disk_is_full_when_the_broker_starts(scene: Scene, end: str) -> None:
+    """All that was accepted has its space: so it opens, serves, and refuses what is sent."""
+    scene.begin()
+    scene.world.pass_time(1_000)  # until a pool is empty
+    getattr(scene.world, end)()
+    leave_free(scene.world.disk, pages=0)
+    assert scene.open_again() == scene.old + scene.new
+    fill(scene)
+    scene.world.kill()
+    assert scene.open_again() == scene.old + scene.new
+    fill(scene)
+    assert scene.world.stop()
+    assert scene.open_again() == scene.old + scene.new
+
+
+def test_the_disk_is_full_when_the_broker_starts_after_a_loss_of_power(scene: Scene) -> None:
+    """Units that the power took may find no space. Then the start is refused, and loses nothing."""
+    scene.begin()
+    scene.world.pass_time(THOROUGHLY_MS)
+    scene.world.lose_power(nothing)
+    scene.world.remove(f"{ROOT}/consumequeue")  # all of them went: there was no checkpoint yet that says otherwise
+    scene.world.remove(f"{ROOT}/checkpoint")
+    leave_free(scene.world.disk, pages=0)
+    for _ in range(2):
+        with pytest.raises(LifeEnded, match=f"no space: .*{ROOT}/consumequeue/T/0/"):
+            scene.world.open()
+    scene.world.disk.capacity_bytes = PLENTY
+    assert scene.open_again() == scene.old + scene.new
+
+
+def make_sparse(disk: SimDisk, log_end: int) -> None:
+    """Give back the space after the end of the log, and keep the file's length."""
+    file = disk.open(LOG_FILE)
+    size = file.size()
+    file.truncate(log_end)
+    file.truncate(size)
+    file.sync()
+    file.close()
+
+
+def leave_free(disk: SimDisk, *, pages: int) -> None:
+    disk.capacity_bytes = PLENTY
+    disk.capacity_bytes = PLENTY - disk.free_bytes(ROOT) + 4096 * pages
+
+
+def fill(scene: Scene) -> None:
+    """Send until the disk has no space, and note what was acknowledged. The broker must live on."""
+    for _ in range(100):
+        answer = scene.world.put("T", 0, b"more" * 1000)
+        if isinstance(answer, PutMessageStatus):
+            assert answer is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            break
+        scene.new.append(answer.body)
+        scene.world.end_burst()
+        scene.world.pass_time(1_000)
+    else:
+        raise AssertionError("there is always room")
+    why = scene.world.store.writable_or_why()
+    assert why is not None
+    assert "no space" in why or "full" in why
+    queues, _ = scene.world.contents()
+    assert [sent.body for sent in queues["T", 0]] == scene.old + scene.new
 
 
 def test_a_sync_fails(scene: Scene) -> None:

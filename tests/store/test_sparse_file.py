@@ -97,3 +97,24 @@ def test_a_full_disk_changes_nothing() -> None:
     assert caught.value.wanted_bytes == STEP_MIN
     assert disk.used_bytes("/store") == used
     assert file.file().size() == SIZE
+
+
+@pytest.mark.parametrize(("position", "end"), [(0, 4096), (4080, 8192), (100_000, 102_400), (2 * STEP_MAX, 135_168)])
+def test_on_a_disk_that_is_nearly_full_a_step_is_what_a_unit_needs(position: int, end: int) -> None:
+    disk = SimDisk()
+    file = add_sparse_file(files_of(Place(disk, "/store")), disk, 0, SIZE)
+    disk.capacity_bytes = disk.used_bytes("/store") + 2 * STEP_MIN
+    assert reserve_step(file, position) == (end if position else STEP_MIN)
+
+
+def test_what_was_reserved_once_is_reserved_again_on_a_full_disk() -> None:
+    """Recovery goes back to a unit whose space an earlier run had reserved by another step."""
+    disk = SimDisk()
+    file = add_sparse_file(files_of(Place(disk, "/store")), disk, 0, SIZE)
+    first = reserve_step(file, 0)
+    second = reserve_step(file, first)
+    disk.capacity_bytes = 0
+    for position in range(0, second - 20, 20):
+        assert position < reserve_step(file, position) <= second
+    with pytest.raises(DiskFullError):
+        reserve_step(file, second)

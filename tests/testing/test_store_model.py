@@ -289,5 +289,6 @@ def test_every_invariant_is_a_sentence_of_the_promise() -> None:
     assert "; ".join(each.value for each in Invariant) == (
         "what was acknowledged as durable is there, once, in order, byte-identical; queue offsets have no hole; "
         "nothing was invented; recovering twice equals once; a clean stop loses nothing; the abort file is absent only "
-        "before the first open and after a clean stop; what recovery cut never comes back"
+        "before the first open and after a clean stop; what recovery cut never comes back; a full disk refuses "
+        "messages and ends nothing"
     )
