@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
+from rocketpy.client.producer import Producer, open_producer
+from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
+from rocketpy.protocol.message import Message
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from tests.client.fake_cluster import open_fake_cluster
 from tests.client.real_cluster import open_real_cluster
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "compatibility.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (served|not supported) \| (\S+) \| .* \|$", re.MULTILINE)
 DIFFERENCES = PAGE.split("\n## Deliberate differences\n", 1)[1]
 MODULES = re.findall(r"`([a-z0-9_/]+\.py)`", DIFFERENCES)
+ONEWAY_OF_BROKERS = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, RequestCode.RESET_CONSUMER_CLIENT_OFFSET}
 UNSUPPORTED = re.compile(r" request type \d+ not supported")
 
 
@@ -69,6 +78,38 @@ async def test_the_tables_of_codes_are_what_a_cluster_answers(tmp_path: Path) ->
                 f"{heading}: served without a row: {sorted(answered - claimed)}, "
                 f"a row without being served: {sorted(claimed - answered)}"
             )
+
+
+@pytest.mark.parametrize("open_client", [open_producer, open_pull_consumer])
+async def test_the_table_of_clients_is_what_ours_answer(
+    open_client: Callable[..., AbstractAsyncContextManager[object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker asks its clients too: whatever a row says is not supported is answered so, or not at all if oneway."""
+    expected = {code: row for code, row in rows("Clients").items() if not row.is_served}
+    assert len(expected) == len(rows("Clients")), "a code that is served wants a test of what it does"
+    async with open_fake_cluster() as cluster, open_client(cluster.address, group="asked") as client:
+        with trio.fail_after(PATIENCE_SECONDS):
+            await _touch_broker(client)
+            (peer,) = cluster.broker.peers
+            for code in expected:
+                if code in ONEWAY_OF_BROKERS:
+                    peer.oneway(make_request(code))
+                with caplog.at_level(logging.INFO, "rocketpy.remoting"):
+                    response = await peer.request(make_request(code), PATIENCE_SECONDS)
+                assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                assert response.remark == f" request type {code} not supported"
+    logged = [text for text in caplog.messages if text.endswith("is not supported by this client")]
+    assert logged == [f"request code {code} of a server is not supported by this client" for code in expected]
+
+
+async def _touch_broker(client: object) -> None:
+    """Have a client of ours connect to its broker."""
+    if isinstance(client, Producer):
+        await client.send(Message("TBW102", b"x"))
+    else:
+        assert isinstance(client, PullConsumer)
+        (queue, *_) = await client.queues("TBW102")
+        await client.max_offset(queue)
 
 
 def test_every_code_has_a_row_under_its_name() -> None:

@@ -9,6 +9,7 @@ Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -27,6 +28,8 @@ from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls import client_context
+
+_log = logging.getLogger("rocketpy.remoting")
 
 BeforeRequest = Callable[[RemotingCommand], None]
 
@@ -73,7 +76,7 @@ class RemotingClient:
         self._before_request = before_request
         self._config = config
         self._tls_context = tls_context
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(unsupported_log=_log_unsupported)
         self._driver = StreamDriver(
             dispatcher=self._dispatcher,
             burst=Burst(self._dispatcher),
@@ -221,3 +224,7 @@ def _first_cause(failure: OSError) -> BaseException:
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     return cause
+
+
+def _log_unsupported(code: int) -> None:
+    _log.info("request code %d of a server is not supported by this client", code)

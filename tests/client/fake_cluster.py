@@ -61,6 +61,8 @@ class Scripted:
 
     def __init__(self) -> None:
         self.requests: list[RemotingCommand] = []
+        self.peers: list[Connection] = []
+        """Every connection that has asked something, in order; ours to ask back."""
         self.dispatcher = Dispatcher()
         self.server: RemotingServer | None = None
         self.address = ""
@@ -89,6 +91,8 @@ class Scripted:
 
         def scripted(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
             self.requests.append(request)
+            if connection not in self.peers:
+                self.peers.append(connection)
             if request.code in self._silent:
                 return DEFERRED
             if request.code in self._refusals:
