@@ -33,7 +33,11 @@ from rocketpy.broker.processors.send_answer import SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
-from rocketpy.broker.processors.send_properties import refuse_brokers_own, refuse_unreadable_delay
+from rocketpy.broker.processors.send_properties import (
+    CLIENT_SYS_FLAGS,
+    client_properties,
+    refuse_unreadable_delay,
+)
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
 from rocketpy.errors import LocalProtocolError, RemotingError, RequestError
@@ -50,7 +54,6 @@ from rocketpy.protocol.properties import (
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_WAIT_STORE_MSG_OK,
-    decode_properties,
     encode_properties,
 )
 from rocketpy.remoting.connection import Connection
@@ -159,8 +162,7 @@ class ReplyMessageProcessor:
     ) -> tuple[RemotingCommand, PutMessageResult | None]:
         config = self._check.checked_topic_config(connection, header)
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
-        properties = decode_properties(header.properties or "")
-        refuse_brokers_own(properties)
+        properties = client_properties(header.properties)
         refuse_unreadable_delay(properties)
         if self._named_queues is not None:
             self._named_queues.check(properties)
@@ -178,7 +180,7 @@ class ReplyMessageProcessor:
             body=request.body or b"",
             properties=properties,
             flag=header.flag,
-            sys_flag=header.sys_flag,
+            sys_flag=header.sys_flag & CLIENT_SYS_FLAGS,
             born_timestamp=header.born_timestamp,
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,

@@ -28,13 +28,13 @@ from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
-    BROKERS_OWN,
-    MULTI_QUEUE_OFFSET,
+    CLIENT_SYS_FLAGS,
+    PERHAPS_BROKERS_WORD,
     READ_BY_DISPATCH,
+    client_columns,
+    client_properties,
     fits_as_batch,
     is_transactional,
-    leave_named_queues,
-    refuse_brokers_own,
     refuse_special_batch,
     refuse_unreadable_delay,
     stored_batch,
@@ -132,10 +132,7 @@ class SendMessageProcessor:
         context: SendMessageContext | None,
     ) -> RemotingCommand | None:
         """Store one message; return the answer if that is refused, otherwise see to it that there will be one."""
-        properties = decode_properties(header.properties or "")
-        if header.topic.startswith(RETRY_PREFIX):
-            leave_named_queues(properties)
-        refuse_brokers_own(properties)
+        properties = client_properties(header.properties, comes_back=header.topic.startswith(RETRY_PREFIX))
         refuse_unreadable_delay(properties)
         if self._named_queues is not None:
             self._named_queues.check(properties)
@@ -153,7 +150,8 @@ class SendMessageProcessor:
             body=request.body or b"",
             properties=properties,
             flag=header.flag,
-            sys_flag=header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            sys_flag=header.sys_flag & CLIENT_SYS_FLAGS
+            | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
             born_timestamp=header.born_timestamp,
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,
@@ -188,8 +186,7 @@ class SendMessageProcessor:
     ) -> RemotingCommand | None:
         """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
         columns = _columns_of(request.body or b"")
-        shared = decode_properties(header.properties or "")
-        refuse_brokers_own(shared)
+        shared = client_properties(header.properties)
         refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
@@ -268,9 +265,7 @@ def _columns_of(body: bytes) -> BatchColumns:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
     if not columns.bodies:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-    if MULTI_QUEUE_OFFSET in body and any(MULTI_QUEUE_OFFSET in own for own in columns.properties):
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
-    return columns
+    return client_columns(columns) if PERHAPS_BROKERS_WORD in body else columns
 
 
 def _too_large(count: int, suffix: bytes) -> str:

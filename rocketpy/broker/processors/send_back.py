@@ -9,6 +9,7 @@ A record in memory is read and put here and now; one that is cold is read by a t
 Compatibility: ``SendMessageProcessor.asyncConsumerSendMsgBack`` (4.9.8); broker.md 6. Java stores the new message with
 the store host of the old one, and an id made of it leads to another place once stores have moved; ours carries this
 broker's. A message of light queues is for the group alone when it comes back; Java puts it into all of them again.
+Of the transaction that it was delivered by it says nothing any more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
-from rocketpy.broker.processors.send_properties import leave_named_queues
+from rocketpy.broker.processors.send_properties import leave_named_queues, take_away_brokers_word
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -45,7 +46,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_WAIT_STORE_MSG_OK,
 )
 from rocketpy.protocol.stored_message import decode_message
-from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
+from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG, TRANSACTION_NOT_TYPE, with_transaction_type
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
@@ -199,7 +200,9 @@ class SendBackProcessor:
             msg_id = encode_offset_msg_id(encode_host(message.store_host), message.physical_offset)
             properties[PROPERTY_ORIGIN_MESSAGE_ID] = msg_id
         leave_named_queues(properties)
+        take_away_brokers_word(properties)
         retry = MessageExtBrokerInner.of_stored(message, topic=topic, queue_id=queue_id, properties=properties)
+        retry.sys_flag = with_transaction_type(message.sys_flag, TRANSACTION_NOT_TYPE)
         retry.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)
         return retry
 

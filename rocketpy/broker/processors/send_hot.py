@@ -20,8 +20,9 @@ from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
-    MULTI_QUEUE_OFFSET,
+    CLIENT_SYS_FLAGS,
     NOT_PLAIN,
+    PERHAPS_BROKERS_WORD,
     READ_BY_DISPATCH,
     WAIT_TRUE,
     WAIT_TRUE_BACK,
@@ -142,7 +143,7 @@ class HotSend:
             0 if tags is None else remembered_tags_code(tags),
             keys,
             fields.flag,
-            fields.sys_flag,
+            fields.sys_flag & CLIENT_SYS_FLAGS,
             fields.born_timestamp,
             connection.born_host,
             fields.reconsume_times,
@@ -179,7 +180,7 @@ class HotSend:
             return False
         if not 0 <= queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
             return False
-        if MULTI_QUEUE_OFFSET in (body or b"") or (self._sync_flush and not connection.may_defer):
+        if PERHAPS_BROKERS_WORD in (body or b"") or (self._sync_flush and not connection.may_defer):
             return False
         text = fields.properties
         shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None

@@ -23,13 +23,30 @@ from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     decode_properties,
+    encode_properties,
     index_keys,
 )
+from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
 from rocketpy.store.message_batch import MessageBatch
 
-NOT_PLAIN = frozenset(("DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
+BROKERS_WORD = frozenset(
+    (
+        PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+        PROPERTY_TRANSACTION_CHECK_TIMES,
+    )
+)
+"""Properties that only a broker may write, since it believes them when it reads its store. Clients send them in good
+faith, with the properties of a message that they have consumed and pass on; they are taken away."""
+
+CLIENT_SYS_FLAGS = ~TRANSACTION_COMMIT_TYPE
+"""The bits of sysFlag that a client may set. It prepares a transaction; that one was committed is for the broker to
+say: a start takes the last record of a queue that says so for the end of a transaction."""
+
+NOT_PLAIN = BROKERS_WORD | {"DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"}
 """Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
 
 WAIT_TRUE = "\x02WAIT\x01true"
@@ -64,7 +81,12 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 
 
 _SHOWN_MAX = 20
-MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+_MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+_BROKERS_WORD_BYTES = tuple(name.encode() for name in BROKERS_WORD)
+PERHAPS_BROKERS_WORD = b"_QUEUE_OFFSET\x01"
+"""What a batch contains that has a property of the broker's own which matters without its sysFlag. Looked for in whole
+bodies, so it is one text: the end of INNER_MULTI_QUEUE_OFFSET and of TRAN_PREPARED_QUEUE_OFFSET."""
+
 BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
 
 
@@ -167,6 +189,44 @@ def _unusual_meaning(text: bytes, shared: Mapping[str, str]) -> Meaning:
 def fits_as_batch(count: int, body: bytes, suffix: bytes) -> bool:
     """Whether a batch is one that may be taken apart: each message gets the properties of the whole batch."""
     return 0 < count <= BATCH_COUNT_MAX and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
+
+
+def client_properties(text: str | None, *, comes_back: bool = False) -> dict[str, str]:
+    """Return the properties that a client has sent, without those that are the broker's word.
+
+    Every way of a message into the store begins here, or has found by :data:`NOT_PLAIN` that it need not. A message
+    that ``comes_back`` (to a retry topic) has lost the queues that it named; any other is refused if it says where in
+    them it lies.
+    """
+    properties = decode_properties(text or "")
+    if comes_back:
+        leave_named_queues(properties)
+    refuse_brokers_own(properties)
+    take_away_brokers_word(properties)
+    return properties
+
+
+def take_away_brokers_word(properties: dict[str, str]) -> None:
+    """Remove what only a broker may say of a message: see :data:`BROKERS_WORD`."""
+    for name in BROKERS_WORD:
+        properties.pop(name, None)
+
+
+def client_columns(columns: BatchColumns) -> BatchColumns:
+    """Return the messages of a batch as :func:`client_properties` does: without the broker's word, or refused."""
+    if any(_MULTI_QUEUE_OFFSET in own for own in columns.properties):
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+    if not any(name in own for own in columns.properties for name in _BROKERS_WORD_BYTES):
+        return columns
+    return columns._replace(properties=tuple(map(_client_text, columns.properties)))
+
+
+def _client_text(own: bytes) -> bytes:
+    if not any(name in own for name in _BROKERS_WORD_BYTES):
+        return own
+    properties = decode_properties(own.decode("utf-8", "replace"))
+    take_away_brokers_word(properties)
+    return encode_properties(properties).encode()
 
 
 def refuse_brokers_own(properties: Mapping[str, str]) -> None:

@@ -22,7 +22,6 @@ from rocketpy.protocol.properties import (
     PROPERTIES_SIZE_MAX,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     encode_properties,
 )
@@ -46,11 +45,10 @@ _HALF_PROPERTIES_MAX = PROPERTIES_SIZE_MAX - COPY_RESERVE
 def half_message(message: MessageExtBrokerInner) -> None:
     """Rewrite a message that a producer has sent into its half message, in place.
 
+    Its properties are a client's, without those that copies of half messages have.
     RequestError(MESSAGE_ILLEGAL) when its properties leave no room for the broker's own: it could be stored and never
     be checked.
     """
-    for name in (PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, PROPERTY_TRANSACTION_CHECK_TIMES):
-        message.properties.pop(name, None)  # the broker's own: a producer's would name another's transaction
     message.properties[PROPERTY_REAL_TOPIC] = message.topic
     message.properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
     size = len(encode_properties(message.properties).encode())

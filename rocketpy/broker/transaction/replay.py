@@ -23,6 +23,7 @@ import trio
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, named_origin, origin_of, real_queue
 from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, Op, decode_ops
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, transaction_type
 from rocketpy.protocol.topic_name import (
@@ -70,7 +71,8 @@ async def read_open_transactions(store: MessageStore, half_offset: int, op_offse
             if offset >= known_end or offset in ended or origin in ended or offset <= ended_up_to.get(origin, -1):
                 continue
             places = newest.pop(origin).physical_offsets if origin in newest else []
-            newest[origin] = _Newest(offset, [*places, half.physical_offset], _target(half))
+            unique_key = half.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+            newest[origin] = _Newest(offset, [*places, half.physical_offset], _target(half), unique_key)
     unwritten = await _unwritten_ends(store, newest, ends) if newest else ()
     return LeftOpen({origin: each.queue_offset for origin, each in newest.items()}, known_end, unwritten)
 
@@ -103,6 +105,18 @@ class _Newest:
     queue_offset: int
     physical_offsets: list[int]  # of all its records that were seen, this one last
     target: tuple[str, int] | None
+    unique_key: str | None
+
+    def may_have_ended_by(self, last: MessageExt | None) -> bool:
+        """Whether a record that names this transaction, the last of its queue, is what was delivered of it.
+
+        Of records with a commit's flag some were put by other brokers, for retries: those name offset 0.
+        """
+        return (
+            last is not None
+            and last.physical_offset > self.physical_offsets[-1]
+            and last.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) == self.unique_key
+        )
 
 
 def _note_end(op: Op, ended: set[int], ended_up_to: dict[int, int]) -> None:
@@ -140,8 +154,5 @@ async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends:
     return tuple(
         origin
         for origin, each in newest.items()
-        if any(
-            last is not None and last.physical_offset > each.physical_offsets[-1]
-            for last in (by_origin.get(origin), *map(by_record.get, each.physical_offsets))
-        )
+        if any(map(each.may_have_ended_by, (by_origin.get(origin), *map(by_record.get, each.physical_offsets))))
     )

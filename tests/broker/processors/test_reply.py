@@ -93,6 +93,13 @@ async def test_a_reply_is_pushed_and_stored(broker: MessageBroker, code: int, se
     }  # fmt: skip
 
 
+async def test_a_stored_reply_does_not_have_the_brokers_word(broker: MessageBroker) -> None:
+    properties = "REPLY_TO_CLIENT\x01c1\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
+    await ask(broker, reply(properties=properties, sys_flag=9), requester(broker))
+    (stored,) = await broker.messages()
+    assert (stored.sys_flag, stored.properties) == (1, {"REPLY_TO_CLIENT": "c1"})
+
+
 async def test_a_reply_need_not_be_stored() -> None:
     async with open_message_broker(store_reply_message_enable=False) as broker:
         answer, _ = await ask(broker, reply(queue_id=3), requester(broker))

@@ -14,6 +14,7 @@ from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.sysflag import transaction_type
 from tests.broker.processors.message_broker import (
     SMALL_STORE,
     TOPIC,
@@ -335,6 +336,28 @@ async def test_a_property_that_recovery_believes_is_not_taken_from_clients(broke
     answer = await refused(broker, send(code=code, properties=properties))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert answer.remark == "the property INNER_MULTI_QUEUE_OFFSET is the broker's own and may not be sent"
+
+
+BROKERS_WORD = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
+
+
+@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("topic", [TOPIC, "%RETRY%g"])
+@pytest.mark.parametrize("first", ["a\x01b", "DELAY\x011", "TRAN_MSG\x01true\x02PGROUP\x01P"])
+async def test_what_a_start_believes_of_transactions_is_not_taken_from_clients(
+    broker: MessageBroker, is_hot: bool, topic: str, first: str
+) -> None:
+    """The last message of a queue would end somebody's open transaction, or be a copy of another's half message."""
+    if not is_hot:
+        broker.use_whole_road()
+    for code in (V1, V2):
+        answer = await broker.ask(send(code=code, topic=topic, sys_flag=8 | 1, properties=f"{first}\x02{BROKERS_WORD}"))
+        assert answer.code == ResponseCode.SUCCESS
+    stored = [message for queue in broker.store.queues() for message in await broker.messages(*queue)]
+    assert [transaction_type(message.sys_flag) for message in stored] == [0, 0]
+    assert {message.sys_flag & 1 for message in stored} == {1}
+    for message in stored:
+        assert not {"TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"} & set(message.properties)
 
 
 # ---- retry and dead letter topics -----------------------------------------------------------------------------------

@@ -73,6 +73,22 @@ async def test_a_message_waits_for_its_next_try(broker: MessageBroker) -> None:
     }
 
 
+async def test_a_retry_says_nothing_of_the_transaction_that_the_message_was_delivered_by(
+    broker: MessageBroker,
+) -> None:
+    """A start that finds it last in its queue would take it for the end of an open transaction."""
+    properties = (
+        b"UNIQ_KEY\x010A\x02TRAN_MSG\x01true\x02TRAN_PREPARED_QUEUE_OFFSET\x017\x02TRANSACTION_CHECK_TIMES\x013"
+    )
+    _, place, _ = broker.store.put(TOPIC, 0, b"x", properties, 0, (), 0, 8 | 1, 0, b"\x0a\0\0\1\0\0\0\1", 0, 500)
+    broker.store.end_burst()
+    await accepted(broker, send_back(place))
+    retry = await only_message(broker, SCHEDULE, 2)
+    assert (retry.sys_flag, retry.prepared_transaction_offset) == (1, 0)
+    assert not {"TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"} & set(retry.properties)
+    assert retry.properties["TRAN_MSG"] == "true"
+
+
 async def test_a_retry_topic_is_made_for_the_group(broker: MessageBroker) -> None:
     broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_queue_nums=3))
     await accepted(broker, send_back(await place_of(broker), unit_mode=True))

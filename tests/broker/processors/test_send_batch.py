@@ -297,6 +297,19 @@ async def test_a_property_that_recovery_believes_is_not_taken(broker: MessageBro
     assert (await broker.ask(send_batch(item(b"INNER_MULTI_QUEUE_OFFSET", b"")))).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize(
+    ("own", "of_batch"),
+    [(b"TRAN_PREPARED_QUEUE_OFFSET\x010\x02a\x01b", ""), (b"", "TRAN_PREPARED_QUEUE_OFFSET\x010")],
+)
+async def test_the_brokers_word_is_taken_away(broker: MessageBroker, own: bytes, of_batch: str) -> None:
+    await broker.ask(send_batch(item(b"1", b"c\x01d") + item(b"2", own), of_batch))
+    first, second = await broker.messages()
+    assert (first.properties["c"], second.body) == ("d", b"2")
+    assert second.properties.get("a", "b") == "b"
+    assert "TRAN_PREPARED_QUEUE_OFFSET" not in {*first.properties, *second.properties}
+    assert (await broker.ask(send_batch(item(b"3", b""), sys_flag=8))).code == ResponseCode.MESSAGE_ILLEGAL
+
+
 async def test_a_batch_of_prepared_messages_is_refused(broker: MessageBroker) -> None:
     assert (await refused(broker, send_batch(item(b"1", b""), sys_flag=4))).code == ResponseCode.MESSAGE_ILLEGAL
 

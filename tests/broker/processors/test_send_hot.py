@@ -45,6 +45,8 @@ async def test_it_takes_plain_batches(broker: MessageBroker) -> None:
         send(properties="TRAN_MSG\x01true"),
         send(properties="INNER_MULTI_DISPATCH\x01a"),
         send(properties="INNER_MULTI_QUEUE_OFFSET\x010"),
+        send(properties="a\x01b\x02TRAN_PREPARED_QUEUE_OFFSET\x010"),
+        send(properties="a\x01b\x02TRANSACTION_CHECK_TIMES\x010"),
         send(properties="WAIT\x01false\x02a\x01b"),
         send(queue_id=-1),
         send(queue_id=4),

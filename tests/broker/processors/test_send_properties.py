@@ -7,6 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketpy.broker.processors.send_properties import (
+    CLIENT_SYS_FLAGS,
+    client_columns,
+    client_properties,
     is_transactional,
     match_usual,
     plain_properties,
@@ -19,7 +22,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.batch import BatchColumns
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.properties import decode_properties
+from rocketpy.protocol.properties import decode_properties, encode_properties
 
 JAVA = "KEYS\x01k1 k2\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"
 
@@ -51,6 +54,49 @@ def test_a_java_producers_message_is_recognised_in_one_step() -> None:
 )
 def test_plain_properties_in_any_order(text: str, expected: object) -> None:
     assert plain_properties(text) == expected
+
+
+BROKERS_WORD = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
+
+
+def test_what_only_the_broker_may_say_is_taken_from_what_clients_send() -> None:
+    """They send it in good faith, when they pass on a message that was committed after a check."""
+    assert client_properties(f"a\x01b\x02{BROKERS_WORD}\x02{JAVA}") == {"a": "b", **decode_properties(JAVA)}
+    assert client_properties(None) == {}
+    for name in ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"):
+        assert plain_properties(f"a\x01b\x02{name}\x011") is None, "for the whole road, which takes it away"
+
+
+def test_what_real_clients_send_stays() -> None:
+    sent = {
+        "TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "1", "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "0",
+        "RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "16", "DELAY": "6", "REAL_TOPIC": "T", "REAL_QID": "3",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS": "9", "__transactionId__": "x", "MSG_TYPE": "reply", "CORRELATION_ID": "1",
+        "REPLY_TO_CLIENT": "c", "TTL": "3000", "MIN_OFFSET": "0", "MAX_OFFSET": "9", "CONSUME_START_TIME": "1",
+    }  # fmt: skip
+    assert client_properties(encode_properties(sent)) == sent
+
+
+def test_of_what_comes_back_the_queues_that_it_named_are_forgotten() -> None:
+    text = "INNER_MULTI_DISPATCH\x01a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02a\x01b"
+    assert client_properties(text, comes_back=True) == {"a": "b"}
+    with pytest.raises(RequestError, match="is the broker's own"):
+        client_properties(text)
+
+
+def test_messages_of_a_batch_keep_their_bytes_but_for_the_brokers_word() -> None:
+    own = (b"a\x01b\x02", f"a\x01b\x02{BROKERS_WORD}".encode(), b"", b"TAGS\x01TRAN_PREPARED_QUEUE_OFFSET")
+    columns = BatchColumns((1, 2, 3, 4), (b"x",) * 4, own)
+    assert client_columns(columns) == columns._replace(properties=(own[0], b"a\x01b", b"", own[3]))
+    plain = columns._replace(properties=(JAVA.encode(),) * 4)
+    assert client_columns(plain) is plain
+
+
+def test_a_client_prepares_and_does_not_commit() -> None:
+    transactions = [flag & CLIENT_SYS_FLAGS for flag in (0, 4, 8, 12)]
+    assert transactions == [0, 4, 0, 4]
+    for flag in (0x1, 0x301, 0x5, 0x100, 0x7FFFFFF7, -(1 << 31)):
+        assert flag & CLIENT_SYS_FLAGS == flag
 
 
 @pytest.mark.parametrize("suffix_says_nothing", [True, False])

@@ -104,6 +104,8 @@ NAMES = st.sampled_from(
         "TRAN_MSG",
         "INNER_MULTI_DISPATCH",
         "INNER_MULTI_QUEUE_OFFSET",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "TRANSACTION_CHECK_TIMES",
     ]
     + ["a", "wait", "", "KEYS ", "ключ"]
 )
@@ -164,7 +166,8 @@ HEADER_FIELDS = st.fixed_dictionaries(
             ["TopicTest", "Multi", "Wide", "New", "", "a.b", "%RETRY%g", "SELF_TEST_TOPIC", "x" * 128]
         ),
         "c": st.sampled_from(["TBW102", "", "No"]),
-        **dict.fromkeys("defhj", INT_TEXTS),
+        **dict.fromkeys("dehj", INT_TEXTS),
+        "f": st.one_of(INT_TEXTS, st.sampled_from(["8", "9", "12", "15", "-8"])),
         "g": st.one_of(
             INT_TEXTS, st.sampled_from(["9223372036854775807", "9223372036854775808", "-9223372036854775808"])
         ),

@@ -66,13 +66,6 @@ def test_a_half_message_says_where_it_is_to_go() -> None:
     assert (message.body, message.flag, message.born_host, message.reconsume_times) == (b"b", 5, HOST, 2)
 
 
-def test_a_producer_cannot_name_somebody_else_s_transaction() -> None:
-    message = sent(**{ORIGIN: "0", "TRANSACTION_CHECK_TIMES": "14"})
-    half_message(message)
-    assert ORIGIN not in message.properties
-    assert "TRANSACTION_CHECK_TIMES" not in message.properties
-
-
 def test_properties_must_leave_room_for_those_of_the_copies() -> None:
     fits = sent()
     half_message(fits)

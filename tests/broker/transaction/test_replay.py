@@ -46,7 +46,7 @@ def put(broker: TransactionBroker, topic: str, body: bytes, *, prepared: int | N
         topic=topic,
         queue_id=QUEUE_ID if topic == TOPIC else 0,
         body=body,
-        properties=properties,
+        properties={"UNIQ_KEY": f"K{body.decode()}", **properties},
         sys_flag=0 if prepared is None else TRANSACTION_COMMIT_TYPE,
         born_timestamp=0,
         born_host=PRODUCER_HOST,
@@ -160,6 +160,17 @@ async def test_an_ordinary_message_that_names_the_same_number_ends_nothing() -> 
         broker.half(b"hello")
         put(broker, TOPIC, b"hello", **{ORIGIN: "0"})
         assert await left(broker) == LeftOpen({0: 0}, 1, ())
+
+
+async def test_a_retry_with_the_flag_of_a_commit_is_no_end_of_what_lies_first_in_the_log() -> None:
+    """Java leaves the flag on what consumers send back, and names offset 0: where a half message may be."""
+    async with open_transaction_broker() as broker:
+        half = broker.half(b"hello")
+        assert half.physical_offset == 0
+        put(broker, TOPIC, b"another", prepared=0)
+        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+        put(broker, TOPIC, b"hello", prepared=0)
+        assert (await left(broker)).unwritten_ends == (0,)
 
 
 async def test_one_that_was_moved_to_those_given_up_is_over() -> None:
