@@ -62,8 +62,23 @@ class Contained:
         if failure is None or not is_containable(failure):
             return False
         self._has_failed = True
-        if isinstance(failure, ShortageError):  # foreseen, so the traceback is of no use
-            self._log.warning(f"{self._work} was given up: %s", *self._arguments, failure)
-            return True
-        self._log.error(f"{self._work} failed unexpectedly; only that was given up", *self._arguments, exc_info=failure)
+        _log_failure(failure, self._log, self._work, *self._arguments)
         return True
+
+
+def contain(failure: Exception, log: logging.Logger, work: str, *arguments: object) -> None:
+    """Log a failure that ends only its own piece of work; raise any other again.
+
+    For an ``except Exception`` on a fast path, where a ``with`` block for each message would cost too much. Every such
+    site is listed, with its reason, in ``tests/test_containment.py``.
+    """
+    if not is_containable(failure):
+        raise failure
+    _log_failure(failure, log, work, *arguments)
+
+
+def _log_failure(failure: BaseException, log: logging.Logger, work: str, *arguments: object) -> None:
+    if isinstance(failure, ShortageError):  # foreseen, so the traceback is of no use
+        log.warning(f"{work} was given up: %s", *arguments, failure)
+    else:
+        log.error(f"{work} failed unexpectedly; only that was given up", *arguments, exc_info=failure)

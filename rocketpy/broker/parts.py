@@ -155,7 +155,7 @@ class BrokerParts:
             end_burst=self.send_side.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
-        self.transactions.register(dispatcher, after_replies=self.hold_service.serve_woken)
+        self.transactions.register(dispatcher)
         self.send_side.register(dispatcher, decode=decode_hot_send if guards is None else guards.decode_send)
         self.pull_side.register(dispatcher)
         self.client_side.register(dispatcher)

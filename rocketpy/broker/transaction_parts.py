@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.end_transaction import EndTransactionProcessor
@@ -42,7 +40,7 @@ class TransactionParts:
         )
         self._ground = ground
 
-    def register(self, dispatcher: Dispatcher, *, after_replies: Callable[[], None]) -> None:
+    def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes about transactions."""
         EndTransactionProcessor(
             store=self._ground.store,
@@ -50,5 +48,4 @@ class TransactionParts:
             service=self.service,
             message_size_max=self._ground.store_config.max_message_size,
             is_slave=self._ground.store_config.broker_role is BrokerRole.SLAVE,
-            after_replies=after_replies,
         ).register(dispatcher)

@@ -1,40 +1,101 @@
 """The end of a burst: what happens between serving a round of frames and sending their replies.
 
-Rule, in this order: the program makes the burst real (``Dispatcher.end_burst``: the store writes), then the replies
-leave, then what the burst set off for others is served (``Dispatcher.after_replies``: woken pulls) and leaves too. If
-making it real fails, no reply has left.
+Rule, in this order: the program makes the burst real (``end_burst``: the store writes), then the replies leave, then
+what the burst set off for others is served (``after_replies``: woken pulls) and leaves too.
+
+While a burst is open nothing is sent, whoever asks: a notification that the burst causes, or a socket that takes bytes
+again, must not take a reply with it that is not real yet. If making it real fails, nothing is ever sent again: what the
+burst promised is dropped before any connection is closed, and the program is about to end.
+
+There is one burst per store: every server that shares the store shares it, by way of its dispatcher. So a failure under
+one listener lets no reply out of another.
 """
 
 from __future__ import annotations
 
-from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rocketpy.containment import contain, is_containable
+from rocketpy.errors import StoreError
+
+if TYPE_CHECKING:
+    from rocketpy.remoting.connection import Connection
+
+_log = logging.getLogger("rocketpy.remoting")
 
 
 class Burst:
-    """The connections that have something to send, and the order of things. One per server; both drivers share it."""
+    """A ``with`` block around serving frames: replies leave at its end, or never.
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
+    Outside the request loop it is the way to finish deferred work: what the block queues leaves once the store has
+    written. Blocks do not nest, and nothing in one awaits.
+    """
+
+    __slots__ = ("_after_replies", "_dirty", "_end_burst", "has_failed", "may_send")
+
+    def __init__(
+        self, *, end_burst: Callable[[], None] | None = None, after_replies: Callable[[], None] | None = None
+    ) -> None:
+        """Take what makes the burst real, and what serves others once its own replies are gone."""
+        self._end_burst = end_burst
+        self._after_replies = after_replies
         self._dirty: list[Connection] = []
+        self.may_send = True
+        """False while a burst is open, and for ever once one has failed."""
+        self.has_failed = False
 
     def mark_dirty(self, connection: Connection) -> None:
-        """Remember a connection until the next flush."""
+        """Remember that a connection has something to send; once until it has been flushed."""
         self._dirty.append(connection)
 
-    def end(self) -> None:
-        """End the burst: writes, replies, then what was woken."""
-        dispatcher = self._dispatcher
-        if dispatcher.end_burst is not None:
-            dispatcher.end_burst()
+    def __enter__(self) -> None:
+        assert self.may_send or self.has_failed, "a burst inside a burst"
+        self.may_send = False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.has_failed:
+            return
+        if failure is not None and not is_containable(failure):
+            self._fail()
+            return
+        self._write()
+        self.may_send = True
         self.flush_replies()
-        if dispatcher.after_replies is not None:
-            dispatcher.after_replies()
+        if self._after_replies is not None:
+            try:
+                self._after_replies()
+            except Exception as woken:
+                contain(woken, _log, "serving what a burst has woken")
             self.flush_replies()
 
+    def _write(self) -> None:
+        if self._end_burst is not None:
+            try:
+                self._end_burst()
+            except BaseException as failure:
+                self._fail()
+                if is_containable(failure):  # elsewhere; here it must end the program
+                    raise StoreError(f"a burst could not be ended: {failure!r}", path="the store") from failure
+                raise
+
     def flush_replies(self) -> None:
-        """Send what every dirty connection has queued."""
-        while self._dirty:
+        """Send what every dirty connection has queued; nothing while a burst is open."""
+        while self._dirty and self.may_send:
             dirty, self._dirty = self._dirty, []
             for connection in dirty:
-                connection.flush()
+                try:
+                    connection.flush()
+                except Exception as failure:
+                    contain(failure, _log, "sending to %s, whose connection is closed,", connection.peer)
+                    connection.close()
+
+    def _fail(self) -> None:
+        self.has_failed = True
+        for connection in self._dirty:
+            connection.drop_outgoing()
+        self._dirty.clear()

@@ -19,7 +19,6 @@ import trio
 
 from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher, Processor
@@ -79,7 +78,6 @@ class RemotingClient:
         self._dispatcher = Dispatcher(unsupported_log=_log_unsupported)
         self._driver = StreamDriver(
             dispatcher=self._dispatcher,
-            burst=Burst(self._dispatcher),
             limits=config.limits(),
             start_task=TaskPool(nursery=nursery).start,
             on_end=self._forget,

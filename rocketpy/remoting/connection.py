@@ -12,27 +12,32 @@ It knows no sockets, no TLS and no request code.
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
 
+from rocketpy.containment import Contained
 from rocketpy.errors import (
+    RemoteProtocolError,
     RemotingSendRequestError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
-    RocketpyError,
-    ShortageError,
 )
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import Frame, FrameReader, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import Deferred, Dispatcher, Owed
+from rocketpy.remoting.task_pool import TaskKind
 
 _PORT = struct.Struct(">i")
 _NO_FRAMES: list[Frame] = []
+
+_log = logging.getLogger("rocketpy.remoting")
 
 
 def _never() -> bool:
@@ -42,20 +47,18 @@ def _never() -> bool:
 class Transport(Protocol):
     """What a connection needs of the driver that owns its socket."""
 
-    def mark_dirty(self, connection: Connection) -> None:
-        """Remember that the connection has something to send; called once until it has been flushed."""
-        ...
-
     def flush(self, connection: Connection) -> None:
-        """Send now what can be sent without waiting."""
+        """Send now what can be sent without waiting; never called while a burst is open."""
         ...
 
     def end(self, connection: Connection) -> None:
-        """Close the socket and forget the connection."""
+        """Close the socket and forget the connection. Calls nothing that sends: a send may be what it is called in."""
         ...
 
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """Run a slow command in the server's nursery; False when there are too many already."""
+    def start_task(
+        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
+    ) -> bool:
+        """Run a task in the server's nursery; False when its owner, or all together, have too many already."""
         ...
 
 
@@ -67,6 +70,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_burst",
         "_closed",
         "_cut_frames",
         "_deferred_count",
@@ -79,6 +83,7 @@ class Connection:
         "_outgoing_size",
         "_reader",
         "_transport",
+        "_unsent",
         "born_host",
         "dropped_replies",
         "frames_received",
@@ -101,13 +106,15 @@ class Connection:
         self.frames_received = 0
         self.dropped_replies = 0
         self._dispatcher = dispatcher
+        self._burst = dispatcher.burst
         self._transport = transport
         self._limits = limits
         self._reader = FrameReader()
         self._cut_frames: list[Frame] = _NO_FRAMES  # of the reader's, but not served yet
+        self._unsent: deque[bytes | memoryview] = deque()  # what the socket did not take; goes out before _outgoing
         self._outgoing: list[bytes] = []
-        self._outgoing_size = 0
-        self._dirty = False
+        self._outgoing_size = 0  # of both
+        self._dirty = False  # the burst will flush it
         self._closed = False
         self._deferred_count = 0
         self._in_flight: dict[int, _PendingRequest] = {}
@@ -136,12 +143,34 @@ class Connection:
         self._outgoing_size += len(frame)
         if not self._dirty:
             self._dirty = True
-            self._transport.mark_dirty(self)
+            self._burst.mark_dirty(self)
 
     def reply_deferred(self, frame: bytes) -> None:
         """Queue the encoded response of a request that was answered DEFERRED."""
         self._deferred_count -= 1
         self.reply_frame(frame)
+
+    def answer_deferred(self, owed: Owed, frame: bytes) -> None:
+        """End a request that was answered DEFERRED, with its encoded answer unless it is a oneway."""
+        if owed.is_oneway:
+            self._deferred_count -= 1
+        else:
+            self.reply_deferred(frame)
+
+    def answer_later(
+        self,
+        owed: Owed,
+        function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
+        *arguments: object,
+    ) -> bool:
+        """Have a task answer a request, whose processor then answers DEFERRED; False when there are too many tasks.
+
+        ``function`` returns the answer, encoded or not, or DEFERRED when it has found another owner of the duty. The
+        answer leaves after a burst of its own: what the function has put is real by then, and woken pulls are served.
+        What it raises becomes the answer as with any processor, and ends nothing else.
+        """
+        run = self._dispatcher.run_deferred
+        return self.start_task(run, self, owed, function, *arguments)
 
     def drop_deferred(self) -> None:
         """A deferred request will never be answered (a oneway, or its owner failed)."""
@@ -162,12 +191,12 @@ class Connection:
         return self._deferred_count
 
     def flush(self) -> None:
-        """Send queued frames now, as far as the socket takes them: for whoever replies outside a burst."""
-        if self._dirty and not self._closed:
+        """Send queued frames now, as far as the socket takes them; with its end while a burst is open."""
+        if self._dirty and not self._closed and self._burst.may_send:
             self._transport.flush(self)
 
     def oneway(self, request: RemotingCommand) -> None:
-        """Send a request that nobody answers, and flush; dropped when the connection is closed or its buffer full."""
+        """Send a request without an answer, and flush; dropped when the connection is closed or its buffer full."""
         if self._outgoing_size > self._limits.outgoing_bytes_max:
             self.dropped_replies += 1
             return
@@ -221,8 +250,12 @@ class Connection:
             pending.done.set()
 
     def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """Run a slow command beside the connection; False when there are too many already."""
-        return self._transport.start_task(function, *arguments)
+        """Run a task that waits for the disk; False when there are too many. Its failure ends this connection only."""
+        return self._transport.start_task(self, TaskKind.READ, self._run_task, function, *arguments)
+
+    def start_command(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+        """Run a task that may wait for whatever it likes, as :meth:`start_task`; fewer of them run at a time."""
+        return self._transport.start_task(self, TaskKind.COMMAND, self._run_task, function, *arguments)
 
     # ---- what a driver uses ---------------------------------------------------------------------------------------
 
@@ -252,12 +285,9 @@ class Connection:
                     try:
                         if fast_path(self, header, body):
                             continue
-                    except ShortageError as shortage:
-                        self._dispatcher.answer_failure(self, header, body, shortage)
-                        continue
-                    except (RocketpyError, AssertionError):
+                    except RemoteProtocolError:
                         raise
-                    except Exception as failure:  # the dispatcher's guard of each request, for who goes past it
+                    except Exception as failure:  # a fast path goes past the dispatcher's guard
                         self._dispatcher.answer_failure(self, header, body, failure)
                         continue
             self._dispatcher.dispatch(self, serialize_type, header, body)
@@ -285,30 +315,69 @@ class Connection:
         """Bytes that wait for the peer to read."""
         return self._outgoing_size
 
+    def mark_dirty(self) -> None:
+        """Have the burst flush this connection: its socket takes bytes again."""
+        if not self._dirty and self._outgoing_size:
+            self._dirty = True
+            self._burst.mark_dirty(self)
+
+    def note_flushed(self) -> None:
+        """Leave what is queued where it is until the socket takes bytes again."""
+        self._dirty = False
+
     def take_outgoing(self) -> bytes:
-        """Return everything that is queued, in order, as one piece of bytes; the driver owns it from now on."""
-        outgoing = self._outgoing
-        joined = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        """Return everything that is queued, in order, as one piece of bytes."""
+        return bytes(self.take_piece(self._outgoing_size))
+
+    def take_piece(self, size_max: int) -> bytes | memoryview:
+        """Return what goes out next: about ``size_max`` bytes, or one frame that is longer; the driver owns it.
+
+        Nothing is copied twice, however slowly the peer reads.
+        """
+        self._dirty = False
+        outgoing, unsent = self._outgoing, self._unsent
+        if not unsent and self._outgoing_size <= size_max:
+            joined = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+            outgoing.clear()
+            self._outgoing_size = 0
+            return joined
+        unsent.extend(outgoing)
         outgoing.clear()
+        pieces = [unsent.popleft()]
+        size = len(pieces[0])
+        while unsent and size + len(unsent[0]) <= size_max:
+            size += len(unsent[0])
+            pieces.append(unsent.popleft())
+        self._outgoing_size -= size
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def put_back_outgoing(self, rest: bytes | memoryview) -> None:
+        """Return what the socket did not take; it goes out first."""
+        self._unsent.appendleft(rest)
+        self._outgoing_size += len(rest)
+
+    def drop_outgoing(self) -> None:
+        """Forget what is queued: it promises what will never be."""
+        self._unsent.clear()
+        self._outgoing.clear()
         self._outgoing_size = 0
         self._dirty = False
-        return joined
-
-    def put_back_outgoing(self, rest: bytes) -> None:
-        """Return what the socket did not take; it goes out first."""
-        self._outgoing.insert(0, rest)
-        self._outgoing_size += len(rest)
 
     def mark_closed(self) -> None:
         """The socket is gone: drop what is queued and fail every request in flight. Called once, by the driver."""
         assert not self._closed, self
         self._closed = True
-        self._outgoing.clear()
-        self._outgoing_size = 0
+        self.drop_outgoing()
         self._cut_frames = _NO_FRAMES
         for pending in self._in_flight.values():
             pending.done.set()
         self._in_flight.clear()
+
+    async def _run_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        with Contained(_log, "a task of %s, whose connection is closed,", self.peer) as work:
+            await function(*arguments)
+        if work.has_failed:
+            self.close()
 
     def _take_opaque(self) -> int:
         opaque = self._next_opaque

@@ -5,10 +5,10 @@ A processor is a plain function of (connection, request): it returns a reply, ``
 answered with its code and remark. A rare slow command is registered as a task instead. A *fast path* is chosen by the
 first twelve bytes of a JSON header, which name the code, before anything is decoded; it may decline.
 
-Here is one of the two broad catches of the project (for fast paths in ``Connection.serve``, which answers by
-:meth:`Dispatcher.answer_failure`): whatever else a processor raises is answered as SYSTEM_ERROR and logged with its
-traceback. ``StoreError`` and ``AssertionError`` pass through: they end the program. A ``ShortageError`` does not: the
-request is answered with SYSTEM_BUSY and the cause.
+Here is the guard of each request: whatever else a processor raises is answered as SYSTEM_ERROR and logged with its
+traceback, also where it is a task, or answers later (:meth:`Connection.answer_later`). ``StoreError`` and
+``AssertionError`` pass through: they end the program. A ``ShortageError`` does not: the request is answered with
+SYSTEM_BUSY and the cause.
 
 Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8), wire.md 1.6.
 """
@@ -19,10 +19,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketpy.errors import LocalProtocolError, RequestError, ShortageError, StoreError
-from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import decode_command
+from rocketpy.containment import Contained, contain
+from rocketpy.errors import LocalProtocolError, RequestError, ShortageError
+from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand, make_response
+from rocketpy.protocol.frame import decode_command, encode_frame
+from rocketpy.remoting.burst import Burst
 
 if TYPE_CHECKING:
     from rocketpy.remoting.connection import Connection
@@ -56,6 +58,19 @@ Authorize = Callable[["Connection", RemotingCommand], None]
 """Raises RequestError for a request that its peer may not make."""
 
 
+class Owed(Protocol):
+    """A request that an answer is owed to: all that the answer needs of it."""
+
+    @property
+    def opaque(self) -> int: ...
+
+    @property
+    def serialize_type(self) -> SerializeType: ...
+
+    @property
+    def is_oneway(self) -> bool: ...
+
+
 class RpcHook(Protocol):
     """Code of somebody else that sees every request; a program without one has every fast path instead."""
 
@@ -86,10 +101,8 @@ class Dispatcher:
         fast_guards: Mapping[int, FastGuard] | None = None,
     ) -> None:
         self.fast_paths: dict[bytes, FastPath] = {}
-        self.end_burst = end_burst
-        """Makes what the burst's requests did real (the store's writes) before any of their replies leaves."""
-        self.after_replies = after_replies
-        """What the burst set off for others (woken pulls), once its own replies are gone."""
+        self.burst = Burst(end_burst=end_burst, after_replies=after_replies)
+        """What requests are served in: one for all who share the store, :meth:`without` included."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
         self._rpc_hooks: list[RpcHook] = []
@@ -133,11 +146,10 @@ class Dispatcher:
         """Return a copy that does not know ``codes``: for the VIP port, which refuses pulls."""
         other = Dispatcher(
             unsupported_log=self._unsupported_log,
-            end_burst=self.end_burst,
-            after_replies=self.after_replies,
             authorize=self._authorize,
             fast_guards=self._fast_guards,
         )
+        other.burst = self.burst
         for hook in self._rpc_hooks:
             other.register_rpc_hook(hook)
         refused = {int(code) for code in codes}
@@ -162,14 +174,8 @@ class Dispatcher:
                 self._dispatch_task(connection, command)
                 return
             response = processor(connection, command)
-        except RequestError as refusal:
-            response = _refused(command, refusal)
-        except ShortageError as shortage:
-            response = self._short_of(command, shortage)
-        except (StoreError, AssertionError):
-            raise
         except Exception as failure:
-            response = _system_error(command, failure)
+            response = self._failed(command, command.code, failure)
         if self._rpc_hooks:
             self._show_response(connection, command, response)
         if response is DEFERRED:
@@ -181,12 +187,26 @@ class Dispatcher:
     def answer_failure(self, connection: Connection, header: bytes, body: bytes | None, failure: Exception) -> None:
         """Answer a request whose fast path raised what nobody foresaw; what it did until then stays done."""
         command = decode_command(0, header, body)
-        if isinstance(failure, ShortageError):
-            response = self._short_of(command, failure)
-        else:
-            response = _system_error(command, failure)
+        response = self._failed(command, command.code, failure)
         if not command.is_oneway:
             _reply(connection, command, response)
+
+    async def run_deferred(
+        self,
+        connection: Connection,
+        owed: Owed,
+        function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
+        *arguments: object,
+    ) -> None:
+        """Give the answer that ``function`` returns to a request that was answered DEFERRED; see ``answer_later``."""
+        answer: RemotingCommand | bytes | Deferred
+        try:
+            answer = await function(*arguments)
+        except Exception as failure:
+            answer = self._failed(owed, "answered later", failure)
+        with self.burst:
+            if not isinstance(answer, Deferred):
+                connection.answer_deferred(owed, answer if isinstance(answer, bytes) else _encoded(owed, answer))
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -200,12 +220,13 @@ class Dispatcher:
         self, connection: Connection, command: RemotingCommand, response: RemotingCommand | Deferred | None
     ) -> None:
         for hook in self._rpc_hooks:
-            hook.after_response(connection.peer, command, None if isinstance(response, Deferred) else response)
+            with Contained(_log, "showing the answer to request code %d to a hook", command.code):
+                hook.after_response(connection.peer, command, None if isinstance(response, Deferred) else response)
 
     def _dispatch_task(self, connection: Connection, command: RemotingCommand) -> None:
         slow = self._task_processors.get(command.code)
         if slow is not None:
-            if not connection.start_task(self._run_task, slow, connection, command):
+            if not connection.start_command(self._run_task, slow, connection, command):
                 remark = f"[OVERLOAD]system busy, start flow control for a while: {command.code} has too many tasks"
                 _reply_unless_oneway(connection, command, ResponseCode.SYSTEM_BUSY, remark)
             return
@@ -217,33 +238,31 @@ class Dispatcher:
         remark = f" request type {command.code} not supported"
         _reply_unless_oneway(connection, command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
-    def _short_of(self, command: RemotingCommand, shortage: ShortageError) -> RemotingCommand:
-        """Answer a request for which the system has no disk space or no descriptor now."""
-        self._shortage_count += 1
-        if self._shortage_count & (self._shortage_count - 1) == 0:  # once, twice, four times, ...
-            _log.warning("request code %d is refused: %s", command.code, shortage)
-        return make_response(command, ResponseCode.SYSTEM_BUSY, str(shortage))
+    def _failed(self, owed: Owed, what: object, failure: Exception) -> RemotingCommand:
+        """The one place where a failure of a processor becomes an answer; the traceback of an unforeseen one stays.
+
+        Raises what must end the program again.
+        """
+        if isinstance(failure, RequestError):
+            return _answer_to(owed, failure.response_code, _cut(failure.remark))
+        if isinstance(failure, ShortageError):
+            self._shortage_count += 1
+            if self._shortage_count & (self._shortage_count - 1) == 0:  # once, twice, four times, ...
+                _log.warning("request code %s is refused: %s", what, failure)
+            return _answer_to(owed, ResponseCode.SYSTEM_BUSY, _cut(str(failure)))
+        contain(failure, _log, "processing request code %s", what)
+        return _answer_to(owed, ResponseCode.SYSTEM_ERROR, _cut(f"{type(failure).__name__}: {failure}"))
 
     async def _run_task(self, slow: AsyncProcessor, connection: Connection, command: RemotingCommand) -> None:
         try:
             response = await slow(connection, command)
-        except RequestError as refusal:
-            response = _refused(command, refusal)
-        except ShortageError as shortage:
-            response = self._short_of(command, shortage)
-        except (StoreError, AssertionError):
-            raise
         except Exception as failure:
-            response = _system_error(command, failure)
+            response = self._failed(command, command.code, failure)
         if self._rpc_hooks:
             self._show_response(connection, command, response)
-        if self.end_burst is not None:
-            self.end_burst()
-        if response is not None and not command.is_oneway:
-            _reply(connection, command, response)
-            connection.flush()
-        if self.after_replies is not None:
-            self.after_replies()
+        with self.burst:
+            if response is not None and not command.is_oneway:
+                _reply(connection, command, response)
 
 
 def _fast_path_prefix(code: int) -> bytes:
@@ -252,26 +271,27 @@ def _fast_path_prefix(code: int) -> bytes:
     return prefix
 
 
-def _refused(command: RemotingCommand, refusal: RequestError) -> RemotingCommand:
-    """The answer of a refusal; what the peer sent may be repeated in it, but not megabytes of it."""
-    remark = refusal.remark
-    if len(remark) > REMARK_LENGTH_MAX:
-        remark = remark[:REMARK_LENGTH_MAX] + "..."
-    return make_response(command, refusal.response_code, remark)
+def _answer_to(owed: Owed, code: int, remark: str) -> RemotingCommand:
+    return RemotingCommand(
+        code=code, remark=remark, opaque=owed.opaque, flag=RESPONSE_FLAG, serialize_type=owed.serialize_type
+    )
 
 
-def _system_error(command: RemotingCommand, failure: Exception) -> RemotingCommand:
-    """The one place where an unforeseen failure of a processor becomes an answer; the traceback stays here."""
-    _log.error("processing request code %d failed", command.code, exc_info=failure)
-    return make_response(command, ResponseCode.SYSTEM_ERROR, f"{type(failure).__name__}: {failure}")
+def _cut(remark: str) -> str:
+    """What the peer sent may be repeated in an answer, but not megabytes of it."""
+    return remark if len(remark) <= REMARK_LENGTH_MAX else remark[:REMARK_LENGTH_MAX] + "..."
 
 
 def _reply(connection: Connection, command: RemotingCommand, response: RemotingCommand) -> None:
-    """Reply, or say that the reply is more than a frame can hold."""
+    connection.reply_frame(_encoded(command, response))
+
+
+def _encoded(owed: Owed, answer: RemotingCommand) -> bytes:
+    """Return the frame of an answer, or of the error that it is more than a frame can hold."""
     try:
-        connection.reply(response)
+        return encode_frame(answer)
     except LocalProtocolError as failure:
-        connection.reply(make_response(command, ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}"))
+        return encode_frame(_answer_to(owed, ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}"))
 
 
 def _reply_unless_oneway(connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:

@@ -9,10 +9,12 @@ Rules:
   (at the latest when the request that is being served then is done), both also in the middle of one connection's
   frames; what is left over is served first in the next turn.
 - Level-triggered, and events are never kept across a checkpoint, because a descriptor may mean another peer by then.
-- One guard per connection: garbage, a reset or a bug in serving ends that connection only. ``StoreError`` and
-  ``AssertionError`` pass: they end the program.
-- Who begins with TLS's first byte is handed on, unread, to whoever shakes hands; nobody else pays for that look.
-- What cannot be sent at once stays in the connection's bounded buffer, and that connection is not read meanwhile.
+- One guard per connection: garbage, a reset or a bug in serving ends that connection only, after the burst, so that
+  what it asked for before is answered. ``StoreError`` and ``AssertionError`` pass: they end the program.
+- Ending a connection closes its socket and notes the end; what the program makes of it happens elsewhere.
+- A connection that begins with TLS's first byte goes, unread, to the TLS acceptor; the look costs one MSG_PEEK.
+- What cannot be sent at once stays in the connection's bounded buffer; it is not looked at until the socket takes bytes
+  again, and above a mark the connection is not read meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from collections.abc import Callable
 
 import trio
 
-from rocketpy.errors import RemoteProtocolError, StoreError
-from rocketpy.remoting.burst import Burst
+from rocketpy.containment import contain
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -37,7 +39,11 @@ from rocketpy.remoting.tls_acceptor import TLS_HANDSHAKE
 SLICE_SECONDS = 0.001
 SLICE_FRAMES = 64
 READ_SIZE = 65_536
+SEND_SIZE = 1 << 20
+"""Replies that are joined for one send: a peer that reads slowly must not have the rest copied each time."""
 EVENTS_MAX = 256
+UNFINISHED_SIZE = 4096
+"""A longer part of a frame is counted in what all connections may hold of them."""
 
 _IN = select.EPOLLIN if hasattr(select, "EPOLLIN") else 1
 _OUT = select.EPOLLOUT if hasattr(select, "EPOLLOUT") else 4
@@ -49,7 +55,7 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Peer:
     """A socket, its connection, and what the hub is waiting for on it."""
 
-    __slots__ = ("address", "backlogged", "connection", "events", "fd", "sock")
+    __slots__ = ("address", "backlogged", "connection", "events", "fd", "is_blocked", "is_silent", "sock")
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], connection: Connection) -> None:
         self.sock = sock
@@ -57,7 +63,9 @@ class _Peer:
         self.fd = sock.fileno()
         self.connection = connection
         self.events = _IN
-        self.backlogged = False
+        self.is_silent = True  # its first byte has not come yet
+        self.is_blocked = False  # the socket has not taken everything: EPOLLOUT will say that it takes more
+        self.backlogged = False  # not read: it has frames to be served first, or is about to be closed
 
 
 class Hub:
@@ -67,7 +75,6 @@ class Hub:
         self,
         *,
         dispatcher: Dispatcher,
-        burst: Burst,
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
@@ -77,11 +84,10 @@ class Hub:
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._dispatcher = dispatcher
-        self._burst = burst
+        self._burst = dispatcher.burst
         self._limits = limits
-        self.mark_dirty = burst.mark_dirty  # these two as ``Transport`` has them: no call in between
         self.start_task = start_task
-        self._on_end = on_end
+        self._on_end = on_end  # called in the middle of a send: only notes
         self._incoming = incoming
         self._allows = allows  # whether a connection may begin with this byte
         self._take_tls = take_tls
@@ -89,11 +95,11 @@ class Hub:
         self._deadline = 0.0  # of the present slice
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
-        self._silent: dict[int, _Peer] = {}  # whose first byte has not come yet; in one of the two, never in both
         self._peer_of: dict[Connection, _Peer] = {}
         self._backlog: deque[_Peer] = deque()
         self._passed_over: dict[int, int] = {}  # who was ready when a turn had no time left: descriptor to place
-        self._now = trio.current_time()  # of the present turn: close enough for idle connections
+        self._refused: list[Connection] = []  # to be closed when the burst has ended
+        self._now = 0.0  # of the present slice: close enough for idle connections; 0 between slices
 
     @staticmethod
     def is_supported() -> bool:
@@ -111,7 +117,7 @@ class Hub:
             now=trio.current_time(),
         )
         peer = _Peer(sock, address, connection)
-        self._silent[peer.fd] = peer
+        self._peers[peer.fd] = peer
         self._peer_of[connection] = peer
         self._epoll.register(peer.fd, _IN)
         return connection
@@ -133,6 +139,7 @@ class Hub:
                 deadline = self._deadline = monotonic() + SLICE_SECONDS
                 while self._turn(deadline) and monotonic() < deadline:
                     pass
+                self._now = 0.0
                 await trio.lowlevel.checkpoint()
         finally:
             for connection in self.connections:
@@ -146,7 +153,31 @@ class Hub:
         peer = self._peer_of.get(connection)
         if peer is None:
             return
-        outgoing = connection.take_outgoing()
+        if peer.is_blocked:
+            connection.note_flushed()
+        elif not self._send(peer):
+            return
+        if peer.is_blocked and connection.outgoing_size > self._limits.outgoing_bytes_max:
+            _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
+            self.end(connection)
+        elif peer.is_blocked or peer.events != _IN:
+            self._watch(peer)
+
+    def end(self, connection: Connection) -> None:
+        """Close the socket, forget the connection and note its end. Harmless when already ended."""
+        peer = self._peer_of.pop(connection, None)
+        if peer is None:
+            return
+        del self._peers[peer.fd]
+        self._incoming.forget(connection)
+        peer.sock.close()  # also leaves the epoll set
+        connection.mark_closed()
+        self._on_end(connection)
+
+    def _send(self, peer: _Peer) -> bool:
+        """Send once; False when the connection has ended of it."""
+        connection = peer.connection
+        outgoing = connection.take_piece(SEND_SIZE)
         try:
             sent = peer.sock.send(outgoing) if outgoing else 0
         except BlockingIOError:
@@ -154,27 +185,13 @@ class Hub:
         except OSError as failure:
             _log.debug("sending to %s failed: %s", connection.peer, failure)
             self.end(connection)
-            return
+            return False
+        if sent:
+            connection.last_active = self._now or trio.current_time()
         if sent < len(outgoing):
-            connection.put_back_outgoing(outgoing[sent:])
-            if connection.outgoing_size > self._limits.outgoing_bytes_max:
-                _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
-                self.end(connection)
-                return
-        connection.last_active = self._now
-        self._watch(peer)
-
-    def end(self, connection: Connection) -> None:
-        """Close the socket, forget the connection and tell the server. Harmless when already ended."""
-        peer = self._peer_of.pop(connection, None)
-        if peer is None:
-            return
-        if self._peers.pop(peer.fd, None) is None:
-            del self._silent[peer.fd]
-        self._incoming.forget(connection)
-        peer.sock.close()  # also leaves the epoll set
-        connection.mark_closed()
-        self._on_end(connection)
+            connection.put_back_outgoing(memoryview(outgoing)[sent:])
+        peer.is_blocked = connection.outgoing_size > 0
+        return True
 
     def _is_over(self) -> bool:
         return self._monotonic() > self._deadline
@@ -183,6 +200,15 @@ class Hub:
 
     def _turn(self, deadline: float) -> bool:
         """Serve leftovers and ready connections, then end the burst; False when nobody was ready."""
+        with self._burst:
+            was_busy = self._serve_all(deadline)
+        if self._refused:
+            for connection in self._refused:
+                self.end(connection)
+            self._refused.clear()
+        return was_busy
+
+    def _serve_all(self, deadline: float) -> bool:
         monotonic = self._monotonic
         budget = SLICE_FRAMES
         if self._backlog:
@@ -190,9 +216,11 @@ class Hub:
                 peer = self._backlog.popleft()
                 peer.backlogged = False
                 if not peer.connection.is_closed:
-                    budget -= self._serve(peer, budget)
+                    try:
+                        budget -= self._serve(peer, budget)
+                    except Exception as failure:
+                        self._refuse(peer, failure)
                 if budget <= 0 or monotonic() > deadline:
-                    self._burst.end()
                     return True
         ready = self._epoll.poll(0, EVENTS_MAX)
         if ready:
@@ -205,45 +233,49 @@ class Hub:
         for fd, events in ready:
             served += 1
             known = peers.get(fd)
-            if known is None and (known := self._greet(fd, events)) is None:
+            if known is None:  # ended earlier in this turn
                 continue
-            if events & _OUT:
-                self.flush(known.connection)
-            if events & _IN:
-                budget -= self._read(known, budget)
-            elif events & _GONE:
-                self.end(known.connection)
+            try:
+                if known.is_silent and not self._greet(known, events):
+                    continue
+                if events & _OUT:
+                    known.is_blocked = False
+                    known.connection.mark_dirty()  # its replies of this burst must not leave before the burst has ended
+                if events & _IN:
+                    budget -= self._read(known, budget)
+                elif events & _GONE:
+                    self.end(known.connection)
+            except Exception as failure:
+                self._refuse(known, failure)
             if budget <= 0 or monotonic() > deadline:
                 break
         # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn.
         self._passed_over = {fd: place for place, (fd, _) in enumerate(ready[served:])}
-        self._burst.end()
         return bool(ready)
 
-    def _greet(self, fd: int, events: int) -> _Peer | None:
-        """Look at the first byte of a connection; None unless it is one to serve here."""
-        peer = self._silent.get(fd)
-        if peer is None or not events & (_IN | _GONE):
-            return None
+    def _greet(self, peer: _Peer, events: int) -> bool:
+        """Look at the first byte of a connection; False unless it is one to serve here."""
+        if not events & (_IN | _GONE):
+            return False
         try:
             first = peer.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
-            return None
+            return False
         except OSError as failure:
             _log.debug("%s has ended before it said anything: %s", peer.connection.peer, failure)
             first = b""
         if not first or not self._allows(first, peer.address):
             self.end(peer.connection)
-            return None
-        del self._silent[fd]
+            return False
+        peer.is_silent = False
         if first != TLS_HANDSHAKE:
-            self._peers[fd] = peer
-            return peer
-        self._epoll.unregister(fd)
+            return True
+        del self._peers[peer.fd]
+        self._epoll.unregister(peer.fd)
         del self._peer_of[peer.connection]
         peer.connection.mark_closed()  # the second driver makes its own; nobody has heard of this one
         self._take_tls(peer.sock, peer.address)
-        return None
+        return False
 
     def _read(self, peer: _Peer, budget: int) -> int:
         """Read once and serve; returns how many frames were served."""
@@ -262,39 +294,28 @@ class Hub:
             self.end(connection)
             return 0
         connection.last_active = self._now
-        try:
-            connection.receive(chunk)
-        except RemoteProtocolError as failure:
-            self._refuse(connection, failure)
-            return 0
+        connection.receive(chunk)
         served = self._serve(peer, budget)
-        if len(chunk) == READ_SIZE or connection in self._incoming:
+        if connection.buffered_size > UNFINISHED_SIZE or connection in self._incoming:
             self._incoming.account(connection)
         return served
 
     def _serve(self, peer: _Peer, budget: int) -> int:
         connection = peer.connection
         before = connection.frames_received
-        try:
-            more = connection.serve(budget, self._is_over)
-        except RemoteProtocolError as failure:
-            self._refuse(connection, failure)
-            return 0
-        except (StoreError, AssertionError):
-            raise
-        except Exception:
-            _log.exception("serving %s failed; its connection is closed", connection.peer)
-            self.end(connection)
-            return 0
-        if more and not connection.is_closed:
+        if connection.serve(budget, self._is_over) and not connection.is_closed:
             peer.backlogged = True
             self._backlog.append(peer)
         return connection.frames_received - before
 
-    def _refuse(self, connection: Connection, failure: RemoteProtocolError) -> None:
-        _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
-        self._burst.end()  # what it asked for before the garbage is answered
-        self.end(connection)
+    def _refuse(self, peer: _Peer, failure: Exception) -> None:
+        """Close a connection after the burst: what it asked for before it failed is answered."""
+        if isinstance(failure, RemoteProtocolError):
+            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", peer.connection.peer, failure)
+        else:
+            contain(failure, _log, "serving %s, whose connection is closed,", peer.connection.peer)
+        peer.backlogged = True
+        self._refused.append(peer.connection)
 
     def _watch(self, peer: _Peer) -> None:
         """Ask epoll for what makes sense: writing while something waits, reading while the peer reads."""

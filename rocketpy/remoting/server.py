@@ -16,10 +16,10 @@ import attrs
 import trio
 
 from rocketpy.errors import StartError
-from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.ended_connections import EndedConnections
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.stream_driver import StreamDriver
@@ -86,17 +86,16 @@ class RemotingServer:
         assert listeners, "a server without a listener"
         self._listeners = list(listeners)
         self._config = config
-        self._on_close = on_close
-        self._burst = Burst(dispatcher)
+        self._burst = dispatcher.burst
+        self._ended = EndedConnections(on_close)
         self._tasks = TaskPool()
         limits = config.limits()
         incoming = IncomingBytes(config.incoming_bytes_max)
         self._stream_driver = StreamDriver(
             dispatcher=dispatcher,
-            burst=self._burst,
             limits=limits,
             start_task=self._tasks.start,
-            on_end=self._ended,
+            on_end=self._ended.add,
             incoming=incoming,
         )
         self._acceptor = TlsAcceptor(tls=tls, serve_stream=self._stream_driver.serve_stream)
@@ -104,10 +103,9 @@ class RemotingServer:
         if Hub.is_supported() if use_hub is None else use_hub:
             self._hub = Hub(
                 dispatcher=dispatcher,
-                burst=self._burst,
                 limits=limits,
                 start_task=self._tasks.start,
-                on_end=self._ended,
+                on_end=self._ended.add,
                 incoming=incoming,
                 allows=self._acceptor.allows,
                 take_tls=self._take_tls,
@@ -134,10 +132,6 @@ class RemotingServer:
         """Send what deferred replies have queued: once per batch, by whoever gave them."""
         self._burst.flush_replies()
 
-    def end_burst(self) -> None:
-        """Do what follows a burst for requests that were served outside one."""
-        self._burst.end()
-
     def stop_accepting(self) -> None:
         """Close the listeners; connections go on. The first step of a shutdown."""
         for listener in self._listeners:
@@ -162,6 +156,7 @@ class RemotingServer:
                 self._nursery = self._tasks.nursery = nursery
                 if self._hub is not None:
                     await nursery.start(_run_hub, self._hub)
+                nursery.start_soon(self._ended.run)
                 nursery.start_soon(self._close_idle)
                 for listener in self._listeners:
                     nursery.start_soon(self._accept, listener)
@@ -170,6 +165,7 @@ class RemotingServer:
             self._nursery = self._tasks.nursery = None
             for listener in self._listeners:
                 listener.close()
+            self._ended.finish()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -224,10 +220,6 @@ class RemotingServer:
                 if connection.last_active < oldest:
                     self._idle_closed_count += 1
                     connection.close()
-
-    def _ended(self, connection: Connection) -> None:
-        if self._on_close is not None:
-            self._on_close(connection)
 
 
 def _stream(sock: socket.socket) -> trio.SocketStream:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import trio
 
-from rocketpy.errors import RemoteProtocolError, StoreError
-from rocketpy.remoting.burst import Burst
+from rocketpy.containment import contain
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -23,6 +23,8 @@ READ_SIZE = 65_536
 WRITE_SIZE = 262_144  # given to a stream at once: TLS encrypts all of it, on this thread, before any of it leaves
 SLICE_FRAMES = 64
 SLICE_SECONDS = 0.001
+FAREWELL_SECONDS = 1.0
+"""So long the answers of a peer that ends, or sends garbage, may take to leave."""
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -30,12 +32,13 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Writer:
     """What one connection's two tasks share."""
 
-    __slots__ = ("drained", "scope", "wake")
+    __slots__ = ("drained", "is_sending", "scope", "wake")
 
     def __init__(self, scope: trio.CancelScope) -> None:
         self.scope = scope
         self.wake = trio.Event()
         self.drained = trio.Event()
+        self.is_sending = False
 
 
 class StreamDriver:
@@ -45,18 +48,16 @@ class StreamDriver:
         self,
         *,
         dispatcher: Dispatcher,
-        burst: Burst,
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
         incoming: IncomingBytes,
     ) -> None:
         self._dispatcher = dispatcher
-        self._burst = burst
+        self._burst = dispatcher.burst
         self._limits = limits
-        self.mark_dirty = burst.mark_dirty  # these two as ``Transport`` has them: no call in between
         self.start_task = start_task
-        self._on_end = on_end
+        self._on_end = on_end  # called in the middle of a send: only notes
         self._incoming = incoming
         self._writers: dict[Connection, _Writer] = {}
 
@@ -121,39 +122,61 @@ class StreamDriver:
         try:
             while True:
                 while not connection.wants_reading:
-                    writer.drained = trio.Event()
-                    await writer.drained.wait()
+                    await self._drained(connection, writer)
                 chunk = await stream.receive_some(READ_SIZE)
                 if not chunk:
-                    return
+                    break
                 connection.last_active = trio.current_time()
                 connection.receive(bytes(chunk))
-                more = True
-                while more:
-                    slice_end = trio.current_time() + SLICE_SECONDS
-                    more = connection.serve(SLICE_FRAMES, functools.partial(_is_past, slice_end))
-                    self._burst.end()
-                    await trio.lowlevel.checkpoint()
+                if not await self._serve(connection):
+                    break
                 self._incoming.account(connection)
         except RemoteProtocolError as failure:
-            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
+            self._refuse(connection, failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("reading from %s failed: %r", connection.peer, failure)
-        except (StoreError, AssertionError):
-            raise
-        except Exception:
-            _log.exception("serving %s failed; its connection is closed", connection.peer)
+            return
+        with trio.move_on_after(FAREWELL_SECONDS):
+            await self._drained(connection, writer)
+
+    async def _serve(self, connection: Connection) -> bool:
+        """Serve what has come, a slice at a time; False when the connection is to be closed."""
+        more = True
+        while more:
+            is_over = functools.partial(_is_past, trio.current_time() + SLICE_SECONDS)
+            with self._burst:
+                try:
+                    more = connection.serve(SLICE_FRAMES, is_over)
+                except Exception as failure:
+                    self._refuse(connection, failure)
+                    return False
+            await trio.lowlevel.checkpoint()
+        return True
+
+    def _refuse(self, connection: Connection, failure: Exception) -> None:
+        if isinstance(failure, RemoteProtocolError):
+            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
+        else:
+            contain(failure, _log, "serving %s, whose connection is closed,", connection.peer)
+
+    async def _drained(self, connection: Connection, writer: _Writer) -> None:
+        """Wait until everything that was queued has been given to the stream."""
+        while writer.is_sending or connection.outgoing_size:
+            writer.drained = trio.Event()
+            await writer.drained.wait()
 
     async def _write(self, stream: trio.abc.Stream, connection: Connection, writer: _Writer) -> None:
         try:
             while True:
                 await writer.wake.wait()
                 writer.wake = trio.Event()
-                while connection.outgoing_size:
-                    outgoing = memoryview(connection.take_outgoing())
-                    for start in range(0, len(outgoing), WRITE_SIZE):
-                        await stream.send_all(outgoing[start : start + WRITE_SIZE])
+                while connection.outgoing_size and self._burst.may_send:
+                    writer.is_sending = True
+                    piece = memoryview(connection.take_piece(WRITE_SIZE))
+                    for start in range(0, len(piece), WRITE_SIZE):
+                        await stream.send_all(piece[start : start + WRITE_SIZE])
                         connection.last_active = trio.current_time()
+                writer.is_sending = False
                 writer.drained.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("sending to %s failed: %r", connection.peer, failure)

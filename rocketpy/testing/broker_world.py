@@ -43,6 +43,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.message_store import MessageStore
@@ -190,6 +191,7 @@ class Client:
         self._answers: dict[int, RemotingCommand] = {}
         self._requests: list[RemotingCommand] = []
         self._opaque = 0
+        self._burst = dispatcher.burst
         self.connection = Connection(
             address=("10.0.0.1", port),
             dispatcher=dispatcher,
@@ -207,13 +209,11 @@ class Client:
         self._opaque += 1
         request.opaque = self._opaque
         world, connection = self._world, self.connection
-        parts = world.parts
         with world.life.failing():
             connection.receive(encode_frame(request))
-            while connection.serve(1000):
-                pass
-            parts.send_side.end_burst()
-            parts.hold_service.serve_woken()
+            with self._burst:
+                while connection.serve(1000):
+                    pass
         if settle:
             world.pass_time(0)
         self._read()
@@ -236,9 +236,6 @@ class Client:
 
     # ---- what the connection asks of its driver -------------------------------------------------------------------
 
-    def mark_dirty(self, connection: Connection) -> None:
-        """Nothing to remember: whoever looks reads everything."""
-
     def flush(self, connection: Connection) -> None:
         """Nothing to send."""
 
@@ -249,7 +246,9 @@ class Client:
             with self._world.life.failing():
                 self._world.parts.connection_closed(connection)
 
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+    def start_task(
+        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
+    ) -> bool:
         """Run a slow command."""
         return self._world.start_task(function, *arguments)
 

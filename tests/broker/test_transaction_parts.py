@@ -52,8 +52,8 @@ async def test_an_end_that_had_to_wait_wakes_those_who_wait_for_the_message() ->
         parts = TransactionParts(
             ground_of(broker.tables, broker.store, MessageStoreConfig()), message_put=broker.message_put
         )
-        dispatcher = Dispatcher(end_burst=broker.store.end_burst)
-        parts.register(dispatcher, after_replies=lambda: woken.append(None))
+        dispatcher = Dispatcher(end_burst=broker.store.end_burst, after_replies=lambda: woken.append(None))
+        parts.register(dispatcher)
         broker.dispatcher = dispatcher
         half = broker.half()
         connection = broker.connect()

@@ -35,6 +35,7 @@ from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
+from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
@@ -74,9 +75,6 @@ class _Transport:
         self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
         self.ended = False
 
-    def mark_dirty(self, connection: Connection) -> None:
-        pass
-
     def flush(self, connection: Connection) -> None:
         pass
 
@@ -84,7 +82,9 @@ class _Transport:
         self.ended = True
         connection.mark_closed()
 
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+    def start_task(
+        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
+    ) -> bool:
         self.tasks.append((function, arguments))
         return True
 
@@ -124,9 +124,8 @@ class Whole:
             while transport.tasks:
                 function, arguments = transport.tasks.pop()
                 await function(*arguments)
-        for step in (self.dispatcher.end_burst, self.dispatcher.after_replies):
-            if step is not None:
-                step()
+        with self.dispatcher.burst:
+            pass
         return received(connection)
 
 

@@ -16,6 +16,7 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import run_inline
 from rocketpy.store.disk import OsDisk
 
@@ -27,9 +28,6 @@ class Transport:
         self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
         self._on_close = on_close
 
-    def mark_dirty(self, connection: Connection) -> None:
-        pass
-
     def flush(self, connection: Connection) -> None:
         pass
 
@@ -37,7 +35,9 @@ class Transport:
         connection.mark_closed()
         self._on_close(connection)
 
-    def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
+    def start_task(
+        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
+    ) -> bool:
         self.tasks.append((function, arguments))
         return True
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
@@ -12,38 +15,51 @@ from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection, pack_host
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.task_pool import TaskKind
 
 ECHO = 1001
 
 
 class NotingTransport:
-    """Does nothing and remembers everything."""
+    """Sends nothing and remembers everything; ``sends_fail`` says which sends find that the peer is gone."""
 
-    def __init__(self) -> None:
-        self.dirty: list[Connection] = []
+    def __init__(self, sends_fail: Callable[[Connection], bool] = lambda connection: False) -> None:
         self.flushed = 0
         self.ended: list[Connection] = []
-        self.tasks: list[object] = []
-
-    def mark_dirty(self, connection: Connection) -> None:
-        self.dirty.append(connection)
+        self.tasks: list[Callable[[], Awaitable[None]]] = []
+        self.kinds: list[TaskKind] = []
+        self.takes_tasks = True
+        self._sends_fail = sends_fail
 
     def flush(self, connection: Connection) -> None:
         self.flushed += 1
+        if self._sends_fail(connection):
+            self.end(connection)
 
     def end(self, connection: Connection) -> None:
-        self.ended.append(connection)
-        connection.mark_closed()
+        if connection not in self.ended:
+            self.ended.append(connection)
+            connection.mark_closed()
 
-    def start_task(self, function: object, *arguments: object) -> bool:
-        self.tasks.append(function)
-        return True
+    def start_task(
+        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
+    ) -> bool:
+        if self.takes_tasks:
+            self.tasks.append(partial(function, *arguments))
+            self.kinds.append(kind)
+        return self.takes_tasks
 
 
-def make_connection(limits: ConnectionLimits | None = None) -> tuple[Connection, NotingTransport]:
-    dispatcher = Dispatcher()
-    dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
-    transport = NotingTransport()
+def make_connection(
+    limits: ConnectionLimits | None = None,
+    *,
+    transport: NotingTransport | None = None,
+    dispatcher: Dispatcher | None = None,
+) -> tuple[Connection, NotingTransport]:
+    if dispatcher is None:
+        dispatcher = Dispatcher()
+        dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
+    transport = transport or NotingTransport()
     connection = Connection(
         address=("10.1.2.3", 4567),
         dispatcher=dispatcher,
@@ -89,8 +105,9 @@ def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:
     assert connection.serve(3)
     assert connection.frames_received == 3
     assert not connection.serve(3)
+    connection._dispatcher.burst.flush_replies()
+    assert transport.flushed == 1  # once until it is drained
     assert [c.opaque for c in sent(connection)] == [0, 1, 2, 3, 4]
-    assert transport.dirty == [connection]  # once until it is drained
 
 
 def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:

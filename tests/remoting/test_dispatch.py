@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-
 import pytest
 
 from rocketpy.errors import DescriptorShortageError, DiskFullError, RequestError, ShortageError, StoreError
@@ -52,7 +49,7 @@ def test_unknown_codes_are_remembered_up_to_a_bound() -> None:
 
 def test_too_many_slow_commands_are_refused_as_busy() -> None:
     connection, transport = make_connection()
-    transport.start_task = lambda function, *arguments: False  # type: ignore[method-assign]
+    transport.takes_tasks = False
     dispatcher = Dispatcher()
 
     async def slow(connection: object, request: RemotingCommand) -> None:
@@ -75,13 +72,6 @@ async def test_a_shortage_refuses_one_request_with_its_cause(
 ) -> None:
     """A processor, a fast path and a slow command alike; any other StoreError still ends the program."""
     connection, transport = make_connection()
-    tasks: list[Callable[[], Awaitable[None]]] = []
-
-    def start_task(function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        tasks.append(partial(function, *arguments))
-        return True
-
-    transport.start_task = start_task  # type: ignore[method-assign]
     dispatcher = connection._dispatcher
 
     def fail(*_: object) -> None:
@@ -96,7 +86,7 @@ async def test_a_shortage_refuses_one_request_with_its_cause(
     for code in (50, 51, 11):
         connection.receive(encode_frame(RemotingCommand(code=code, opaque=code, ext_fields={"a": "b"})))
     connection.serve(10)
-    (slow,) = tasks
+    (slow,) = transport.tasks
     await slow()
     answers = sent(connection)
     assert sorted(each.opaque for each in answers) == [11, 50, 51]
@@ -222,8 +212,6 @@ def test_a_hook_sees_every_request_and_its_answer() -> None:
 
 async def test_a_hook_sees_the_answer_of_a_slow_command() -> None:
     connection, transport = make_connection()
-    tasks: list[Callable[[], Awaitable[None]]] = []
-    transport.start_task = lambda function, *arguments: not tasks.append(partial(function, *arguments))  # type: ignore
     dispatcher = Dispatcher()
 
     async def slow(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -234,7 +222,7 @@ async def test_a_hook_sees_the_answer_of_a_slow_command() -> None:
     recorder.before_request = lambda peer, request: None  # type: ignore[method-assign]
     dispatcher.register_rpc_hook(recorder)
     dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=12))[8:], None)
-    await tasks[0]()
+    await transport.tasks[0]()
     assert recorder.seen == [("after", 12, 17)]
 
 

@@ -7,7 +7,6 @@ import trio.testing
 
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_frame, encode_frame
-from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -21,7 +20,6 @@ async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection() ->
     ended: list[Connection] = []
     driver = StreamDriver(
         dispatcher=dispatcher,
-        burst=Burst(dispatcher),
         limits=ConnectionLimits(),
         start_task=lambda *a: False,
         on_end=ended.append,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from rocketpy.remoting.task_pool import TaskPool
+from rocketpy.remoting.task_pool import TaskKind, TaskPool
 
 
 async def test_it_refuses_above_its_bound_and_takes_again_afterwards() -> None:
@@ -15,18 +15,18 @@ async def test_it_refuses_above_its_bound_and_takes_again_afterwards() -> None:
 
     async with trio.open_nursery() as nursery:
         pool = TaskPool(nursery=nursery, tasks_max=2)
-        assert pool.start(wait)
-        assert pool.start(wait)
-        assert not pool.start(wait)
+        assert pool.start(1, TaskKind.READ, wait)
+        assert pool.start(1, TaskKind.READ, wait)
+        assert not pool.start(1, TaskKind.READ, wait)
         assert pool.running_count == 2
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert pool.running_count == 0
-        assert pool.start(wait)
+        assert pool.start(1, TaskKind.READ, wait)
 
 
 def test_it_refuses_without_a_nursery() -> None:
     async def never() -> None:
         raise AssertionError
 
-    assert not TaskPool().start(never)
+    assert not TaskPool().start(1, TaskKind.READ, never)

@@ -15,7 +15,6 @@ appends any record to the half topic, compressed ones unreadable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -53,14 +52,13 @@ _SHOWN_MAX = 160
 
 @attrs.define(eq=False, kw_only=True)
 class EndTransactionProcessor:
-    """Serves the requests about transactions. ``after_replies`` wakes who waits for a message that was delivered."""
+    """Serves the requests about transactions."""
 
     _store: MessageStore
     _transactions: OpenTransactions
     _service: TransactionalMessageService
     _message_size_max: int
     _is_slave: bool
-    _after_replies: Callable[[], None]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -88,43 +86,33 @@ class EndTransactionProcessor:
             else None
         )
         if record is None:
-            if not connection.start_task(self._end_cold, connection, request, header):
+            if not connection.answer_later(request, self._end_cold, connection, request, header):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
             return DEFERRED
         self._end(header, record)
-        if self._store.sync_flush and not request.is_oneway:
-            self._store.wait_durable(
-                self._store.wrote_offset, partial(self._answer_durable, connection, make_response(request))
-            )
-            return DEFERRED
-        self._flush_soon()
-        return make_response(request)
+        return self._ended(connection, request)
 
     async def _end_cold(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
-    ) -> None:
+    ) -> RemotingCommand | Deferred:
         """Serve a request whose record is not at hand."""
+        await self._transactions.wait_loaded()
+        record = await self._store.look_message_by_offset(header.commit_log_offset)
+        if record is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: no record at commitLogOffset {header.commit_log_offset}"
+            )
+        self._end(header, record)
+        return self._ended(connection, request)
+
+    def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
+        """Return the answer to an end that was put, or DEFERRED while it waits for the disk."""
         response = make_response(request)
-        try:
-            await self._transactions.wait_loaded()
-            record = await self._store.look_message_by_offset(header.commit_log_offset)
-            if record is None:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: no record at commitLogOffset {header.commit_log_offset}"
-                )
-            self._end(header, record)
-        except RequestError as refusal:
-            response = make_response(request, refusal.response_code, refusal.remark)
-        self._store.end_burst()
-        if request.is_oneway:
-            connection.drop_deferred()
-            self._flush_soon()
-        elif self._store.sync_flush and response.code == ResponseCode.SUCCESS:
+        if self._store.sync_flush and not request.is_oneway:
             self._store.wait_durable(self._store.wrote_offset, partial(self._answer_durable, connection, response))
-        else:
-            connection.reply_deferred(encode_frame(response))
-            connection.flush()
-        self._after_replies()
+            return DEFERRED
+        self._flush_soon()
+        return response
 
     def _end(self, header: EndTransactionRequestHeader, record: bytes) -> None:
         """End the transaction of a half message's record, or raise RequestError."""

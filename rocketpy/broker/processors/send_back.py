@@ -32,7 +32,6 @@ from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketpy.protocol.host import encode_host
@@ -114,7 +113,7 @@ class SendBackProcessor:
         record = self._store.look_message_by_offset_nowait(header.offset)
         if record is not None:
             return self._put_again(send_back, record)
-        if not connection.start_task(self._read_cold, connection, send_back):
+        if not connection.answer_later(request, self._read_cold, send_back):
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
         return DEFERRED
 
@@ -153,19 +152,9 @@ class SendBackProcessor:
     ) -> int:
         return retries_max(group_config, version=request.version, asked=header.max_reconsume_times)
 
-    async def _read_cold(self, connection: Connection, send_back: _SendBack) -> None:
+    async def _read_cold(self, send_back: _SendBack) -> RemotingCommand:
         """Read what memory does not hold (or nobody does), then go on as usual."""
-        record = await self._store.look_message_by_offset(send_back.header.offset)
-        try:
-            answer = self._put_again(send_back, record)
-        except RequestError as refusal:
-            answer = make_response(send_back.request, refusal.response_code, refusal.remark)
-        self._store.end_burst()
-        if send_back.request.is_oneway:
-            connection.drop_deferred()
-        else:
-            connection.reply_deferred(encode_frame(answer))
-            connection.flush()
+        return self._put_again(send_back, await self._store.look_message_by_offset(send_back.header.offset))
 
     def _put_again(self, send_back: _SendBack, record: bytes | None) -> RemotingCommand:
         message = _decoded(record, send_back.header.offset)

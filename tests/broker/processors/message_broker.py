@@ -123,13 +123,13 @@ class MessageBroker:
     def serve(self, frames: bytes, connection: Connection) -> None:
         """Serve bytes as one burst; its replies stay with the connection."""
         connection.receive(frames)
-        while connection.serve(1000):
-            pass
-        self.end_burst()
+        with self.dispatcher.burst:
+            while connection.serve(1000):
+                pass
 
     def end_burst(self) -> None:
-        self.side.end_burst()
-        self.hold.serve_woken()
+        with self.dispatcher.burst:
+            pass
 
     async def settle(self) -> None:
         """Let the store's services do what they have to."""

@@ -228,5 +228,5 @@ async def open_transaction_broker(
         if load:
             await parts.check_service.load(queue_ends(opened))
         dispatcher = Dispatcher(end_burst=opened.end_burst)
-        parts.register(dispatcher, after_replies=lambda: None)
+        parts.register(dispatcher)
         yield TransactionBroker(tables, opened, parts, message_put, dispatcher, Transport(lambda _: None))
