@@ -8,7 +8,7 @@ its services, the deliverer too, over a simulated disk in virtual time; what die
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 
@@ -23,6 +23,7 @@ from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.services.delay_dead_letter import DelayDeadLetters
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.errors import DiskFullError
 from rocketpy.protocol.message import MessageExt
@@ -35,14 +36,25 @@ from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from rocketpy.testing.store_world import BORN_HOST, STORE_HOST, LifeEnded, StoreWorld
 
-ROOT, TOPIC, SCHEDULE = "/store", "T", "SCHEDULE_TOPIC_XXXX"
+ROOT, TOPIC, SCHEDULE, DEAD_LETTERS = "/store", "T", "SCHEDULE_TOPIC_XXXX", "rmq_sys_DELAY_DEAD_LETTER"
+NAMED = "Audit"
+"""The topic that honest messages name, while it is there."""
 LEVELS = DelayLevels.parse("1s 3s 10s")
 UNLIMITED = 1 << 50
 LATE_MS_MAX = 500
 
+SIZE_MAX, SIZE_MAX_LOW = 1_000, 300
+LARGE = SIZE_MAX - 100
+"""A body that only the higher limit allows."""
+NEVER_DELIVERED = ("a/b", "..", "RMQ_SYS_TRANS_HALF_TOPIC", "%RETRY%G", "NoSuchTopic", ",".join(["%LMQ%x"] * 257))
+"""Names of queues that no message may have."""
+
 survivors = st.integers(-2, 255)
 levels = st.sampled_from([1, 2, 3])
 pauses = st.sampled_from([1, 400, 1_000, 2_500, 12_000])
+
+
+Put = Callable[..., tuple[PutMessageStatus, int, int]]
 
 
 class Promise(Enum):
@@ -51,7 +63,8 @@ class Promise(Enum):
     ONCE = "nothing is delivered twice"
     NEVER_EARLY = "nothing is delivered before it is due"
     IN_ORDER = "the messages of a level are delivered in the order in which they are due"
-    NOTHING_LOST = "what was accepted is delivered, or waits"
+    NOTHING_LOST = "what was accepted is delivered, or waits, or is a dead letter for a reason"
+    REFUSED_AT_ONCE = "what could never be delivered is refused when it is sent"
     NOTHING_INVENTED = "what is delivered was sent, and is what was sent"
     ON_TIME = "nothing is later than half a second if nothing is in its way"
 
@@ -64,7 +77,9 @@ class Message:
     level: int
     due: float  # ms of the clock that nobody sets
     physical_end: int
+    names: str = ""  # the queue that it names
     is_durable: bool = False  # somebody was told so
+    may_be_dead: bool = False  # a limit was against it at some time
     is_on_time: bool = True  # nothing was in the way of its delivery
 
 
@@ -85,6 +100,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.is_hindered = False  # the disk is full or slow
         self.power_was_lost = False  # and no start has shown yet what is left
         self.put: MessagePut | None = None
+        self.has_named_topic = True
         self.world = self._world(ASYNC, 512)
 
     def teardown(self) -> None:
@@ -118,6 +134,7 @@ class DelayMachine(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         self.began = self.now()
+        self.note_limits()
         with self.living():
             self.world.begin()
         if self.world.is_open:
@@ -160,6 +177,46 @@ class DelayMachine(RuleBasedStateMachine):
     @rule(level=levels, count=st.sampled_from([1, 2, 40]))
     def send(self, level: int, count: int = 1) -> None:
         """Somebody sends delayed messages in one burst."""
+        self.send_messages(level, count)
+
+    @precondition(lambda self: self.world.is_open)
+    @rule(level=levels)
+    def send_large(self, level: int) -> None:
+        """As large as the settings of this life allow."""
+        self.send_messages(level, 1, fill=self.world.config.max_message_size - 100)
+
+    @precondition(lambda self: self.world.is_open and self.has_named_topic)
+    @rule(level=levels)
+    def send_naming(self, level: int) -> None:
+        """For another topic too, which is there now."""
+        self.send_messages(level, 1, names=NAMED)
+
+    @precondition(lambda self: self.world.is_open)
+    @rule(level=levels, names=st.sampled_from(NEVER_DELIVERED))
+    def send_what_is_never_delivered(self, level: int, names: str = "a/b") -> None:
+        """Somebody who is not honest sends a message, and hears that it is none."""
+        put = self.put
+        assert put is not None
+        with self.living():
+            with self.world.failing():
+                result = put.put(_inner(b"never", level, names))
+            self.world.end_burst()
+        if result.status is PutMessageStatus.PUT_OK:
+            self.is_broken = True
+            raise PromiseBroken(Promise.REFUSED_AT_ONCE, f"a message that names {names[:20]!r} was accepted")
+
+    @rule(is_low=st.booleans())
+    def limit_changes(self, is_low: bool) -> None:
+        """Somebody edits maxMessageSize, which counts from the next start."""
+        self.world.config = attrs.evolve(self.world.config, max_message_size=SIZE_MAX_LOW if is_low else SIZE_MAX)
+
+    @rule(is_there=st.booleans())
+    def named_topic(self, is_there: bool) -> None:
+        """Somebody deletes the topic that messages name, or makes it again."""
+        self.has_named_topic = is_there
+        self.note_limits()
+
+    def send_messages(self, level: int, count: int, *, fill: int = 0, names: str = "") -> None:
         put = self.put
         assert put is not None
         accepted = []
@@ -167,11 +224,11 @@ class DelayMachine(RuleBasedStateMachine):
             with self.world.failing():
                 for _ in range(count):
                     self.count += 1
-                    message = _inner(b"%d." % self.count, level)
+                    message = _inner((b"%d." % self.count).ljust(fill, b"x"), level, names)
                     result = put.put(message)
                     if result.status is PutMessageStatus.PUT_OK:
                         due = self.now() + LEVELS.delay_ms(level)
-                        accepted.append(Message(message.body, level, due, self.world.store.wrote_offset))
+                        accepted.append(Message(message.body, level, due, self.world.store.wrote_offset, names))
                         self.forward_at[message.body] = self.forward
             self.world.end_burst()
             self.waiting += accepted
@@ -234,6 +291,12 @@ class DelayMachine(RuleBasedStateMachine):
                     raise
                 self.is_hindered = True
 
+    def note_limits(self) -> None:
+        """Note which messages a limit is against from now on."""
+        for message in self.waiting:
+            message.may_be_dead |= len(message.body) > self.world.config.max_message_size
+            message.may_be_dead |= message.names == NAMED and not self.has_named_topic
+
     def look(self) -> None:
         """Hold what the log says against the list."""
         if not self.world.is_open:
@@ -244,12 +307,14 @@ class DelayMachine(RuleBasedStateMachine):
             found = self.world.ask(_read)
         if found is None:
             return
-        delivered, sources = found
+        delivered, sources, dead = found
         with broken_unless_done(self):
             if self.power_was_lost:
                 self.power_was_lost = False
                 self.forget_lost({message.body for message in sources})
-            self.compare(delivered, {message.body for message in sources})
+            left = {message.body for message in sources}
+            self.compare(delivered, dead, left)
+            self.compare_waiting({message.body for message in delivered + dead}, left)
 
     def note_durable(self) -> None:
         for message in self.waiting:
@@ -262,32 +327,43 @@ class DelayMachine(RuleBasedStateMachine):
                 raise PromiseBroken(Promise.NOTHING_LOST, f"{message} was durable and is not in the log")
         self.waiting = [message for message in self.waiting if message.body in left]
 
-    def compare(self, delivered: list[MessageExt], left: set[bytes]) -> None:
+    def compare(self, delivered: list[MessageExt], dead: list[MessageExt], left: set[bytes]) -> None:
         known = {message.body: message for message in self.waiting}
         seen: set[bytes] = set()
         last: dict[int, int] = {}
         order = {message.body: index for index, message in enumerate(self.waiting)}
-        for found in delivered:
+        for found in delivered + dead:
             body = found.body
             if body == b"plain":
                 continue
             if body in seen:
-                raise PromiseBroken(Promise.ONCE, f"{body!r} is at {found.queue_offset} again")
+                raise PromiseBroken(Promise.ONCE, f"{body[:9]!r} is at {found.queue_offset} of {found.topic} again")
             seen.add(body)
             if body not in known:
                 # Sent in a burst that died before its sender was told.
                 if body not in left:
-                    raise PromiseBroken(Promise.NOTHING_INVENTED, f"{body!r} was not accepted")
+                    raise PromiseBroken(Promise.NOTHING_INVENTED, f"{body[:9]!r} was not accepted")
                 continue
             message = known[body]
-            if found.properties != {"DELAY": str(message.level), "REAL_TOPIC": TOPIC, "REAL_QID": "0", "KEYS": "k"}:
-                raise PromiseBroken(Promise.NOTHING_INVENTED, f"{body!r} has become {found.properties}")
+            said = dict(found.properties)
+            reason = said.pop("DEAD_LETTER_REASON", "")
+            if found.topic == DEAD_LETTERS:
+                if not message.may_be_dead or not reason:
+                    raise PromiseBroken(Promise.NOTHING_LOST, f"{body[:9]!r} is a dead letter: {reason!r}")
+            elif message.names:
+                said.pop("INNER_MULTI_QUEUE_OFFSET", None)
+            if said != _properties(message.level, message.names) | {"REAL_TOPIC": TOPIC, "REAL_QID": "0"}:
+                raise PromiseBroken(Promise.NOTHING_INVENTED, f"{body[:9]!r} has become {found.properties}")
             at = self.delivered_at[found.physical_offset]
             if at + self.forward - self.forward_at[body] < message.due - 1:
                 raise PromiseBroken(Promise.NEVER_EARLY, f"{message} was delivered at {at}")
-            if last.get(message.level, -1) > order[body]:
-                raise PromiseBroken(Promise.IN_ORDER, f"{message} came after a later one")
-            last[message.level] = order[body]
+            if found.topic == TOPIC:
+                if last.get(message.level, -1) > order[body]:
+                    raise PromiseBroken(Promise.IN_ORDER, f"{message} came after a later one")
+                last[message.level] = order[body]
+
+    def compare_waiting(self, seen: set[bytes], left: set[bytes]) -> None:
+        """Hold against the clock what is neither delivered nor a dead letter."""
         for message in self.waiting:
             if message.body not in left:
                 raise PromiseBroken(Promise.NOTHING_LOST, f"{message} is not in the log")
@@ -301,8 +377,8 @@ class DelayMachine(RuleBasedStateMachine):
 
     def everything_is_delivered(self) -> None:
         with self.living():
-            delivered, _ = self.world.ask(_read)
-        bodies = {message.body for message in delivered}
+            delivered, _, dead = self.world.ask(_read)
+        bodies = {message.body for message in delivered + dead}
         for message in self.waiting:
             if message.body not in bodies:
                 self.is_broken = True
@@ -315,7 +391,8 @@ class DelayMachine(RuleBasedStateMachine):
             store_path_root_dir=ROOT,
             mapped_file_size_commit_log=16_384,
             mapped_file_size_consume_queue=20 * 50,
-            max_message_size=1_000,
+            max_message_size=SIZE_MAX,
+            enable_multi_dispatch=True,
             message_index_enable=False,
             flush_disk_type=flush,
             flush_delay_offset_interval=2_000,
@@ -338,6 +415,7 @@ class DelayMachine(RuleBasedStateMachine):
             run_blocking=run_blocking,
             store_host=STORE_HOST,
             tags_code=LEVELS.tags_code,
+            may_be_named=self._may_be_named,
             memory_bytes=1 << 40,
         ) as store:
             self._note_puts(store)
@@ -348,6 +426,7 @@ class DelayMachine(RuleBasedStateMachine):
                 clock=world.clock,
                 flush_interval_ms=world.config.flush_delay_offset_interval,
                 serve_woken=lambda: None,
+                dead_letters=DelayDeadLetters(store=store, make_topic=lambda: None),
                 stats=None,
             )
             self.put = MessagePut(store=store, levels=LEVELS, delivery=service)
@@ -357,23 +436,28 @@ class DelayMachine(RuleBasedStateMachine):
                 nursery.cancel_scope.cancel()
             await service.finish()
 
+    def _may_be_named(self, name: str) -> bool:
+        return name.startswith("%LMQ%") or (name == NAMED and self.has_named_topic)
+
     def _note_puts(self, store: MessageStore) -> None:
-        put = store.put
+        def noting(put: Put) -> Put:
+            def noted(*message: object) -> tuple[PutMessageStatus, int, int]:
+                status, physical_offset, queue_offset = put(*message)
+                self.delivered_at[physical_offset] = self.now()
+                return status, physical_offset, queue_offset
 
-        def noted(*message: object) -> tuple[PutMessageStatus, int, int]:
-            status, physical_offset, queue_offset = put(*message)  # type: ignore[arg-type]
-            self.delivered_at[physical_offset] = self.now()
-            return status, physical_offset, queue_offset
+            return noted
 
-        store.put = noted  # type: ignore[assignment]
+        store.put = noting(store.put)  # type: ignore[method-assign]
+        store.put_kept = noting(store.put_kept)  # type: ignore[method-assign]
 
 
-async def _read(store: MessageStore) -> tuple[list[MessageExt], list[MessageExt]]:
-    """Return what is in the topic, and what is or was in the queues of all levels."""
+async def _read(store: MessageStore) -> tuple[list[MessageExt], list[MessageExt], list[MessageExt]]:
+    """Return what is in the topic, what is or was in the queues of all levels, and the dead letters."""
     sources: list[MessageExt] = []
     for queue_id in range(LEVELS.level_max):
         sources += await _read_queue(store, SCHEDULE, queue_id)
-    return await _read_queue(store, TOPIC, 0), sources
+    return await _read_queue(store, TOPIC, 0), sources, await _read_queue(store, DEAD_LETTERS, 0)
 
 
 async def _read_queue(store: MessageStore, topic: str, queue_id: int) -> list[MessageExt]:
@@ -384,12 +468,16 @@ async def _read_queue(store: MessageStore, topic: str, queue_id: int) -> list[Me
     return found
 
 
-def _inner(body: bytes, level: int) -> MessageExtBrokerInner:
+def _inner(body: bytes, level: int, names: str = "") -> MessageExtBrokerInner:
     return MessageExtBrokerInner(
         topic=TOPIC,
         queue_id=0,
         body=body,
-        properties={"DELAY": str(level), "KEYS": "k"} if level else {},
+        properties=_properties(level, names) if level else {},
         born_timestamp=0,
         born_host=BORN_HOST,
     )
+
+
+def _properties(level: int, names: str) -> dict[str, str]:
+    return {"DELAY": str(level), "KEYS": "k"} | ({"INNER_MULTI_DISPATCH": names} if names else {})

@@ -12,15 +12,17 @@ import attrs
 import pytest
 from hypothesis import settings
 
-from property_tests.delay_machine import DelayMachine, Promise
+from property_tests.delay_machine import NEVER_DELIVERED, DelayMachine, Promise
 from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay_offset import DelayProgress
 from rocketpy.broker.services import schedule_message
+from rocketpy.broker.services.delay_dead_letter import DelayDeadLetters
 from rocketpy.broker.services.delay_progress import DelayProgressService
 from rocketpy.broker.services.due_time import DueTimes
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
+from rocketpy.store.multi_dispatch import MultiDispatch
 
 TestDelay = DelayMachine.TestCase
 TestDelay.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=30)
@@ -124,7 +126,48 @@ def a_note_just_before_the_flush(state: DelayMachine) -> None:
         state.start()
 
 
+def a_limit_that_is_lowered_while_messages_wait(state: DelayMachine) -> None:
+    """The first and the last are too large for the next life, and what comes between them is not."""
+    state.first_start(flush=SYNC)
+    state.send_large(level=1)
+    state.send(level=1, count=2)
+    state.send_large(level=1)
+    state.send_large(level=2)
+    state.limit_changes(is_low=True)
+    state.kill()
+    state.start()
+    state.time_passes(1_600)
+    state.kill()
+    state.limit_changes(is_low=False)
+    state.start()
+    state.time_passes(12_000)
+
+
+def a_topic_that_is_deleted_while_messages_name_it(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    for level in (1, 2):
+        state.send_naming(level=level)
+        state.send(level=level)
+    state.named_topic(is_there=False)
+    state.time_passes(1_600)
+    state.named_topic(is_there=True)
+    state.kill()
+    state.start()
+    state.time_passes(12_000)
+
+
+def names_that_no_message_may_have(state: DelayMachine) -> None:
+    state.first_start(flush=ASYNC)
+    for names in NEVER_DELIVERED:
+        state.send_what_is_never_delivered(level=1, names=names)
+    state.send(level=1)
+    state.time_passes(1_600)
+
+
 SCRIPTS = [
+    a_limit_that_is_lowered_while_messages_wait,
+    a_topic_that_is_deleted_while_messages_name_it,
+    names_that_no_message_may_have,
     a_kill_right_after_a_delivery,
     power_that_goes_between_a_delivery_and_its_flush,
     a_death_in_any_change_of_the_disk_while_messages_are_delivered,
@@ -165,6 +208,31 @@ def _passes_over_what_is_refused(deliver_one: Function) -> Function:
         return True
 
     return delivered
+
+
+def _hopes_that_every_refusal_passes(_: Function) -> Any:
+    return frozenset()
+
+
+def _drops_what_is_never_delivered(keep: Function) -> Function:
+    def kept(self: Any, *_: Any) -> bool:
+        return True
+
+    return kept
+
+
+def _makes_dead_letters_without_saying_of_what(put: Function) -> Function:
+    def without(self: Any, message: Any, physical_offset: int, why: str) -> Any:
+        return put(self, message, ~0, why)  # as the place of what was never prepared
+
+    return without
+
+
+def _takes_whatever_is_to_wait(refusal: Function) -> Function:
+    def refused(self: Any, properties: bytes) -> None:
+        return None
+
+    return refused
 
 
 def _believes_the_clock_as_java_does(due_ms: Function) -> Function:
@@ -226,6 +294,28 @@ PLANTED: Mapping[str, Planted] = {
         ),
         a_disk_that_fills_while_messages_are_due,
         is_common=False,
+    ),
+    "a level waits for what never passes": Planted(
+        Bug(
+            schedule_message,
+            "FINAL_STATUSES",
+            _hopes_that_every_refusal_passes,
+            (Promise.ON_TIME, Promise.NOTHING_LOST),
+        ),
+        a_limit_that_is_lowered_while_messages_wait,
+    ),
+    "drop what is never delivered": Planted(
+        Bug(ScheduleMessageService, "_keep", _drops_what_is_never_delivered, (Promise.ON_TIME, Promise.NOTHING_LOST)),
+        a_topic_that_is_deleted_while_messages_name_it,
+    ),
+    "dead letters of nothing": Planted(
+        Bug(DelayDeadLetters, "put", _makes_dead_letters_without_saying_of_what, (Promise.ONCE,)),
+        a_limit_that_is_lowered_while_messages_wait,
+        is_common=False,
+    ),
+    "take whatever is to wait": Planted(
+        Bug(MultiDispatch, "refusal_of_waiting", _takes_whatever_is_to_wait, (Promise.REFUSED_AT_ONCE,)),
+        names_that_no_message_may_have,
     ),
     "believe the clock": Planted(
         Bug(DueTimes, "due_ms", _believes_the_clock_as_java_does, (Promise.NEVER_EARLY,)),

@@ -160,7 +160,7 @@ class TopicConfigManager:
         existing = self.topic_config_table.get(topic)
         if existing is not None:
             return existing
-        why = None if topic in SYSTEM_TOPICS else self.full_because
+        why = None if self.is_system_topic(topic) else self.full_because
         if why is not None:
             self._refused_count += 1
             if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...

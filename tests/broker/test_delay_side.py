@@ -8,9 +8,12 @@ import trio.testing
 
 from rocketpy.broker.delay_side import DelaySide
 from rocketpy.broker.message_put import MessageExtBrokerInner
-from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from tests.broker.processors.message_broker import TOPIC, open_message_broker
+from tests.broker.processors.message_broker import TOPIC, open_message_broker, pull, send
 from tests.broker.tables_of_a_broker import STORE_HOST, ground_of
 
 
@@ -58,3 +61,27 @@ async def test_only_a_master_delivers(role: BrokerRole, count: int) -> None:
         config = MessageStoreConfig(broker_role=role)
         side = DelaySide(ground_of(broker.tables, broker.store, config), serve_woken=lambda: None)
         assert len(side.services) == count
+
+
+async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and_nobody_sends_to(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """It is made when it is needed, also where there are too many topics for any other."""
+    async with open_message_broker(auto_create_topic_max=1) as broker:
+        side = DelaySide(ground_of(broker.tables, broker.store, MessageStoreConfig()), serve_woken=lambda: None)
+        topics = broker.tables.topics
+        assert topics.select_topic_config(DELAY_DEAD_LETTER_TOPIC) is None
+        broker.store.put_timed(SCHEDULE_TOPIC, 0, b"lost", b"DELAY\x011", 0, (), 0, 0, 1, STORE_HOST, 0)
+        broker.store.end_burst()
+        async with trio.open_nursery() as nursery:
+            for service in side.services:
+                await nursery.start(service.run)
+            await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+        config = topics.select_topic_config(DELAY_DEAD_LETTER_TOPIC)
+        assert config is not None
+        assert (config.perm, config.read_queue_nums) == (PERM_READ, 1)
+        assert topics.is_system_topic(DELAY_DEAD_LETTER_TOPIC), "no request changes or deletes it"
+        answer = await broker.ask(pull(topic=DELAY_DEAD_LETTER_TOPIC))
+        assert [message.body for message in decode_messages(answer.body or b"")] == [b"lost"]
+        assert (await broker.ask(send(topic=DELAY_DEAD_LETTER_TOPIC))).code == ResponseCode.NO_PERMISSION

@@ -27,14 +27,16 @@ from rocketpy.protocol.properties import (
     index_keys,
 )
 from rocketpy.protocol.stored_message import decode_message
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
-_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+_NEVER_DELIVERED_TO = frozenset((TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, SCHEDULE_TOPIC))
+_SHOWN_MAX = 127
 _QUEUE_ID_MAX = (1 << 31) - 1
 
 
 @attrs.frozen
 class DelayedMessage:
-    """A message as it goes into its own queue."""
+    """A message as it goes into its own queue, or to the dead letters when ``fault`` says why it has none."""
 
     topic: str
     queue_id: int
@@ -47,10 +49,11 @@ class DelayedMessage:
     born_timestamp: int
     born_host: bytes
     reconsume_times: int
+    fault: str | None = None
 
 
 def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
-    """Return what to deliver of a record in SCHEDULE_TOPIC_XXXX, or why nothing can be."""
+    """Return what to deliver of a record in SCHEDULE_TOPIC_XXXX, or why nothing can be read of it."""
     if record is None:
         return "its record is not in the log any more"
     try:
@@ -58,16 +61,13 @@ def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
     except RemoteProtocolError as failure:
         return str(failure)
     properties = message.properties
-    topic, queue = properties.get(PROPERTY_REAL_TOPIC), properties.get(PROPERTY_REAL_QUEUE_ID, "")
-    if not topic or topic == _HALF_TOPIC:
-        return f"{PROPERTY_REAL_TOPIC} is {topic!r}, expected the topic that it was sent to"
-    if not queue.isascii() or not queue.isdecimal() or len(queue) > 10 or int(queue) > _QUEUE_ID_MAX:
-        return f"{PROPERTY_REAL_QUEUE_ID} is {queue!r}, expected the number of a queue"
+    topic, queue = properties.get(PROPERTY_REAL_TOPIC, ""), properties.get(PROPERTY_REAL_QUEUE_ID, "")
+    fault = _fault_of_target(topic, queue)
     # Says where a store put this record; it must not be taken for where ours puts the copy.
     properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
     return DelayedMessage(
         topic,
-        int(queue),
+        0 if fault else int(queue),
         message.body,
         encode_properties(properties).encode("utf-8", "replace"),
         tags_code(properties.get(PROPERTY_TAGS)),
@@ -77,4 +77,13 @@ def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
         message.born_timestamp,
         encode_host(message.born_host),
         message.reconsume_times,
+        fault,
     )
+
+
+def _fault_of_target(topic: str, queue: str) -> str | None:
+    if not topic or topic in _NEVER_DELIVERED_TO:
+        return f"{PROPERTY_REAL_TOPIC} is {topic[:_SHOWN_MAX]!r}, expected the topic that it was sent to"
+    if not queue.isascii() or not queue.isdecimal() or len(queue) > 10 or int(queue) > _QUEUE_ID_MAX:
+        return f"{PROPERTY_REAL_QUEUE_ID} is {queue[:_SHOWN_MAX]!r}, expected the number of a queue"
+    return None

@@ -18,12 +18,16 @@ read from where the file was noted, and what was delivered there is not delivere
 exactly once however the broker ends; what of it survives a loss of power is the flush type's affair, as with any other
 message, and if the copy does not then it is made again.
 
+**No message stops its level.** What passes (a full disk, a store that is shut) is waited for: nothing can be put then.
+A message that is refused for what it is would be refused for ever: it goes to the dead letters
+(:mod:`.delay_dead_letter`).
+
 **Never early, and in order.** Due is what the unit says; for units without a time (an extension that was lost, Java's
 recovery, which knows no delays) it is worked out from the record. For clocks that are set see :mod:`.due_time`.
 
 Compatibility: ``ScheduleMessageService`` (4.9.8) looks every 100 ms, delivers up to 10 s of messages again after a
 crash, does not deliver what waits in a level that the settings do not have any more, and stops a level for good at a
-message that has no target.
+message that has no target or breaks a limit.
 """
 
 from __future__ import annotations
@@ -36,8 +40,9 @@ import trio
 
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
+from rocketpy.broker.services.delay_dead_letter import FINAL_STATUSES, DelayDeadLetters
 from rocketpy.broker.services.delay_progress import DelayProgressService
-from rocketpy.broker.services.delayed_message import read_delayed_message
+from rocketpy.broker.services.delayed_message import DelayedMessage, read_delayed_message
 from rocketpy.broker.services.due_time import ClockSetBack, DueTimes
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
@@ -92,7 +97,8 @@ class ScheduleMessageStatistics:
     delivered_count: int
     already_delivered_count: int  # found in the log by a start, and not delivered again
     lost_count: int  # their records have left the log, or are damaged
-    refused_count: int  # tries that the store refused
+    refused_count: int  # tries that the store refused for a reason that passes
+    dead_letter_count: int  # delivered to the dead letters, because nothing else would ever take them
 
 
 class ScheduleMessageService:
@@ -107,6 +113,7 @@ class ScheduleMessageService:
         clock: Clock,
         flush_interval_ms: int,
         serve_woken: Callable[[], None],
+        dead_letters: DelayDeadLetters,
         stats: BrokerStatsManager | None,
     ) -> None:
         """``serve_woken`` serves the pulls that wait for what was delivered; ``stats`` counts it, None not."""
@@ -116,6 +123,7 @@ class ScheduleMessageService:
         self._clock = clock
         self._progress = DelayProgressService(store=store, offsets=offsets, flush_interval_ms=flush_interval_ms)
         self._serve_woken = serve_woken
+        self._dead_letters = dead_letters
         self._stats = stats
         self._table: list[_Level] = []
         self._clock_set_back: ClockSetBack | None = None
@@ -140,12 +148,23 @@ class ScheduleMessageService:
     def statistics(self) -> ScheduleMessageStatistics:
         """Return the counters."""
         return ScheduleMessageStatistics(
-            self._delivered_count, self._already_delivered_count, self._lost_count, self._refused_count
+            self._delivered_count,
+            self._already_delivered_count,
+            self._lost_count,
+            self._refused_count,
+            self._dead_letters.count,
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level the next offset, and the end of its queue."""
-        return {
+        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level the next offset, and the end of its queue.
+
+        Ours: how many messages have gone to the dead letters since the start, and how many could not be read.
+        """
+        counts = {
+            "scheduleMessageDeadLetterCount": str(self._dead_letters.count),
+            "scheduleMessageLostCount": str(self._lost_count),
+        }
+        return counts | {
             f"scheduleMessageOffset_{level}": (
                 f"{queue_offset},{self._store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)}"
             )
@@ -185,6 +204,7 @@ class ScheduleMessageService:
             self._table.append(_Level(level, level - 1, queue_offset, times))
             self._correct(self._table[-1], is_known=level in self._offsets.offset_table)
         self._clock_set_back = ClockSetBack(timestamp_ms=now_ms, current_time=trio.current_time())
+        self._dead_letters.begin()
         await self._skip_delivered()
 
     def _correct(self, level: _Level, *, is_known: bool) -> None:
@@ -296,16 +316,13 @@ class ScheduleMessageService:
             self._flush_soon()
 
     def _deliver_one(self, level: _Level, unit: _Unit, record: bytes | None) -> bool:
-        """Deliver a message, or give it up if there is nothing to deliver; False when it must be tried again."""
+        """Deliver a message, or do what is left to do with it; False when it must be tried again."""
         message = read_delayed_message(record)
         if isinstance(message, str):
-            self._lost_count += 1
-            if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
-                _log.error(
-                    "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
-                    level.level, unit.queue_offset, unit.physical_offset, message,
-                )  # fmt: skip
+            self._note_lost(level, unit, message)
             return True
+        if message.fault is not None:
+            return self._keep(level, unit, message, message.fault)
         status, physical_offset, _ = self._store.put(
             message.topic,
             message.queue_id,
@@ -320,6 +337,8 @@ class ScheduleMessageService:
             message.reconsume_times,
             ~unit.physical_offset,
         )
+        if status in FINAL_STATUSES:
+            return self._keep(level, unit, message, status.name)
         if status is not PutMessageStatus.PUT_OK:
             self._put_off(level, unit, status)
             return False
@@ -332,15 +351,35 @@ class ScheduleMessageService:
             self._stats.inc_topic_put(message.topic, 1, size_bytes)
         return True
 
+    def _keep(self, level: _Level, unit: _Unit, message: DelayedMessage, why: str) -> bool:
+        """Put a message that can never be delivered among the dead letters; False when that must be tried again."""
+        status = self._dead_letters.put(message, unit.physical_offset, why)
+        if status in FINAL_STATUSES:
+            self._note_lost(level, unit, f"{why}, nor kept as a dead letter: {status.name}")
+        elif status is not PutMessageStatus.PUT_OK:
+            self._put_off(level, unit, status)
+            return False
+        level.retry_s = 0.0
+        return True
+
+    def _note_lost(self, level: _Level, unit: _Unit, why: str) -> None:
+        """Count and log a message of which nothing can be delivered: its record stays in the log, if it is there."""
+        self._lost_count += 1
+        if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
+            _log.error(
+                "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
+                level.level, unit.queue_offset, unit.physical_offset, why,
+            )  # fmt: skip
+
     def _put_off(self, level: _Level, unit: _Unit, status: PutMessageStatus) -> None:
-        """Try a message again a little later, and as often as it takes: nothing is passed over."""
+        """Try a message again a little later, and as often as it takes: what the store lacks will come back."""
         self._refused_count += 1
         level.retry_s = min(max(2 * level.retry_s, _RETRY_SECONDS_MIN), _RETRY_SECONDS_MAX)
         level.retry_at = trio.current_time() + level.retry_s
         if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
             _log.warning(
                 "delay level %d: the message at queue offset %d waits, the store refuses it: %s, %s",
-                level.level, unit.queue_offset, status.name, self._store.writable_or_why() or "it breaks a limit",
+                level.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",
             )  # fmt: skip
 
     def _move(self, level: _Level, queue_offset: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -12,10 +12,12 @@ import trio.testing
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.delay_offset import DelayOffsetManager
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut, PutMessageResult
+from rocketpy.broker.services.delay_dead_letter import DelayDeadLetters
 from rocketpy.broker.services.schedule_message import ScheduleMessageService
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 from rocketpy.runner import run_inline
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import Disk
@@ -51,6 +53,8 @@ class DelayedMessages:
     stats: BrokerStatsManager
     clock: TrioWallClock
     put: MessagePut
+    made_topics: list[str]
+    """What stands for the table of topics: the topic of dead letters, each time that it is asked for."""
     woken_count: int = 0
 
     def send(
@@ -99,6 +103,7 @@ async def open_delayed(
     levels: str = LEVELS,
     clock: TrioWallClock | None = None,
     orderly: bool = True,
+    may_be_named: Callable[[str], bool] | None = None,
     **settings: object,
 ) -> AsyncIterator[DelayedMessages]:
     """Open a store and deliver; at the end stop in order, or only stop delivering and note nothing."""
@@ -121,6 +126,7 @@ async def open_delayed(
         run_blocking=run_inline,
         store_host=STORE_HOST,
         tags_code=delay_levels.tags_code,
+        may_be_named=may_be_named,
         memory_bytes=1 << 40,
     ) as store:
         offsets = DelayOffsetManager(path=f"{root}/config/delayOffset.json", disk=disk, run_blocking=run_inline)
@@ -131,6 +137,7 @@ async def open_delayed(
         def serve_woken() -> None:
             delayed.woken_count += 1
 
+        made_topics: list[str] = []
         service = ScheduleMessageService(
             store=store,
             levels=delay_levels,
@@ -138,10 +145,11 @@ async def open_delayed(
             clock=clock,
             flush_interval_ms=config.flush_delay_offset_interval,
             serve_woken=serve_woken,
+            dead_letters=DelayDeadLetters(store=store, make_topic=lambda: made_topics.append(DELAY_DEAD_LETTER_TOPIC)),
             stats=stats if config.enable_schedule_message_stats else None,
         )
         put = MessagePut(store=store, levels=delay_levels, delivery=service)
-        delayed = DelayedMessages(store, service, offsets, stats, clock, put)
+        delayed = DelayedMessages(store, service, offsets, stats, clock, put, made_topics)
         async with trio.open_nursery() as nursery:
             await nursery.start(service.run)
             await trio.testing.wait_all_tasks_blocked()

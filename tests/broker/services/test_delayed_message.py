@@ -54,8 +54,9 @@ def test_the_offsets_of_another_stores_queues_do_not_stay() -> None:
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
-        ({}, "REAL_TOPIC is None"),
+        ({}, "REAL_TOPIC is ''"),
         ({"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"}, "REAL_TOPIC is 'RMQ_SYS_TRANS_HALF_TOPIC'"),
+        ({"REAL_TOPIC": "SCHEDULE_TOPIC_XXXX", "REAL_QID": "0"}, "REAL_TOPIC is 'SCHEDULE_TOPIC_XXXX'"),
         ({"REAL_TOPIC": "T"}, "REAL_QID is ''"),
         ({"REAL_TOPIC": "T", "REAL_QID": "-1"}, "REAL_QID is '-1'"),
         ({"REAL_TOPIC": "T", "REAL_QID": "2147483648"}, "REAL_QID is '2147483648'"),
@@ -64,8 +65,9 @@ def test_the_offsets_of_another_stores_queues_do_not_stay() -> None:
 )
 def test_a_message_without_a_target_says_so(properties: dict[str, str], why: str) -> None:
     message = read_delayed_message(record(**properties))
-    assert isinstance(message, str)
-    assert why in message
+    assert isinstance(message, DelayedMessage)
+    assert why in (message.fault or "")
+    assert (message.body, message.queue_id) == (b"body", 0)
 
 
 def test_a_damaged_body_is_not_given_a_new_checksum() -> None:

@@ -15,6 +15,7 @@ from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.services.delayed import FILE, SYNC, TrioWallClock, open_delayed
 
 Jumping = trio.testing.MockClock
+DEAD_LETTERS = "rmq_sys_DELAY_DEAD_LETTER"
 
 
 @pytest.fixture
@@ -205,7 +206,11 @@ async def test_an_offset_outside_of_its_queue_is_corrected(
         delayed.send(3, b"new")
         await trio.sleep(11)
         assert len(delayed.bodies()) == delivered + 1
-        assert delayed.service.runtime_info() == {"scheduleMessageOffset_3": "4,4"}
+        assert delayed.service.runtime_info() == {
+            "scheduleMessageDeadLetterCount": "0",
+            "scheduleMessageLostCount": "0",
+            "scheduleMessageOffset_3": "4,4",
+        }
 
 
 async def test_levels_that_are_not_set_any_more_are_delivered_too(
@@ -243,7 +248,10 @@ async def test_what_the_store_refuses_is_tried_until_it_is_taken(autojump_clock:
         assert delayed.bodies() == [b"a", b"b"]
 
 
-async def test_a_message_without_a_target_is_passed_over_and_counted(
+# ---- what can never be delivered ------------------------------------------------------------------------------------
+
+
+async def test_a_message_without_a_target_goes_to_the_dead_letters(
     autojump_clock: Jumping, clock: TrioWallClock
 ) -> None:
     async with open_delayed(clock=clock) as delayed:
@@ -253,7 +261,108 @@ async def test_a_message_without_a_target_is_passed_over_and_counted(
         delayed.send(1, b"next")
         await trio.sleep(1.1)
         assert delayed.bodies() == [b"next"]
-        assert delayed.service.statistics().lost_count == 1
+        (dead,) = delayed.messages(DEAD_LETTERS)
+        assert dead.body == b"x"
+        assert dead.properties["DEAD_LETTER_REASON"].startswith("REAL_TOPIC is '', expected")
+        assert delayed.service.statistics().dead_letter_count == 1
+
+
+async def test_a_body_that_has_become_too_large_stops_nobody(
+    autojump_clock: Jumping, clock: TrioWallClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator has lowered maxMessageSize while it waited. RocketMQ delivers nothing of that level any more."""
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock) as delayed:
+        large = delayed.send(2, b"l" * 5_000, TAGS="t", KEYS="k", UNIQ_KEY="u", sys_flag=8)
+        delayed.send(2, b"small")
+    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+        await trio.sleep(5.1)
+        assert delayed.bodies() == [b"small"]
+        (dead,) = delayed.messages(DEAD_LETTERS)
+        assert dead.body == b"l" * 5_000
+        assert dead.properties == {
+            "DELAY": "2", "TAGS": "t", "KEYS": "k", "UNIQ_KEY": "u", "REAL_TOPIC": "T", "REAL_QID": "0",
+            "DEAD_LETTER_REASON": "MESSAGE_ILLEGAL",
+        }  # fmt: skip
+        assert (dead.sys_flag, dead.prepared_transaction_offset) == (8, ~large.physical_offset)
+        assert delayed.service.runtime_info()["scheduleMessageDeadLetterCount"] == "1"
+        assert delayed.made_topics == [DEAD_LETTERS]
+    (line,) = [record.getMessage() for record in caplog.records if "cannot be delivered" in record.getMessage()]
+    assert line == (
+        f"the delayed message at {large.physical_offset} of the log, for 'T', cannot be delivered: MESSAGE_ILLEGAL; it "
+        "is in rmq_sys_DELAY_DEAD_LETTER, the last of 1 since the start"
+    )
+
+
+async def test_queues_that_may_not_be_named_any_more(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+    """Two reasons: the topic was deleted, and fewer light queues are allowed. The dead letter is in none of them."""
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock, enable_multi_dispatch=True) as delayed:
+        delayed.send(1, b"a", INNER_MULTI_DISPATCH="Gone,%LMQ%x")
+        delayed.send(1, b"b", INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y")
+        delayed.send(1, b"c", INNER_MULTI_DISPATCH="%LMQ%x")
+    async with open_delayed(
+        disk,
+        clock=clock,
+        enable_multi_dispatch=True,
+        max_lmq_consume_queue_num=1,
+        may_be_named="%LMQ%x%LMQ%y".__contains__,
+    ) as delayed:
+        await trio.sleep(1.1)
+        assert delayed.bodies() == delayed.bodies("%LMQ%x") == [b"c"]
+        dead = delayed.messages(DEAD_LETTERS)
+        assert [message.body for message in dead] == [b"a", b"b"]
+        reasons = [message.properties["DEAD_LETTER_REASON"] for message in dead]
+        assert reasons == ["MESSAGE_ILLEGAL", "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"]
+        assert delayed.bodies("Gone") == delayed.bodies("%LMQ%y") == []
+
+
+async def test_a_dead_letter_is_made_once_however_the_broker_ends(
+    autojump_clock: Jumping, clock: TrioWallClock
+) -> None:
+    """And its topic is there in each life, although the table may have been lost with the first."""
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+        for number in range(3):
+            delayed.send(1, b"l" * 5_000)
+            delayed.send(1, b"%d" % number)
+    for life in range(3):
+        async with open_delayed(disk, clock=clock, orderly=False, max_message_size=4_999) as delayed:
+            await trio.sleep(1.1)
+            assert delayed.bodies() == [b"0", b"1", b"2"]
+            assert len(delayed.bodies(DEAD_LETTERS)) == 3
+            assert len(delayed.made_topics) == (3 if life == 0 else 1)
+
+
+@pytest.mark.parametrize("refuses", ["put", "put_kept"])
+async def test_a_dead_letter_waits_for_what_passes(autojump_clock: Jumping, clock: TrioWallClock, refuses: str) -> None:
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock) as delayed:
+        delayed.send(1, b"l" * 5_000)
+    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+        put = getattr(delayed.store, refuses)
+        setattr(delayed.store, refuses, lambda *_: (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1))
+        await trio.sleep(20)
+        assert delayed.bodies(DEAD_LETTERS) == []
+        assert delayed.service.statistics().refused_count > 3
+        setattr(delayed.store, refuses, put)
+        await trio.sleep(5.1)
+        assert delayed.bodies(DEAD_LETTERS) == [b"l" * 5_000]
+
+
+async def test_what_not_even_a_dead_letter_can_hold_is_counted_and_passed(
+    autojump_clock: Jumping, clock: TrioWallClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock) as delayed:
+        delayed.send(1, b"l" * 5_000)
+        delayed.send(1, b"next")
+    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+        delayed.store.put_kept = lambda *_: (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)  # type: ignore[method-assign]
+        await trio.sleep(1.1)
+        assert delayed.bodies() == [b"next"]
+        assert delayed.service.runtime_info()["scheduleMessageLostCount"] == "1"
+    assert "MESSAGE_ILLEGAL, nor kept as a dead letter: MESSAGE_ILLEGAL" in caplog.text
 
 
 async def test_units_with_the_hash_of_their_tags_are_not_taken_for_due(
@@ -429,6 +538,29 @@ async def test_under_sync_flush_what_is_delivered_becomes_durable(
         await trio.sleep(1.1)
         assert delayed.bodies() == [b"a"] * 3
         assert delayed.store.durable_offset == delayed.store.wrote_offset
+
+
+async def test_what_is_delivered_during_a_sync_is_flushed_after_it(
+    autojump_clock: Jumping, clock: TrioWallClock
+) -> None:
+    """Nobody else may ever ask for a flush again."""
+    async with open_delayed(clock=clock, flush_disk_type=SYNC, levels="1s 2s") as delayed:
+        wait_durable, asked = delayed.store.wait_durable, []
+        # The sync that the first delivery asks for takes until the second one is made.
+        delayed.store.wait_durable = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]
+        delayed.send(1, b"a")
+        delayed.send(2, b"b")
+        await trio.sleep(1.5)
+        assert delayed.bodies() == [b"a"]
+        ((end, flushed),) = asked
+        assert end == delayed.store.wrote_offset
+        await trio.sleep(0.6)
+        assert delayed.bodies() == [b"a", b"b"]
+        assert len(asked) == 1, "one flush at a time"
+        delayed.store.wait_durable = wait_durable  # type: ignore[method-assign]
+        wait_durable(end, flushed)
+        await trio.sleep(0.5)
+        assert delayed.store.durable_offset == delayed.store.wrote_offset > end
 
 
 async def test_deliveries_are_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
