@@ -38,6 +38,7 @@ async def open_broker_store(
     flush_replies: Callable[[], None] | None = None,
     open_runner: OpenRunner | None = None,
     memory_bytes: int | None = None,
+    process_descriptors_max: int | None = None,
 ) -> AsyncIterator[MessageStore]:
     """Open the store for the block, as ``open_message_store`` does; when it begins there is a topic for every queue.
 
@@ -58,6 +59,7 @@ async def open_broker_store(
         reports=_REPORTS,
         open_runner=open_runner,
         memory_bytes=memory_bytes,
+        process_descriptors_max=process_descriptors_max,
     ) as opened:
         store = wrapped_store(opened, plug_ins)
         if store.index_behind:

@@ -6,10 +6,11 @@ It is made when recovery is over and removed as the very last act of an orderly 
 from __future__ import annotations
 
 import os.path
+from contextlib import suppress
 
 import attrs
 
-from rocketpy.errors import StoreError
+from rocketpy.errors import ShortageError, StoreError
 from rocketpy.store.disk import Disk
 
 
@@ -32,6 +33,7 @@ class AbortFile:
         self._disk.sync_directory(os.path.dirname(self._path))
 
     def remove(self) -> None:
-        """Remove it, durable on return."""
+        """Remove it, durable on return unless there is no descriptor: one that comes back costs time, no message."""
         self._disk.unlink(self._path)
-        self._disk.sync_directory(os.path.dirname(self._path))
+        with suppress(ShortageError):
+            self._disk.sync_directory(os.path.dirname(self._path))

@@ -38,7 +38,7 @@ from operator import xor
 
 import attrs
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 from rocketpy.store.disk import Disk
 
 CHECKPOINT_SIZE = 4096
@@ -86,22 +86,27 @@ class StoreCheckpoint:
         """What was stored up to here is durable in the index too."""
         return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
         """Write times and ends, durable on return. Blocks: for a worker thread. StoreError is final.
 
-        On a full disk that has no checkpoint yet nothing is written: recovery then walks more, and finds the same.
+        In a shortage (no descriptor, or a full disk that has no checkpoint yet) it returns False, and what was written
+        before counts: recovery then walks more, and finds the same.
         """
         content = self._content()
-        file = self._disk.open(self._path, create=True)
+        try:
+            file = self._disk.open(self._path, create=True)
+        except ShortageError:
+            return False
         try:
             if file.size() < CHECKPOINT_SIZE:
                 file.reserve(0, CHECKPOINT_SIZE)
             file.write(0, content)
             file.sync()
-        except DiskFullError:
-            pass
+        except ShortageError:
+            return False
         finally:
             file.close()
+        return True
 
     def _content(self) -> bytes:
         times = self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class FileAllocator(Protocol):
         ...
 
     def take(self, path: str, size: int) -> None:
-        """Return when the file is there: prepared, or made now. DiskFullError when there is no space for it."""
+        """Return when the file is there: prepared, or made now. ShortageError when there is no space for it."""
         ...
 
 
@@ -66,9 +67,12 @@ class CommitLog:
     def __init__(self, *, directories: LogDirectories, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
         self._disk = disk
         self._directories = directories
+        self._open_files = open_files
         self.file_size = file_size  # of new files
         self._allocator: FileAllocator | None = None
         self._last: MappedFile | None = None  # the file that is written, held
+        # Files before it with bytes that are not synced: held too, so that a flush never has to open one.
+        self._held: deque[MappedFile] = deque()
         self._next_directories: list[str] = []  # where the next file is being prepared, and where else it may be
         path, *more_paths = directories.paths
         self.files = MappedFileQueue(path=path, more_paths=more_paths, disk=disk, open_files=open_files)
@@ -103,14 +107,17 @@ class CommitLog:
         ``timestamp_ms`` is not before any storeTimestamp in the log, nor any in the checkpoint.
         """
         self._allocator = allocator
+        self._open_files.is_appending = True
         self.wrote_offset = self.flushed_offset = end_offset
         self.reserved_offset = max(self.reserved_offset, end_offset)
         self.wrote_timestamp_ms = timestamp_ms
         if len(self.files):
-            self._become_last(self.files[len(self.files) - 1])
+            last = self.files[len(self.files) - 1]
+            last.hold()
+            self._become_last(last)
 
     def add_file(self) -> None:
-        """Go on to the next file: what is left of this one becomes a BLANK. DiskFullError changes nothing.
+        """Go on to the next file: what is left of this one becomes a BLANK. ShortageError changes nothing.
 
         The new file was prepared in advance; if it is not ready it is made here and now.
         """
@@ -118,12 +125,13 @@ class CommitLog:
         if self._last is not None:
             self.make_room(min(self.wrote_offset + layout.BLANK_SIZE_MIN, base_offset))
         directory = self._take_file(base_offset)
+        mapped_file = self.files.append(base_offset, self.file_size, directory=directory, is_held=True)
         if self._last is not None and self.wrote_offset < base_offset:
             self._last.file().write(
                 self.wrote_offset - self._last.base_offset, encode_blank(base_offset - self.wrote_offset)
             )
         self.wrote_offset = base_offset
-        self._become_last(self.files.append(base_offset, self.file_size, directory=directory))
+        self._become_last(mapped_file)
         self.reserved_offset = self.end_of_file
 
     def reserve_tail(self, end_offset: int) -> None:
@@ -229,6 +237,7 @@ class CommitLog:
             mapped_file.release()
         if is_synced:
             self.flushed_offset = max(self.flushed_offset, flush_range.end_offset)
+        self._release_flushed()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -242,7 +251,7 @@ class CommitLog:
         for directory in directories:
             try:
                 self._allocator.take(f"{directory}/{layout.file_name(base_offset)}", self.file_size)
-            except DiskFullError:
+            except DiskFullError:  # of descriptors there are no more in another directory either
                 if directory == directories[-1]:
                     raise
             else:
@@ -250,14 +259,19 @@ class CommitLog:
         raise AssertionError("there is a directory")
 
     def _become_last(self, mapped_file: MappedFile) -> None:
+        """Write to a file from now on, which is held."""
         if self._last is not None:
-            self._last.release()
-        mapped_file.hold()
+            self._held.append(self._last)
+            self._release_flushed()
         self._last = mapped_file
         assert self._allocator is not None
         self._next_directories = self._directories.for_file(mapped_file.end_offset // self.file_size)
         path = f"{self._next_directories[0]}/{layout.file_name(mapped_file.end_offset)}"
         self._allocator.prepare(path, self.file_size)
+
+    def _release_flushed(self) -> None:
+        while self._held and self._held[0].end_offset <= self.flushed_offset:
+            self._held.popleft().release()
 
 
 def first_store_timestamp(file: DiskFile) -> int:

@@ -2,9 +2,10 @@
 
 Units are collected by append in :attr:`ConsumeQueue.units` and written once per burst. Rules: unit n is at byte n * 20;
 readers see only what is written (``max_offset``), append counts in ``next_offset``; the space of a unit is reserved
-before its message is accepted, so that a full disk refuses messages instead of losing units. Files have their full
-length from the beginning, but are sparse: space is reserved in small steps. An idle queue holds no descriptor, and a
-queue that never had a message has no directory.
+before its message is accepted, so that a full disk refuses messages instead of losing units, and its file is open then
+and stays so until the unit is written: without descriptors messages are refused too. Files have their full length from
+the beginning, but are sparse: space is reserved in small steps. An idle queue holds no descriptor, and a queue that
+never had a message has no directory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 
 from rocketpy.store import layout
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
-from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.disk import Disk, DiskFile, remove_directory_if_empty
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
@@ -35,10 +36,12 @@ class ConsumeQueue:
         "_file_size",
         "_found",
         "_open_files",
+        "_space_end",
         "ext",
         "files",
         "flushed_offset",
         "has_new_file",
+        "is_expecting",
         "max_offset",
         "min_offset",
         "next_offset",
@@ -62,7 +65,7 @@ class ConsumeQueue:
         ext_place: ExtPlace | None = None,
     ) -> None:
         self.next_offset = 0  # of the next message; units of those before it are written or in ``units``
-        self.reserved_offset = 0  # units before it have their space
+        self.reserved_offset = 0  # units before it have their space, in files that are open
         self.units: list[bytes] = []
         self.tails = tails  # shared by a topic: the end of a record, by the size of its properties
 
@@ -72,7 +75,9 @@ class ConsumeQueue:
         self.min_offset = 0  # the first unit whose message is still in the log
         self.flushed_offset = 0
         self.has_new_file = False  # whose directory entry is not synced yet
-        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
+        self.is_expecting = False  # room is made for units that come at once, of one message in several queues
+        self._space_end = 0  # units before it have their space
+        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files, writer=self)
         self.ext: ConsumeQueueExt | None = None  # what more it knows of its messages, once it has or gets any of it
         self._disk = disk
         self._open_files = open_files
@@ -86,12 +91,28 @@ class ConsumeQueue:
     # ---- append ---------------------------------------------------------------------------------------------------
 
     def make_room(self, count: int) -> None:
-        """Reserve space for the next units, in new files where it must be. DiskFullError loses nothing."""
+        """Reserve space for the next units, in new files where it must be, and open the files.
+
+        They stay open until the units are written, and until then while ``is_expecting``. ShortageError loses nothing.
+        """
         while self.reserved_offset < self.next_offset + count:
             begin = self.reserved_offset * UNIT_SIZE
             mapped_file = self.files.find(begin) or self._add_file(begin)
-            end = reserve_step(mapped_file, begin - mapped_file.base_offset)
-            self.reserved_offset = (mapped_file.base_offset + end) // UNIT_SIZE
+            mapped_file.file()
+            if self.reserved_offset >= self._space_end:
+                end = reserve_step(mapped_file, begin - mapped_file.base_offset)
+                self._space_end = (mapped_file.base_offset + end) // UNIT_SIZE
+            self.reserved_offset = min(self._space_end, mapped_file.end_offset // UNIT_SIZE)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether units are accepted, or about to be, that are not written yet."""
+        return bool(self.units) or self.is_expecting
+
+    def file_closed(self, mapped_file: MappedFile) -> None:
+        """Make room again before the next unit, if the file is one that it goes to."""
+        if mapped_file.end_offset > self.next_offset * UNIT_SIZE:
+            self.reserved_offset = min(self.reserved_offset, self.next_offset)
 
     @property
     def writes_ext(self) -> bool:
@@ -277,8 +298,7 @@ class ConsumeQueue:
     def remove_files(self) -> None:
         """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
         self.files.remove_all()
-        if self._disk.is_directory(self.files.path) and not self._disk.list_directory(self.files.path):
-            self._disk.remove_directory(self.files.path)
+        remove_directory_if_empty(self._disk, self.files.path)
         if self.ext is not None:
             self.ext.remove_files()
         self.units.clear()
@@ -390,7 +410,7 @@ class ConsumeQueue:
         return low, first_tags_code
 
     def _set_end(self, queue_offset: int) -> None:
-        self.next_offset = self.max_offset = self.reserved_offset = queue_offset
+        self.next_offset = self.max_offset = self.reserved_offset = self._space_end = queue_offset
         self.min_offset = min(self.min_offset, queue_offset)
 
     def _write(self, begin: int, content: bytes) -> None:

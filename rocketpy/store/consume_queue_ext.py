@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from rocketpy.errors import DiskFullError
-from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.errors import ShortageError
+from rocketpy.store.disk import Disk, DiskFile, remove_directory_if_empty
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT, EXT_UNIT_END, EXT_UNIT_SIZE_MAX
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
@@ -101,7 +101,7 @@ class ConsumeQueueExt:
     )
 
     def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
-        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files)
+        self.files = MappedFileQueue(path=path, disk=disk, open_files=open_files, writer=self)
         self.wrote_offset = 0  # units before it are written
         self.flushed_offset = 0
         self.has_new_file = False  # whose directory entry is not synced yet
@@ -153,7 +153,8 @@ class ConsumeQueueExt:
     def put(self, unit: CqExtUnit) -> int | None:
         """Collect a unit that :meth:`write_units` will write; return its address.
 
-        None if it cannot be stored: too long, no addresses left, disk full. Then nothing is lost but what it says.
+        None if it cannot be stored: too long, no addresses left, no space or no descriptor. Then nothing is lost but
+        what it says.
         """
         content = unit.packed() if unit.size <= EXT_UNIT_SIZE_MAX else b""
         if not content or self._next_offset + len(content) > _REAL_OFFSET_MAX:
@@ -167,7 +168,7 @@ class ConsumeQueueExt:
             else:
                 return None
             self._reserve(mapped_file, len(content))
-        except DiskFullError:
+        except ShortageError:
             return None
         self._parts.append(content)
         address = self._next_offset - _SIGN
@@ -184,6 +185,14 @@ class ConsumeQueueExt:
         assert mapped_file is not None, self.files.path
         mapped_file.file().write(self.wrote_offset - mapped_file.base_offset, content)
         self.wrote_offset += len(content)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether units are collected that are not written yet."""
+        return bool(self._parts)
+
+    def file_closed(self, mapped_file: MappedFile) -> None:
+        """Do nothing: :meth:`put` opens the file each time."""
 
     # ---- read -----------------------------------------------------------------------------------------------------
 
@@ -258,8 +267,7 @@ class ConsumeQueueExt:
     def remove_files(self) -> None:
         """Delete everything, with the directory unless something foreign is in it."""
         self.files.remove_all()
-        if self._disk.is_directory(self.files.path) and not self._disk.list_directory(self.files.path):
-            self._disk.remove_directory(self.files.path)
+        remove_directory_if_empty(self._disk, self.files.path)
         self.forget_end()
         self.wrote_offset = self.flushed_offset = 0
         self._is_as_loaded = True
@@ -292,6 +300,7 @@ class ConsumeQueueExt:
         return mapped_file
 
     def _reserve(self, mapped_file: MappedFile, size: int) -> None:
+        mapped_file.file()  # open from here on, until the units are written
         while self._reserved_offset < self._next_offset + size:
             begin = max(self._reserved_offset, mapped_file.base_offset)
             self._reserved_offset = mapped_file.base_offset + reserve_step(mapped_file, begin - mapped_file.base_offset)

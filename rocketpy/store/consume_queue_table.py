@@ -12,18 +12,17 @@ from itertools import islice
 
 import attrs
 
+from rocketpy.errors import ShortageError
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_ext import ConsumeQueueExt, ExtPlace
-from rocketpy.store.disk import Disk, DiskFile, sync_directory_if_there
+from rocketpy.store.descriptor_budget import FILES_PER_FLUSH_MAX
+from rocketpy.store.disk import Disk, DiskFile, remove_directory_if_empty, sync_directory_if_there
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.mapped_file import MappedFile, OpenFiles
 
 _PAGE_SIZE = 4096
 _DELETED_PREFIX = "deleted-before-"
-FILES_PER_FLUSH_MAX = 256
-"""How many descriptors one flush range may hold; a thorough flush takes as many ranges as it needs."""
-
 QUEUES_PER_FLUSH_MAX = 4096
 """How many queues one flush range looks at: with tens of thousands of them the others' turn comes with the next."""
 
@@ -34,35 +33,58 @@ class QueueFlushRange:
 
     queues: list[tuple[ConsumeQueue, int]]  # with the queue offset up to which it is flushed afterwards
     files: list[tuple[MappedFile, DiskFile]]  # held until end_flush
-    directories: list[str]
+    with_new_files: list[ConsumeQueue | ConsumeQueueExt]  # whose directories are synced too
     disk: Disk
     is_last: bool
     """Whether the range takes all that was unflushed when it was begun."""
     exts: list[tuple[ConsumeQueueExt, int]] = attrs.Factory(list)  # up to where each is flushed afterwards
 
-    def add_ext(self, ext: ConsumeQueueExt) -> None:
-        """Take what a queue has in its extension: it is as durable as the queue's units."""
-        self.files.extend(ext.hold_unflushed())
-        if ext.has_begun:  # else nobody knows yet where it ends
+    def add(self, queue: ConsumeQueue) -> None:
+        """Take a queue with its extension, which is as durable as the units. ShortageError takes nothing of it."""
+        ext = queue.ext
+        held: list[tuple[MappedFile, DiskFile]] = []
+        try:
+            for part in (queue,) if ext is None else (queue, ext):
+                for each in part.hold_unflushed():
+                    held.append(each)
+        except ShortageError:
+            for mapped_file, _ in held:
+                mapped_file.release()
+            raise
+        self.files += held
+        self.queues.append((queue, queue.max_offset))
+        if ext is not None and ext.has_begun:  # else nobody knows yet where it ends
             self.exts.append((ext, ext.wrote_offset))
-        if ext.has_new_file:
-            ext.has_new_file = False
-            self.directories.append(ext.files.path)
+        for part in (queue,) if ext is None else (queue, ext):
+            if part.has_new_file:
+                part.has_new_file = False
+                self.with_new_files.append(part)
 
     def sync(self) -> None:
-        """Sync files, then the directories of new ones. Blocks: for a worker thread. StoreError is final."""
+        """Sync files, then the directories of new ones. Blocks: for a worker thread.
+
+        A ShortageError is for another try; any other StoreError is final.
+        """
         for _, file in self.files:
             file.sync()
-        for directory in self.directories:
-            sync_directory_if_there(self.disk, directory)
+        for part in self.with_new_files:
+            sync_directory_if_there(self.disk, part.files.path)
 
 
 class ConsumeQueueTable:
     """The queues of one store."""
 
     def __init__(
-        self, *, path: str, disk: Disk, open_files: OpenFiles, file_size: int, ext_place: ExtPlace | None = None
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        open_files: OpenFiles,
+        file_size: int,
+        ext_place: ExtPlace | None = None,
+        files_per_flush_max: int = FILES_PER_FLUSH_MAX,
     ) -> None:
+        self._files_per_flush_max = files_per_flush_max
         self.path = path
         self._ext_place = ext_place
         self._disk = disk
@@ -161,9 +183,7 @@ class ConsumeQueueTable:
             queue.remove_files()
         self._tails.pop(topic, None)
         if self._ext_place is not None:
-            directory = f"{self._ext_place.path}/{topic}"
-            if self._disk.is_directory(directory) and not self._disk.list_directory(directory):
-                self._disk.remove_directory(directory)
+            remove_directory_if_empty(self._disk, f"{self._ext_place.path}/{topic}")
 
     def remove_queue(self, queue: ConsumeQueue) -> str:
         """Delete a queue of which the log has no message any more; its next message begins it anew, at 0.
@@ -184,9 +204,7 @@ class ConsumeQueueTable:
         for topic, place in list(self.deleted_before.items()):
             if place <= log_min_offset:
                 self._forget_deletion(topic)
-                directory = f"{self.path}/{topic}"
-                if not self._disk.list_directory(directory):
-                    self._disk.remove_directory(directory)
+                remove_directory_if_empty(self._disk, f"{self.path}/{topic}")
 
     def _forget_deletion(self, topic: str) -> None:
         place = self.deleted_before.pop(topic, None)
@@ -201,36 +219,46 @@ class ConsumeQueueTable:
     # ---- flush ----------------------------------------------------------------------------------------------------
 
     def begin_flush(self, *, least_pages: int = 0) -> QueueFlushRange | None:
-        """Return what is to be synced now, None when nothing is; at most ``FILES_PER_FLUSH_MAX`` files or so.
+        """Return what is to be synced now, None when nothing is; at most ``files_per_flush_max`` files or so.
 
-        Queues with fewer unflushed pages than asked for wait for a later flush, behind those not looked at yet.
+        Queues with fewer unflushed pages than asked for wait for a later flush, after those not looked at yet. When
+        there are no descriptors for more files, it is those that could be opened, or a ShortageError if none could.
         """
         flush_range = QueueFlushRange([], [], [], self._disk, len(self.unflushed) <= QUEUES_PER_FLUSH_MAX)
         for queue in list(islice(self.unflushed, QUEUES_PER_FLUSH_MAX)):
-            if len(flush_range.files) >= FILES_PER_FLUSH_MAX:
+            if len(flush_range.files) >= self._files_per_flush_max:
                 flush_range.is_last = False
                 break
             pages = queue.max_offset * UNIT_SIZE // _PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // _PAGE_SIZE
-            del self.unflushed[queue]
             if pages < least_pages:
                 flush_range.is_last = False
+                del self.unflushed[queue]
                 self.unflushed[queue] = None
                 continue
-            flush_range.queues.append((queue, queue.max_offset))
-            flush_range.files.extend(queue.hold_unflushed())
-            if queue.has_new_file:
-                queue.has_new_file = False
-                flush_range.directories.append(queue.files.path)
-            if queue.ext is not None:
-                flush_range.add_ext(queue.ext)
+            try:
+                flush_range.add(queue)
+            except ShortageError:
+                if not flush_range.queues:
+                    raise
+                flush_range.is_last = False
+                break
+            del self.unflushed[queue]
         return flush_range if flush_range.queues else None
 
     def end_flush(self, flush_range: QueueFlushRange, *, is_synced: bool) -> None:
         """The sync has returned, or failed: give the files back, and count what is durable now."""
         for mapped_file, _ in flush_range.files:
             mapped_file.release()
-        if is_synced:
-            for queue, flushed_offset in flush_range.queues:
-                queue.flushed_offset = max(queue.flushed_offset, flushed_offset)
-            for ext, flushed_offset in flush_range.exts:
-                ext.flushed_offset = max(ext.flushed_offset, flushed_offset)
+        if not is_synced:  # where that is not final it is tried again
+            for part in flush_range.with_new_files:
+                part.has_new_file = True
+            self.unflushed.update((queue, None) for queue, _ in flush_range.queues if self._is_there(queue))
+            return
+        for queue, flushed_offset in flush_range.queues:
+            queue.flushed_offset = max(queue.flushed_offset, flushed_offset)
+        for ext, flushed_offset in flush_range.exts:
+            ext.flushed_offset = max(ext.flushed_offset, flushed_offset)
+
+    def _is_there(self, queue: ConsumeQueue) -> bool:
+        """Whether a queue was not deleted meanwhile."""
+        return self.get(queue.topic, queue.queue_id) is queue

@@ -16,6 +16,9 @@ What survives what, and what a caller may rely on:
   at all: a name never leads to half of two files.
 - A full disk is a :class:`DiskFullError`. Writing into reserved space never meets one. ``exchange_words`` is only for
   reserved space: a mapping has no way to say that the disk is full.
+- No descriptor left is a :class:`DescriptorShortageError`, and nothing has changed. ``open`` and ``lock`` need one
+  until they are closed, the first ``exchange_words`` of a file one more; ``list_directory`` and ``sync_directory`` need
+  one for the call. Reading, writing and syncing an open file need none.
 - Any other refusal is a :class:`StoreError` that names path and position. What a failed ``write`` or ``reserve`` left
   in its range is unknown.
 
@@ -29,9 +32,10 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar, Protocol
 
-from rocketpy.errors import StartError, StoreError
+from rocketpy.errors import DescriptorShortageError, StartError, StoreError
 from rocketpy.store.os_file import OsFile, OsLock, existing_ancestor, store_error
 
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
@@ -207,6 +211,13 @@ def sync_directory_if_there(disk: Disk, path: str) -> None:
     except StoreError:
         if disk.is_directory(path):
             raise
+
+
+def remove_directory_if_empty(disk: Disk, path: str) -> None:
+    """Remove a directory that is there and has nothing in it; without a descriptor to look, leave it."""
+    with suppress(DescriptorShortageError):
+        if disk.is_directory(path) and not disk.list_directory(path):
+            disk.remove_directory(path)
 
 
 def _read_all(disk: Disk, path: str) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from rocketpy.errors import ShortageError
 from rocketpy.protocol.properties import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
 from rocketpy.runner import RunBlocking
@@ -47,9 +48,18 @@ class IndexCatchUp:
         return 0 if self._is_over else max(0, self._commit_log.wrote_offset - self._next_offset)
 
     async def step(self) -> bool:
-        """Go on a little; False when it is over. The index may refuse for want of space: then nothing is read."""
+        """Go on a little; False when it is over.
+
+        Nothing is read while the index has no space, or while there is no descriptor.
+        """
         if self._is_over:
             return False
+        try:
+            return await self._step()
+        except ShortageError:
+            return True
+
+    async def _step(self) -> bool:
         if self._index.writable_or_why() is not None:
             return True
         if self._next_offset >= self._commit_log.wrote_offset:

@@ -34,7 +34,7 @@ from itertools import repeat
 
 import attrs
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 from rocketpy.store.disk import Disk, DiskFile
 
 HEADER_SIZE = 40
@@ -117,7 +117,7 @@ class IndexFile:
         return self.layout.entry_count - self.header.index_count
 
     def put(self, hashes: Sequence[int], physical_offsets: Sequence[int], timestamps_ms: Sequence[int]) -> None:
-        """Add keys in order, at most ``room``. DiskFullError changes nothing; any other StoreError is final."""
+        """Add keys in order, at most ``room``. ShortageError changes nothing; any other StoreError is final."""
         assert 0 < len(hashes) <= self.room, (self, len(hashes))
         if self.header.index_count <= 1:
             self._put(hashes[:1], physical_offsets[:1], timestamps_ms[:1])
@@ -181,7 +181,7 @@ def create_index_file(
 ) -> IndexFile:
     """Make an empty file behind ``previous``. It appears whole, and is durable once its directory is synced.
 
-    DiskFullError leaves none.
+    ShortageError leaves none.
     """
     header = IndexHeader()
     if previous is not None:
@@ -197,7 +197,7 @@ def create_index_file(
         file.truncate(layout.file_size)
         try:
             file.reserve(0, min(layout.entries_position + _RESERVE_STEP, layout.file_size))
-        except DiskFullError:
+        except ShortageError:
             file.truncate(0)
             raise
         # Slots are touched at random, and the first touch of a page costs ten times more if it was only reserved.

@@ -7,8 +7,9 @@ returns: whoever appends faster than the index can follow is slowed down, and me
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
 vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
-ReputMessageService to read again. A full disk stops building, not the store: :meth:`IndexService.writable_or_why` has
-the reason, appending must be refused while it has one, and building goes on when there is space.
+ReputMessageService to read again. A shortage of space or descriptors stops building, not the store:
+:meth:`IndexService.writable_or_why` has the reason, appending must be refused while it has one, and building goes on
+when the shortage is over.
 
 Compatibility: ``IndexService`` (4.9.8), the same bytes for the same messages. RocketMQ loses what was in the unfinished
 file unless it was dispatched by recovery; here it is made anew. It deletes files of other sizes only by hand; here they
@@ -35,7 +36,7 @@ import attrs
 import trio
 
 from rocketpy.clock import Clock
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import StoreCheckpoint
 from rocketpy.store.disk import Disk
@@ -191,15 +192,19 @@ class IndexService:
             self._complete_to = self.end_physical_offset
 
     def flush(self) -> None:
-        """Build everything and make it durable: for an orderly end. Blocks. DiskFullError leaves keys unbuilt."""
+        """Build everything and make it durable: for an orderly end. Blocks. A shortage leaves keys unbuilt."""
         self.build()
         if self._no_space is not None:
             return
-        for index_file in dict.fromkeys([*self._unsynced, *self._files[-1:]]):
-            index_file.sync()
-            self._vouch_for(index_file)
-        self._unsynced.clear()
-        self._disk.sync_directory(self._path)
+        try:
+            for index_file in dict.fromkeys([*self._unsynced, *self._files[-1:]]):
+                index_file.sync()
+                self._vouch_for(index_file)
+            self._disk.sync_directory(self._path)
+        except ShortageError as error:
+            self._no_space = f"the index cannot be synced: {error}"
+        else:
+            self._unsynced.clear()
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -207,17 +212,22 @@ class IndexService:
             index_file.close()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Build what comes until cancelled; StoreError ends it, a full disk does not."""
+        """Build what comes until cancelled; StoreError ends it, a shortage does not."""
         task_status.started()
+        is_short = False
         while True:
             while not self.behind and not self._unsynced:
                 await self._idle.park()
-            await trio.sleep(_COLLECT_SECONDS if self._no_space is None else _NO_SPACE_SECONDS)
+            await trio.sleep(_NO_SPACE_SECONDS if self._no_space is not None or is_short else _COLLECT_SECONDS)
             self._no_space = None
             while self.behind and self._no_space is None:
                 self.build_slice()
                 await trio.lowlevel.checkpoint()
-            await self._sync_full_files()
+            try:
+                await self._sync_full_files()
+                is_short = False
+            except ShortageError:
+                is_short = True
 
     # ---- building -------------------------------------------------------------------------------------------------
 
@@ -241,7 +251,7 @@ class IndexService:
                 work = [each for each in work if each[2] > self._complete_to]
             if work:
                 self._put(_hashed(work))
-        except DiskFullError as error:
+        except ShortageError as error:
             self._no_space = f"the index has no space: {error}"
 
     def _put(self, keys: _Keys) -> None:
@@ -253,7 +263,7 @@ class IndexService:
                 index_file.put(keys.hashes[done:end], keys.physical_offsets[done:end], keys.timestamps_ms[done:end])
                 self._key_count += end - done
                 done = end
-        except DiskFullError:
+        except ShortageError:
             self._left_over = _Keys(keys.hashes[done:], keys.physical_offsets[done:], keys.timestamps_ms[done:])
             raise
 

@@ -2,25 +2,47 @@
 
 RocketMQ's name stays, although nothing is mapped: bytes are written with ``pwrite`` and read with ``preadv`` (design:
 a page fault inside a mapping holds the whole interpreter). Rule: descriptors are a budget. A file has one only while it
-is used or held; :class:`OpenFiles` closes the one that has not been used for longest. Nothing here awaits or syncs
-behind the caller's back.
+is used or held, or while its writer has something pending for it; :class:`OpenFiles` closes the one that has not been
+used for longest. Nothing here awaits or syncs behind the caller's back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+from rocketpy.errors import DescriptorShortageError
 from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import file_name
+
+
+class Writer(Protocol):
+    """The owner of files that collects bytes before it writes them.
+
+    What it has accepted must not fail for want of a descriptor. So it opens a file before it accepts bytes for it, and
+    no file of it is closed while something is pending.
+    """
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether bytes are accepted, or about to be, that are not written yet."""
+        ...
+
+    def file_closed(self, mapped_file: MappedFile) -> None:
+        """Take notice that a file must be opened again before anything is accepted for it."""
+        ...
 
 
 class MappedFile:
     """A file whose name is the offset of its first byte. Positions count from its beginning."""
 
-    __slots__ = ("_file", "_holds", "_let_go", "_open_files", "_used", "base_offset", "directory", "size")
+    __slots__ = ("_file", "_holds", "_let_go", "_open_files", "_used", "_writer", "base_offset", "directory", "size")
 
-    def __init__(self, *, directory: str, base_offset: int, size: int, open_files: OpenFiles) -> None:
+    def __init__(
+        self, *, directory: str, base_offset: int, size: int, open_files: OpenFiles, writer: Writer | None = None
+    ) -> None:
         self.directory = directory
+        self._writer = writer
         self._open_files = open_files
         self._file: DiskFile | None = None
         self._holds = 0  # readers and syncs in worker threads, and writers that must not lose the descriptor
@@ -49,7 +71,7 @@ class MappedFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether someone relies on its descriptor."""
+        """Whether someone relies on its descriptor: a reader, a sync, or a writer that must not fail."""
         return self._holds > 0
 
     def file(self) -> DiskFile:
@@ -88,6 +110,11 @@ class MappedFile:
         self.retire(_close)
         disk.unlink(self.path)
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether its writer has accepted bytes, perhaps for this file, that are not written."""
+        return self._writer is not None and self._writer.has_pending
+
     def was_used(self) -> bool:
         """Whether the file was used since the last time this was asked."""
         used, self._used = self._used, False
@@ -101,6 +128,8 @@ class MappedFile:
         file, self._file = self._file, None
         if file is not None:
             self._open_files.forget(self)
+            if self._writer is not None:
+                self._writer.file_closed(self)
             close(file)
 
     def _open(self) -> DiskFile:
@@ -119,13 +148,23 @@ class OpenFiles:
         self._disk = disk
         self._open_max = open_max
         self._open: dict[MappedFile, None] = {}  # in the order in which they are looked at next
+        self.is_appending = False
+        """Whether writers accept what must not be refused later. Recovery does not, and has more queues than files."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, mapped_file: MappedFile) -> DiskFile:
-        """Open a file, closing others that are idle when there are too many."""
-        file = self._disk.open(mapped_file.path)
+        """Open a file, closing others that are idle when there are too many.
+
+        DescriptorShortageError when there is no descriptor left, also after one of our own idle files was closed.
+        """
+        try:
+            file = self._disk.open(mapped_file.path)
+        except DescriptorShortageError:
+            if not self._close_idle():
+                raise
+            file = self._disk.open(mapped_file.path)
         if len(self._open) >= self._open_max:
             self._close_idle()
         self._open[mapped_file] = None
@@ -140,16 +179,19 @@ class OpenFiles:
         for mapped_file in list(self._open):
             mapped_file.close()
 
-    def _close_idle(self) -> None:
+    def _close_idle(self) -> bool:
+        """Close an idle file; False if there is none."""
         # Two rounds: the first may only take away everybody's second chance. Held files pass; then the bound gives way.
         for _ in range(2 * len(self._open)):
             mapped_file = next(iter(self._open))
-            if mapped_file.is_held or mapped_file.was_used():
+            is_needed = mapped_file.is_held or (self.is_appending and mapped_file.has_pending)
+            if is_needed or mapped_file.was_used():
                 del self._open[mapped_file]
                 self._open[mapped_file] = None
             else:
                 mapped_file.close()
-                return
+                return True
+        return False
 
 
 def _close(file: DiskFile) -> None:

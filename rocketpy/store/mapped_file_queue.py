@@ -14,7 +14,7 @@ from itertools import pairwise
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store.disk import Disk, DiskFile
 from rocketpy.store.layout import base_offset_of
-from rocketpy.store.mapped_file import MappedFile, OpenFiles
+from rocketpy.store.mapped_file import MappedFile, OpenFiles, Writer
 
 
 class MappedFileQueue:
@@ -23,10 +23,19 @@ class MappedFileQueue:
     They are in one directory, or, those of a CommitLog, in any of several: ``path`` is the first of ``paths``.
     """
 
-    __slots__ = ("_base_offsets", "_disk", "_files", "_open_files", "path", "paths")
+    __slots__ = ("_base_offsets", "_disk", "_files", "_open_files", "_writer", "path", "paths")
 
-    def __init__(self, *, path: str, disk: Disk, open_files: OpenFiles, more_paths: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        open_files: OpenFiles,
+        more_paths: Sequence[str] = (),
+        writer: Writer | None = None,
+    ) -> None:
         self.path = path
+        self._writer = writer
         self.paths = (path, *more_paths)
         self._disk = disk
         self._open_files = open_files
@@ -88,10 +97,15 @@ class MappedFileQueue:
                 self._files.append(mapped_file)
                 self._base_offsets.append(mapped_file.base_offset)
 
-    def append(self, base_offset: int, size: int, *, directory: str | None = None) -> MappedFile:
-        """Add a file that exists, or is about to, behind the last one; without a word where, in the first directory."""
+    def append(self, base_offset: int, size: int, *, directory: str | None = None, is_held: bool = False) -> MappedFile:
+        """Add a file that exists, or is about to, after the last one; by default in the first directory.
+
+        A file that is to be held is opened first. DescriptorShortageError adds nothing.
+        """
         assert not self._files or base_offset == self.end_offset, (self.path, base_offset)
         mapped_file = self._file(self.path if directory is None else directory, base_offset, size)
+        if is_held:
+            mapped_file.hold()
         self._files.append(mapped_file)
         self._base_offsets.append(base_offset)
         return mapped_file
@@ -119,8 +133,8 @@ class MappedFileQueue:
         ``close`` gets its descriptor, see :meth:`MappedFile.retire`; there is one in any case, so that the space goes
         back with its closing, not here.
         """
+        self._files[0].file()  # first, because it may be refused
         mapped_file = self.take_first()
-        mapped_file.file()
         mapped_file.retire(close)
         self._disk.unlink(mapped_file.path)
         return mapped_file
@@ -165,4 +179,6 @@ class MappedFileQueue:
         return found
 
     def _file(self, directory: str, base_offset: int, size: int) -> MappedFile:
-        return MappedFile(directory=directory, base_offset=base_offset, size=size, open_files=self._open_files)
+        return MappedFile(
+            directory=directory, base_offset=base_offset, size=size, open_files=self._open_files, writer=self._writer
+        )

@@ -7,8 +7,9 @@ that cannot be written has no room for anything, and neither has one that does m
 extensions of queues).
 
 Rules: a message gets its queue offset and place here and nowhere else; it is accepted only when its record and its unit
-have reserved space; readers see it after ``end_burst``. It knows no topic's meaning, no delay levels, no sockets.
-With a transient store pool bursts end with ``keep_burst`` instead, and ``end_burst`` is the commit.
+have reserved space in open files, so that ``end_burst`` opens none; readers see it after ``end_burst``. It knows no
+topic's meaning, no delay levels, no sockets. With a transient store pool bursts end with ``keep_burst`` instead, and
+``end_burst`` is the commit.
 
 Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
 the CRC covers the body only. All messages of a burst have the burst's storeTimestamp. When there is no space for a file
@@ -23,7 +24,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from rocketpy.clock import Clock
-from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.errors import DescriptorShortageError, ShortageError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
 from rocketpy.store.burst_counts import BurstCounts
@@ -98,6 +99,7 @@ class MessageAppender:
         self._room_end = -1
         self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
+        self._expecting: list[ConsumeQueue] = []  # with room for the message at hand
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
 
@@ -284,6 +286,7 @@ class MessageAppender:
         except StoreError as error:
             self.refuse_all(f"a write failed: {error}")
             raise
+        self._forget_expecting()
         self.counts.end_burst(unit_count, self._burst_timestamp_ms if pool is None else None)
         if pool is not None:
             pool.committed_offset = self._commit_log.wrote_offset
@@ -400,10 +403,11 @@ class MessageAppender:
         return queue if self._has_room(queues, size, unit_count) else PutMessageStatus.SERVICE_NOT_AVAILABLE
 
     def _has_room(self, queues: Sequence[ConsumeQueue], size: int, unit_count: int) -> bool:
-        """Make room for a record and its units in each queue; False when the disk is full. StoreError is final."""
+        """Make room for a record and its units in each queue; False in a shortage. Any other StoreError is final."""
         if not self._refusals.may_find_room:
             return False
         commit_log = self._commit_log
+        self._forget_expecting()
         try:
             if self.wrote_offset + size + layout.BLANK_SIZE_MIN > commit_log.end_of_file:
                 self._write_log()
@@ -413,8 +417,14 @@ class MessageAppender:
                 self._write_log()
             commit_log.make_room(self.wrote_offset + size)
             for queue in queues:
+                self._expecting.append(queue)
+                queue.is_expecting = True
                 queue.make_room(unit_count)
-        except DiskFullError as error:
+        except DescriptorShortageError as error:
+            # Queues whose files are open have room all the same, so the next message is tried at once.
+            self._refusals.note_shortage(str(error))
+            return False
+        except ShortageError as error:
             self._refusals.note_no_room(str(error))
             self._room_end = -1
             return False
@@ -424,6 +434,11 @@ class MessageAppender:
         self._refusals.note_room()
         self._set_room_end()
         return True
+
+    def _forget_expecting(self) -> None:
+        for queue in self._expecting:
+            queue.is_expecting = False
+        self._expecting.clear()
 
     def _stamp_burst(self) -> None:
         """Take the time, if the burst has none yet.

@@ -29,6 +29,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.appending import make_appender
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.descriptor_budget import descriptor_budget
 from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_store import MessageStore
@@ -59,17 +60,27 @@ async def open_message_store(
     reports: StoreReports = NO_REPORTS,
     open_runner: OpenRunner | None = None,
     memory_bytes: int | None = None,
+    process_descriptors_max: int | None = None,
 ) -> AsyncIterator[MessageStore]:
     """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
     ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files; ``may_be_named`` says which
     topics a message may name with INNER_MULTI_DISPATCH; ``open_runner`` opens the worker thread of SYNC_FLUSH, which
-    otherwise uses ``run_blocking``. StartError when another process has the store.
+    otherwise uses ``run_blocking``. Of the descriptors that the process may have the store takes what
+    :func:`~rocketpy.store.descriptor_budget.descriptor_budget` says. StartError when another process has the store.
     """
     with (
         _locked(config, disk),
-        closing(StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking)) as files,
+        closing(
+            StoreFiles(
+                config,
+                disk=disk,
+                clock=clock,
+                run_blocking=run_blocking,
+                descriptors=descriptor_budget(config, process_descriptors_max),
+            )
+        ) as files,
         files.failed_sync_mark,
     ):
         await _recover(files, files.recover(tags_code or _hash_of_tags, bit_map_of), reports)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import ShortageError
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.disk import Disk, persist_text, read_text
 
@@ -56,7 +56,7 @@ def load_orderly_end(disk: Disk, path: str) -> OrderlyEnd | None:
 
 
 def persist_orderly_end(disk: Disk, path: str, orderly_end: OrderlyEnd) -> None:
-    """Write it, durable on return. A full disk is no reason to fail at the end: then the next start walks."""
+    """Write it, durable on return. A shortage is no reason to fail at the end: then the next start walks."""
     try:
         persist_text(
             disk,
@@ -64,5 +64,5 @@ def persist_orderly_end(disk: Disk, path: str, orderly_end: OrderlyEnd) -> None:
             f"{_VERSION} {orderly_end.end_offset} {orderly_end.timestamp_ms} {orderly_end.queues_digest} "
             f"{orderly_end.index_end}\n",
         )
-    except DiskFullError:
+    except ShortageError:
         pass

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 
 WORD_SIZE = 4
 _LOOK_AT_MAX = 16 << 20
@@ -25,6 +25,7 @@ _LOOK_AT_MAX = 16 << 20
 LOCK_TEXT = b"lock"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _IS_LITTLE = sys.byteorder == "little"
 
@@ -157,8 +158,11 @@ class OsFile:
         self._unmap()
         try:
             # Whole words only; never flushed through the mapping (design: it would hold the interpreter).
+            # The mapping keeps a duplicate of the descriptor: one more that may be wanting.
             self._mapping = mmap.mmap(self._descriptor, self.size() // WORD_SIZE * WORD_SIZE)
-        except (OSError, ValueError) as failure:
+        except OSError as failure:
+            raise store_error(failure, "cannot map the file", self.path) from failure
+        except ValueError as failure:
             raise StoreError(f"cannot map the file: {failure}", path=self.path) from failure
         words: memoryview[int] = memoryview(self._mapping).cast("I")
         self._words = words
@@ -226,4 +230,6 @@ def store_error(
     if failure.errno in _FULL:
         status = os.statvfs(existing_ancestor(path))
         return DiskFullError(path=path, wanted_bytes=wanted_bytes, free_bytes=status.f_bavail * status.f_frsize)
+    if failure.errno in _NO_DESCRIPTOR:
+        return DescriptorShortageError(action, path=path, reason=failure.strerror or "")
     return StoreError(f"{action}: {failure.strerror}", path=path, position=position)

@@ -2,7 +2,8 @@
 
 Three reasons can hold at a time: one that ends only with the store (a write failed, it shuts down, it is a slave's),
 one that somebody declares and takes back (a disk that is too full by the settings), and a disk without space, which is
-looked at again with the next message a second later. The appender asks; nothing here writes or waits.
+looked at again with the next message a second later. A shortage of descriptors is none of them: it refuses messages
+whose files are not open, and no others. The appender asks; nothing here writes or waits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class PutRefusals:
         self._for_a_while: str | None = None  # until somebody says that it is over
         self._no_room: str | None = None  # why there is no space, as of _no_room_since_ms
         self._no_room_since_ms = 0
+        self._shortage: str | None = None  # why the last message that needed a descriptor got none
         self.count = 0
         self.is_open = why is None
         """Whether none of the three reasons holds; a plain field, because it is asked for with every burst."""
@@ -47,9 +49,13 @@ class PutRefusals:
         self.is_open = False
         self._no_room_since_ms = self._timestamp_ms()
 
+    def note_shortage(self, why: str) -> None:
+        """There is no descriptor for the files that one message needs."""
+        self._shortage = why
+
     def note_room(self) -> None:
-        """The disk has space."""
-        self._no_room = None
+        """The disk has space, and files were opened."""
+        self._no_room = self._shortage = None
         self._look_again()
 
     @property
@@ -71,9 +77,9 @@ class PutRefusals:
         return status, -1, -1
 
     def writable_or_why(self) -> str | None:
-        """Return None, or why messages are refused; a full disk is looked at again with the next message."""
+        """Return None, or why messages are refused; a shortage is looked at again with the next message."""
         index_s = self._index.writable_or_why() if self._index is not None else None
-        return self._for_good or self._for_a_while or self._no_room or index_s
+        return self._for_good or self._for_a_while or self._no_room or index_s or self._shortage
 
     def _look_again(self) -> None:
         self.is_open = self._for_good is None and self._for_a_while is None and self._no_room is None

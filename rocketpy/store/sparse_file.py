@@ -18,7 +18,7 @@ STEP_MAX = 65_536
 
 
 def reserve_step(mapped_file: MappedFile, position: int) -> int:
-    """Reserve the next step from a position on; return where it ends. DiskFullError changes nothing.
+    """Reserve the next step from a position on; return where it ends. ShortageError changes nothing.
 
     Where the disk has not that much, the page of the position is enough. It may be reserved already: recovery comes
     back to units that were accepted, and on a full disk it must not ask for more than these have.

@@ -13,12 +13,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from itertools import accumulate
 
 import attrs
 import trio
 
 from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
 from rocketpy.store.results import StoreStatistics
@@ -162,7 +164,8 @@ class StoreFigures:
         min_offset = self._statistics().commit_log_min_offset
         looked_at, timestamp_ms = self._earliest
         if min_offset != looked_at or timestamp_ms < 0:
-            self._earliest = min_offset, await self._read_earliest()
+            with suppress(ShortageError):  # the next look comes soon
+                self._earliest = min_offset, await self._read_earliest()
 
     # ---- the texts ------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
+from rocketpy.store.descriptor_budget import DescriptorBudget, descriptor_budget
 from rocketpy.store.disk import Disk
 from rocketpy.store.failed_sync import FailedSyncMark
 from rocketpy.store.index_file import IndexLayout, read_index_header
@@ -35,14 +36,23 @@ from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileServi
 class StoreFiles:
     """Log, queues, index, checkpoint and abort file of one store."""
 
-    def __init__(self, config: MessageStoreConfig, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        descriptors: DescriptorBudget | None = None,
+    ) -> None:
+        budget = descriptors if descriptors is not None else descriptor_budget(config)
         self._config = config
         self._disk = disk
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
         self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
         self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
-        self.open_files = OpenFiles(disk=disk, open_max=config.consume_queue_files_open_max)
+        self.open_files = OpenFiles(disk=disk, open_max=budget.open_files_max)
         self.retention_policy = policy = _retention_policy(config)
         self.commit_log = CommitLog(
             directories=LogDirectories(
@@ -64,6 +74,7 @@ class StoreFiles:
                 file_size=config.mapped_file_size_consume_queue_ext,
                 is_written=config.enable_consume_queue_ext,
             ),
+            files_per_flush_max=budget.files_per_flush_max,
         )
         self.index: IndexService | None = None
         if config.message_index_enable:

@@ -13,6 +13,7 @@ from typing import cast
 import trio
 
 from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
@@ -140,7 +141,7 @@ class StoreServices:
         """Make everything durable and end in order; the services have ended, nothing is appended any more.
 
         An index that could not be completed (no space, or too much of the log to read again) leaves the abort file: the
-        next start goes on with it.
+        next start goes on with it. So do queues that could not be synced for want of descriptors.
         """
         files = self._files
         is_indexed = await self._finish_index()
@@ -149,9 +150,13 @@ class StoreServices:
             files.checkpoint.physic_msg_timestamp_ms = max(
                 files.checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms
             )
-        await self._flush_queues.flush_thoroughly()
+        is_flushed = True
+        try:
+            await self._flush_queues.flush_thoroughly()
+        except ShortageError:
+            is_flushed = False
         await self._run_blocking(files.allocate_files.discard)
-        if is_indexed:
+        if is_indexed and is_flushed:
             await self._run_blocking(files.persist_orderly_end)
             await self._run_blocking(files.abort_file.remove)
 
@@ -165,7 +170,7 @@ class StoreServices:
                 break
             await trio.lowlevel.checkpoint()
         await self._run_blocking(index.flush)
-        return not self.index_behind
+        return not self.index_behind and index.writable_or_why() is None
 
 
 def _flush_queues(

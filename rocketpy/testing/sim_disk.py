@@ -11,7 +11,9 @@ The fault model is that of ``rocketpy.store.disk``, taken literally:
   from every call after it until one of the two above says what became of the disk. A write then is done in part.
 - :meth:`SimDisk.fail_call` makes one call fail. A sync that fails has written some pages and marked all as clean, so
   that the rest is lost without a word: what really happens to a program that tries again.
-- ``capacity_bytes`` is how much fits; :meth:`SimDisk.flip_bit` damages, :meth:`SimDisk.evict` makes a file cold.
+- ``capacity_bytes`` is how much fits. ``descriptors_max`` is how many descriptors there are, for files, mappings and
+  locks; :meth:`SimDisk.run_out_of_descriptors` lets some calls find none. Such a call changes nothing.
+- :meth:`SimDisk.flip_bit` damages, :meth:`SimDisk.evict` makes a file cold.
 - :meth:`SimDisk.state` is the disk as a value, and ``SimDisk(state=...)`` one like it; ``before_change`` is told of
   every change just before it happens. So one run shows what a death in any of its calls would have left.
 
@@ -27,7 +29,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from rocketpy.clock import Clock, ManualClock
-from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store.disk import DiskFile, DiskLock
 from rocketpy.store.os_file import LOCK_TEXT
 from rocketpy.testing.choices import Choose
@@ -49,14 +51,18 @@ class SimDisk:
         choose: Choose | None = None,
         clock: Clock | None = None,
         capacity_bytes: int = _UNLIMITED,
+        descriptors_max: int = _UNLIMITED,
         sector_size: int = 512,
         state: DiskState | None = None,
     ) -> None:
         self.capacity_bytes = capacity_bytes
+        self.descriptors_max = descriptors_max
         self.calls: Counter[str] = Counter()
         """How often each method was called."""
         self.change_count = 0
         """How many calls there were that change something: what ``die_at_call`` counts."""
+        self.descriptor_call_count = 0
+        """How many calls there were that need a descriptor: what ``run_out_of_descriptors`` counts."""
         self.before_change: Callable[[str, str], None] | None = None
         """Called with method and path before something changes; in the middle of a long write for each of its pages."""
         self._choose = choose if choose is not None else random.Random(0).randrange
@@ -71,6 +77,7 @@ class SimDisk:
         self._locks: dict[str, SimLock] = {}
         self._failed_syncs: set[SimInode] = set()
         self._failures: list[tuple[str, int]] = []  # method, and the number of the call that is to fail
+        self._short_calls = range(0)
         self._dies_at = -1
         self._is_dead = False
         if state is not None:
@@ -101,6 +108,7 @@ class SimDisk:
         self._locks.clear()
         self._failed_syncs.clear()
         self._failures.clear()
+        self._short_calls = range(0)
         self._dies_at = -1
         self._is_dead = False
 
@@ -124,6 +132,11 @@ class SimDisk:
         """Let the ``number``-th call of a method from now fail with StoreError, 1 for the next."""
         self._failures.append((method, self.calls[method] + number))
 
+    def run_out_of_descriptors(self, number: int = 1, count: int = 1) -> None:
+        """Let the ``number``-th call from now that needs a descriptor find none, and ``count`` - 1 calls after it."""
+        first = self.descriptor_call_count + number
+        self._short_calls = range(first, first + count)
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Damage a file, wherever its bytes are."""
         self._inode(path).flip_bit(position, bit)
@@ -136,6 +149,7 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
         """Open a file."""
+        self.require_descriptor("cannot open", path)
         number = self._now.files.get(path)
         if number is None:
             if not create:
@@ -176,6 +190,7 @@ class SimDisk:
     def list_directory(self, path: str) -> list[str]:
         """Return the names in order."""
         self.count_call("list_directory", path)
+        self.require_descriptor("cannot list directory", path)
         return self._now.names_in(path)
 
     def make_directories(self, path: str) -> None:
@@ -215,6 +230,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         """Make durable the changes of one directory, and that the directory is there."""
+        self.require_descriptor("cannot sync directory", path)
         self.count_call("sync_directory", path, is_change=True)
         if not self._has_directory(path):
             raise StoreError("cannot sync directory: no such directory", path=path)
@@ -272,6 +288,18 @@ class SimDisk:
         if (method, self.calls[method]) in self._failures:
             self._failures.remove((method, self.calls[method]))
             raise StoreError(f"{method}: simulated failure", path=path)
+
+    @property
+    def descriptor_count(self) -> int:
+        """How many descriptors are taken: by open files, their mappings and locks."""
+        return len(self._open_files) + sum(file.is_mapped for file in self._open_files) + len(self._locks)
+
+    def require_descriptor(self, action: str, path: str) -> None:
+        """Raise DescriptorShortageError if there is no descriptor left, or if that was arranged for this call."""
+        self.descriptor_call_count += 1
+        is_over_limit = self.descriptors_max < _UNLIMITED and self.descriptor_count >= self.descriptors_max
+        if is_over_limit or self.descriptor_call_count in self._short_calls:
+            raise DescriptorShortageError(action, path=path, reason="simulated limit")
 
     def allocate(self, inode: SimInode, path: str, position: int, size: int) -> None:
         """Take space for a range of a file, DiskFullError if there is not enough."""

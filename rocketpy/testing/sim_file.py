@@ -33,6 +33,10 @@ class SimFileSystem(Protocol):
         """Count a call; raises what was arranged for it."""
         ...
 
+    def require_descriptor(self, action: str, path: str) -> None:
+        """Raise DescriptorShortageError if there is no descriptor left."""
+        ...
+
     def allocate(self, inode: SimInode, path: str, position: int, size: int) -> None:
         """Take space for a range of a file."""
         ...
@@ -63,6 +67,8 @@ class SimFile:
     inode: SimInode
     _read_only: bool = attrs.field(kw_only=True)
     is_dead: bool = False
+    is_mapped: bool = False
+    """Whether a mapping holds one more descriptor."""
     _is_closed: bool = False
 
     def size(self) -> int:
@@ -93,6 +99,9 @@ class SimFile:
 
     def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
         self._require_open("exchange_words")
+        if not self.is_mapped:
+            self._disk.require_descriptor("cannot map the file", self.path)
+            self.is_mapped = True
         self._disk.count_call("exchange_words", self.path, is_change=True)
         old = []
         for index, (position, value) in enumerate(zip(positions, values, strict=True)):
@@ -118,6 +127,7 @@ class SimFile:
     def truncate(self, size: int) -> None:
         self._require_open("truncate")
         self._disk.count_call("truncate", self.path, is_change=True)
+        self.is_mapped = False
         self.inode.truncate(size)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rocketpy.errors import DiskFullError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
-from rocketpy.store.commit_log import CommitLog, FileAllocator, first_store_timestamp
+from rocketpy.store.commit_log import CommitLog, FileAllocator, FlushRange, first_store_timestamp
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
@@ -210,7 +210,7 @@ def test_the_first_file_goes_when_it_is_durable_and_not_the_last(place: Place) -
         log.add_file()
         log.write(b"x" * 50, 1)
     assert log.first_to_go() is None, "nothing is synced"
-    log.flushed_offset = 199
+    log.end_flush(FlushRange(199, 1, ()), is_synced=True)
     first = log.first_to_go()
     assert first is not None
     file = first.hold()
@@ -219,7 +219,7 @@ def test_the_first_file_goes_when_it_is_durable_and_not_the_last(place: Place) -
     assert (log.min_offset, log.locate(0, 10), to_close) == (100, None, [])
     assert log.locate(110, 10) is not None
     assert log.first_to_go() is None, "the next is synced but for its last byte"
-    log.flushed_offset = 250
+    log.end_flush(FlushRange(250, 1, ()), is_synced=True)
     assert log.first_to_go() is log.files[0]
     log.take_first(to_close.append)
     assert log.first_to_go() is None, "the last file stays"

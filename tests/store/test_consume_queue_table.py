@@ -12,9 +12,13 @@ from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
 
-def table_at(place: Place, *, load: bool = True) -> ConsumeQueueTable:
+def table_at(place: Place, *, load: bool = True, files_per_flush_max: int = 256) -> ConsumeQueueTable:
     table = ConsumeQueueTable(
-        path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=4000
+        path=place.consume_queue,
+        disk=place.disk,
+        open_files=OpenFiles(disk=place.disk, open_max=16),
+        file_size=4000,
+        files_per_flush_max=files_per_flush_max,
     )
     if load:
         assert sum(1 for _ in table.load()) == len(place.disk.list_directory(place.consume_queue))
@@ -79,9 +83,8 @@ def test_a_flush_makes_units_and_their_files_durable() -> None:
     assert [(queue.topic, queue.max_offset) for queue in again] == [("Other", 1), ("T", 3)]
 
 
-def test_a_flush_holds_a_bounded_number_of_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume_queue_table, "FILES_PER_FLUSH_MAX", 4)
-    table = table_at(place)
+def test_a_flush_holds_a_bounded_number_of_files(place: Place) -> None:
+    table = table_at(place, files_per_flush_max=4)
     for queue_id in range(10):
         append(table, "T", queue_id)
     first = table.begin_flush()

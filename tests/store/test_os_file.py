@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store import os_file
+from rocketpy.store.disk import OsDisk
 from rocketpy.store.os_file import OsFile, OsLock, existing_ancestor, store_error
 
 SIZE = 10_000
@@ -138,6 +141,56 @@ def test_no_room_is_an_error_of_its_own_with_what_is_free(
         use(file)
     assert (caught.value.wanted_bytes, caught.value.path) == (2, file.path)
     assert caught.value.free_bytes > 0
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open nothing: what it has open it keeps."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))  # standard input is the one
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("use", "action"),
+    [
+        (lambda disk, file: disk.open(file.path + "x", create=True), "cannot open"),
+        (lambda disk, file: disk.list_directory(os.path.dirname(file.path)), "cannot list directory"),
+        (lambda disk, file: disk.sync_directory(os.path.dirname(file.path)), "cannot sync directory"),
+        (lambda disk, file: file.exchange_words([0], [1]), "cannot map the file"),
+    ],
+)
+def test_no_descriptor_is_an_error_of_its_own_and_changes_nothing(
+    file: OsFile, use: Callable[[OsDisk, OsFile], object], action: str
+) -> None:
+    disk = OsDisk()
+    with no_descriptors(), pytest.raises(DescriptorShortageError, match=f"{action}: no file descriptor is left"):
+        use(disk, file)
+    assert not disk.exists(file.path + "x")
+    use(disk, file)
+
+
+def test_an_open_file_needs_no_other_descriptor(file: OsFile) -> None:
+    """What was accepted is written and synced whatever connections take; the mapping is made with the first words."""
+    assert len(file.exchange_words([0], [1])) == 1
+    with no_descriptors():
+        file.write(0, b"xy")
+        assert file.read(0, 2) == b"xy"
+        assert file.read_nowait(0, 2) == b"xy"
+        file.reserve(SIZE, 10)
+        file.exchange_words([4], [1])
+        file.sync()
+        file.close()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_limit_of_the_system_is_the_same_as_one_of_the_process(code: int) -> None:
+    error = store_error(OSError(code, os.strerror(code)), "cannot open", "/f")
+    assert isinstance(error, DescriptorShortageError)
+    assert os.strerror(code) in str(error)
 
 
 def test_a_failed_sync_is_final_for_the_file_whoever_opens_it_again(

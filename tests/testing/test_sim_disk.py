@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import DiskFullError, StartError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store.disk import persist_text, read_text
 from rocketpy.testing.choices import Choose, all_outcomes
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
@@ -453,3 +453,37 @@ def test_the_same_seed_makes_the_same_disk() -> None:
         return disk.open("/f").read(0, 40 * PAGE)
 
     assert run() == run()
+
+
+def test_descriptors_run_out_by_count_and_by_plan() -> None:
+    """Files, their mappings and locks count; a call that finds none changes nothing."""
+    disk = SimDisk(descriptors_max=3)
+    lock = disk.lock("/lock")
+    first = disk.open("/f", create=True)
+    first.reserve(0, 4096)
+    assert first.exchange_words([0], [1]) == [0]
+    assert disk.descriptor_count == 3
+    for call in (
+        lambda: disk.open("/g", create=True),
+        lambda: disk.sync_directory("/"),
+        lambda: disk.list_directory("/"),
+    ):
+        with pytest.raises(DescriptorShortageError):
+            call()
+    assert not disk.exists("/g")
+    assert first.exchange_words([0], [2]) == [1], "it is mapped already"
+    first.truncate(4096)
+    second = disk.open("/g", create=True)
+    with pytest.raises(DescriptorShortageError, match="cannot map"):
+        first.exchange_words([0], [3])
+    first.close()
+    lock.release()
+    disk.run_out_of_descriptors(2)
+    disk.sync_directory("/")
+    with pytest.raises(DescriptorShortageError):
+        disk.open("/f")
+    disk.open("/f").close()
+    disk.run_out_of_descriptors(1, 1000)
+    second.sync()
+    disk.kill_process()
+    assert disk.list_directory("/") == ["f", "g", "lock"]

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import os.path
 import threading
+from contextlib import suppress
 
 import attrs
 import trio
 
-from rocketpy.errors import DiskFullError
+from rocketpy.errors import DiskFullError, ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, DiskFile
 
@@ -63,7 +64,7 @@ class AllocateMappedFileService:
             self._idle.unpark()
 
     def take(self, path: str, size: int) -> None:
-        """Return when the file is there: prepared, or made now. DiskFullError when there is no space for it.
+        """Return when the file is there: prepared, or made now. ShortageError when there is no space for it.
 
         It blocks only if the file was not asked for in time; then it waits for the thread that is at it, or does it.
         """
@@ -81,10 +82,11 @@ class AllocateMappedFileService:
             job.done.wait()
             if job.is_made:
                 self._disk.unlink(job.path)
-                self._disk.sync_directory(os.path.dirname(job.path))
+                with suppress(ShortageError):  # an empty file that comes back does no harm
+                    self._disk.sync_directory(os.path.dirname(job.path))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Make files as they are asked for, until cancelled; StoreError ends it, a full disk does not."""
+        """Make files as they are asked for, until cancelled; StoreError ends it, a shortage does not."""
         task_status.started()
         while True:
             if self._job is None or self._job.claim.locked():
@@ -98,16 +100,19 @@ class AllocateMappedFileService:
         try:
             self._make(job.path, job.size)
             job.is_made = True
-        except DiskFullError:
+        except ShortageError:
             pass  # nobody needs it yet; ``take`` tries again and says so
         finally:
             job.done.set()
 
     def _make(self, path: str, size: int) -> None:
         disk = self._disk
-        if disk.exists(path):
-            return  # left over from before a crash, and of full length as all of them are
         directory = os.path.dirname(path)
+        if disk.exists(path):
+            # Left over from before a crash, or from a try that had no descriptor for the directory: of full length, as
+            # all of them are.
+            disk.sync_directory(directory)
+            return
         staging_path = f"{directory}.staged"
         file = disk.open(staging_path, create=True)
         try:

@@ -22,6 +22,7 @@ import attrs
 import trio
 
 from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.disk import Disk
@@ -36,6 +37,7 @@ from rocketpy.store.retention import (
 )
 from rocketpy.store.running_flags import RunningFlag, RunningFlags
 from rocketpy.store.services.close_files import CloseFilesService
+from rocketpy.store.services.try_again import call_until_done
 
 FIRST_RUN_SECONDS = 60.0
 DISK_CHECK_SECONDS = 10.0
@@ -162,7 +164,10 @@ class CleanCommitLogService:
         if self._policy.ignores_age(usages):
             return True
         following = commit_log.files[1]
-        file = following.hold()
+        try:
+            file = following.hold()
+        except ShortageError:
+            return False  # of descriptors: the next run looks again
         try:
             # Nothing in the first file is younger than this, and unless nothing was sent for long, nothing much older.
             timestamp_ms = await self._run_blocking(first_store_timestamp, file)
@@ -177,9 +182,6 @@ class CleanCommitLogService:
             self._hanged_count += 1
             self._hanged.append(mapped_file)
         self._deleted_count += 1
-        await self._run_blocking(self._unlink, mapped_file.path)
+        await self._run_blocking(self._disk.unlink, mapped_file.path)
+        await call_until_done(self._run_blocking, self._disk.sync_directory, os.path.dirname(mapped_file.path))
         await self._close_files.wait_closed()
-
-    def _unlink(self, path: str) -> None:
-        self._disk.unlink(path)
-        self._disk.sync_directory(os.path.dirname(path))

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import trio
 
+from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.consume_queue import ConsumeQueue
@@ -25,6 +26,7 @@ from rocketpy.store.disk import Disk, sync_directory_if_there
 from rocketpy.store.read_steps import read_blocking, read_nowait
 from rocketpy.store.services.clean_commit_log import FIRST_RUN_SECONDS
 from rocketpy.store.services.close_files import CloseFilesService
+from rocketpy.store.services.try_again import SHORTAGE_PAUSE_SECONDS, call_until_done
 
 
 class ExpiringIndex(Protocol):
@@ -64,13 +66,19 @@ class CleanConsumeQueueService:
         self._idle.unpark()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Clean when the log has lost files, until cancelled; and once after a start. StoreError ends it."""
+        """Clean when the log has lost files, until cancelled; and once after a start. StoreError ends it.
+
+        A shortage of descriptors does not: then all is looked at once more.
+        """
         task_status.started()
         await trio.sleep(FIRST_RUN_SECONDS)
         while True:
             while self._commit_log.min_offset <= self._cleaned_to:
                 await self._idle.park()
-            await self.clean()
+            try:
+                await self.clean()
+            except ShortageError:
+                await trio.sleep(SHORTAGE_PAUSE_SECONDS)
 
     async def clean(self) -> int:
         """Delete what is left over; return how many files went."""
@@ -96,7 +104,7 @@ class CleanConsumeQueueService:
             min_offset, _ = await self._min_offset_of(queue, log_min_offset)
             if self._is_there(queue) and min_offset == queue.next_offset:
                 directory = self._queues.remove_queue(queue)
-                await self._run_blocking(sync_directory_if_there, self._disk, directory)
+                await call_until_done(self._run_blocking, sync_directory_if_there, self._disk, directory)
                 count += 1
             await trio.lowlevel.checkpoint()
         return count
@@ -110,7 +118,7 @@ class CleanConsumeQueueService:
         queue.begin_at(min_offset)
         count = 0
         while (directory := queue.delete_expired_file(tags_code, self._close_files.close)) is not None:
-            await self._run_blocking(sync_directory_if_there, self._disk, directory)
+            await call_until_done(self._run_blocking, sync_directory_if_there, self._disk, directory)
             count += 1
         return count
 

@@ -14,10 +14,12 @@ returned, every record that is written has its units written too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
+from contextlib import suppress
 from typing import Protocol
 
 import trio
 
+from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
@@ -84,22 +86,26 @@ class FlushConsumeQueueService:
         """A place in the log before which all units are durable, and their number; None if the checkpoint says so."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Flush until cancelled, or until a sync fails."""
+        """Flush until cancelled, or until a sync fails; a shortage of descriptors leaves it to the next flush."""
         task_status.started()
         thorough_at = trio.current_time()
         while True:
             await trio.sleep(self._interval_s)
             now = trio.current_time()
-            if now >= thorough_at + self._thorough_interval_s:
-                thorough_at = now
-                await self.flush_thoroughly()
-            else:
-                await flush_once(self._queues, self._run_blocking, least_pages=self._least_pages)
-                if self._may_note_units():
-                    await self._run_blocking(self._checkpoint.flush)
+            with suppress(ShortageError):
+                if now >= thorough_at + self._thorough_interval_s:
+                    await self.flush_thoroughly()
+                    thorough_at = now
+                else:
+                    await flush_once(self._queues, self._run_blocking, least_pages=self._least_pages)
+                    if self._may_note_units():
+                        await self._run_blocking(self._checkpoint.flush)
 
     async def flush_thoroughly(self) -> None:
-        """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end."""
+        """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end.
+
+        ShortageError when that cannot be done now; then the checkpoint says no more than before.
+        """
         self._end_burst()  # part of it may be in the log already, without units
         commit_log = self._commit_log
         timestamp_ms = commit_log.wrote_timestamp_ms

@@ -14,7 +14,7 @@ class Syncable(Protocol):
     """What one flush makes durable."""
 
     def sync(self) -> None:
-        """Make it durable. Blocks. StoreError is final."""
+        """Make it durable. Blocks. StoreError is final, but for a ShortageError."""
         ...
 
 
@@ -25,7 +25,10 @@ class FlushSource(Protocol[R]):
     """Something with bytes that are written and not durable: the log, or the queues."""
 
     def begin_flush(self, *, least_pages: int = 0) -> R | None:
-        """Return what to sync now, None when there is nothing (or fewer pages than asked for)."""
+        """Return what to sync now, None when there is nothing (or fewer pages than asked for).
+
+        ShortageError when there are no descriptors for any of it.
+        """
         ...
 
     def end_flush(self, flush_range: R, /, *, is_synced: bool) -> None:
@@ -34,7 +37,10 @@ class FlushSource(Protocol[R]):
 
 
 async def flush_once(source: FlushSource[R], run_blocking: RunBlocking, *, least_pages: int = 0) -> R | None:
-    """Flush what there is now; return it, None when there was nothing to do. StoreError is final."""
+    """Flush what there is now; return it, None when there was nothing to do.
+
+    StoreError is final, but for a ShortageError: then nothing counts as flushed, and the next flush does it.
+    """
     flush_range = source.begin_flush(least_pages=least_pages)
     if flush_range is None:
         return None

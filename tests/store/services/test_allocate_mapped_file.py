@@ -88,7 +88,7 @@ def test_a_file_left_by_a_crash_is_used() -> None:
     disk.kill_process()
     calls = disk.change_count
     new_service(disk).take(FIRST, SIZE)
-    assert disk.change_count == calls
+    assert disk.change_count == calls + 1, "its directory is synced: the crash may have come before that"
 
 
 async def test_take_waits_for_the_thread_that_is_at_it() -> None:
