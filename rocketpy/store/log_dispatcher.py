@@ -3,6 +3,10 @@
 While a store is open append makes units as it goes, and nothing is read back. Rule: the log is the truth.
 A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
 reported as a gap, and made anew from the beginning of the log.
+
+Only a record of a queue's own topic decides where that queue goes on. One of another topic that names the queue
+(multi-dispatch) is taken at the offset that it names if that is the queue's end, and otherwise passed over: no checksum
+covers its names and offsets, and a client may have written them.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
@@ -37,10 +42,18 @@ class QueueGap(Exception):
 class LogDispatcher:
     """Dispatches valid records in log order. Blocks: for the time before a store is open."""
 
-    def __init__(self, *, queues: ConsumeQueueTable, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        queues: ConsumeQueueTable,
+        tags_code: TagsCodeOf,
+        bit_map_of: BitMapOf | None = None,
+        is_multi_dispatch: bool = False,
+    ) -> None:
         self._queues = queues
         self._tags_code = tags_code
         self._bit_map_of = bit_map_of
+        self._is_multi_dispatch = is_multi_dispatch
         self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
         self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
@@ -92,11 +105,14 @@ class LogDispatcher:
         touched: dict[ConsumeQueue, None] = {}
         try:
             for record in records:
-                if record.physical_offset < self._queues.deleted_before.get(record.topic, 0):
-                    continue
-                for (topic, queue_id), queue_offset in places_of(record):
+                places = places_of(record, is_multi_dispatch=self._is_multi_dispatch)
+                for index, ((topic, queue_id), queue_offset) in enumerate(places):
+                    if record.physical_offset < self._queues.deleted_before.get(topic, 0):
+                        continue
                     queue = self._queues.find(topic, queue_id)
                     if record.physical_offset + record.size <= self._built.get(queue, 0):
+                        continue
+                    if index and not _may_take(queue, queue_offset, is_from_beginning=is_from_beginning):
                         continue
                     self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
                     if not queue.units and queue.adopt_units((record.physical_offset,), (record.size,)):
@@ -149,3 +165,15 @@ class LogDispatcher:
             queue.start_at(queue_offset)
         else:
             raise QueueGap(queue)
+
+
+def _may_take(queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> bool:
+    """Whether a record of another topic may have the unit at an offset of a queue that it names.
+
+    It never moves the queue back. Beyond the queue's end it may stand where units before it are missing: those are
+    looked for once, from the beginning of the log. What is still missing then is gone, and a queue that has units keeps
+    them; but a light queue has no topic of its own, and goes on with what there is.
+    """
+    if queue_offset <= queue.next_offset:
+        return queue_offset == queue.next_offset
+    return not is_from_beginning or not queue.files or queue.topic.startswith(LMQ_PREFIX)

@@ -1,7 +1,11 @@
 """Which queue offsets a record of the log stands for, as the record itself says. Reads no queue and no disk.
 
-A record's CRC does not cover what is read here, and other brokers let clients write it: a name counts only if it can
-name a directory, and no queue has more messages than records fit in front of this one.
+A record's CRC does not cover what is read here, and other brokers let clients write it: in batches, in half messages,
+and wherever multi-dispatch is off. So the queues that a record names besides its own count only where the store
+dispatches to them at all, under names that a message may name, and no queue has more messages than records fit in front
+of this one. What is left is a claim that the dispatcher holds against the queue.
+
+Compatibility: ``DefaultMessageStore`` (4.9.8) asks ``enableMultiDispatch`` too, and takes any names.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from rocketpy.protocol.properties import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
 from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
+from rocketpy.store.multi_dispatch import name_fault, named_queues
 
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
-_LMQ_PREFIX = "%LMQ%"
 _NAME_SEPARATOR = ","
 _OFFSET_DIGITS_MAX = 19
 
@@ -23,20 +28,26 @@ QueueKey = tuple[str, int]
 """Topic and queue id."""
 
 
-def places_of(record: CheckedMessage) -> list[tuple[QueueKey, int]]:
-    """Return the queues that a record belongs to, with its offset in each; its own queue first."""
+def places_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list[tuple[QueueKey, int]]:
+    """Return the queues that a record belongs to, with its offset in each; its own queue first.
+
+    Only with ``is_multi_dispatch`` are there others. As in RocketMQ none of them counts if there are not as many
+    offsets as names.
+    """
     if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
         return []
     places = [((record.topic, record.queue_id), record.queue_offset)]
-    if _MULTI_DISPATCH in record.properties_text:
-        names = record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(_NAME_SEPARATOR)
-        offsets = record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(_NAME_SEPARATOR)
+    if is_multi_dispatch and _MULTI_DISPATCH in record.properties_text:
+        names = named_queues(record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
+        offsets = named_queues(record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
+        if len(names) != len(offsets):
+            return places
         offset_max = record.physical_offset // layout.RECORD_HEAD.size
-        for name, offset in zip(names, offsets, strict=False):
-            if not layout.names_a_directory(name) or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
+        for name, offset in zip(names, offsets, strict=True):
+            if name_fault(name) is not None or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
                 continue
             if int(offset) <= offset_max:
-                queue_id = 0 if name.startswith(_LMQ_PREFIX) else record.queue_id
+                queue_id = 0 if name.startswith(LMQ_PREFIX) else record.queue_id
                 places.append(((name, queue_id), int(offset)))
     return places
 

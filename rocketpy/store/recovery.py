@@ -75,11 +75,14 @@ class StoreRecovery:
         rewrite: bool,
         orderly_end: OrderlyEnd | None = None,
         bit_map_of: BitMapOf | None = None,
+        is_multi_dispatch: bool = False,
     ) -> None:
         self._disk = disk
         self._commit_log = commit_log
         self._queues = queues
-        self._dispatcher = LogDispatcher(queues=queues, tags_code=tags_code, bit_map_of=bit_map_of)
+        self._dispatcher = LogDispatcher(
+            queues=queues, tags_code=tags_code, bit_map_of=bit_map_of, is_multi_dispatch=is_multi_dispatch
+        )
         self.is_clean = is_clean
         """Whether the last stop was an orderly one; what the abort file says is not the last word."""
         self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp

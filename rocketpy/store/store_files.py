@@ -140,6 +140,7 @@ class StoreFiles:
             rewrite=self._config.is_sync_flush or self.failed_sync_mark.exists(),
             orderly_end=self._orderly_end,
             bit_map_of=bit_map_of,
+            is_multi_dispatch=self._config.enable_multi_dispatch,
         )
         yield from self._recovery.run()
         self._was_clean = self._recovery.is_clean

@@ -184,6 +184,7 @@ class Parts:
             durable_ends=durable_ends,
             check_crc=True,
             rewrite=rewrite,
+            is_multi_dispatch=has_multi_dispatch,
         )
         self.slices = sum(1 for _ in self.recovery.run())
         self.report: RecoveryReport = self.recovery.report

@@ -461,7 +461,7 @@ def test_extra_queues_of_a_record_are_made_again(place: Place) -> None:
     parts.put(b"body", queue_id=3, properties=properties)
     parts.appender.end_burst()
     parts.kill()
-    again = Parts(place, is_clean=False)
+    again = Parts(place, is_clean=False, has_multi_dispatch=True)
     assert [again.queues.find(topic, queue_id).max_offset for topic, queue_id in (("%LMQ%a", 0), ("extra", 3))] == [
         1,
         1,
@@ -491,9 +491,40 @@ def test_extra_queues_lead_nowhere_else_and_begin_at_no_place_that_cannot_be(
     parts.put(b"two", properties=properties)
     parts.appender.end_burst()
     parts.kill()
-    again = Parts(place, is_clean=False)
+    again = Parts(place, is_clean=False, has_multi_dispatch=True)
     assert again.bodies() == [b"one", b"two"]
     assert [(queue.topic, queue.queue_id) for queue in again.queues if queue.files] == [("TopicTest", 0)]
+
+
+@pytest.mark.parametrize("offset", [b"0", b"3", b"4", b"5", b"6", b"9"])
+@pytest.mark.parametrize("has_multi_dispatch", [True, False])
+@pytest.mark.parametrize("is_from_beginning", [True, False])
+def test_no_message_of_another_topic_takes_anything_from_a_queue_that_it_names(
+    place: Place, offset: bytes, has_multi_dispatch: bool, is_from_beginning: bool
+) -> None:
+    """A Java broker stores what a client has written: a kill, and then recovery believed it."""
+    parts = Parts(place, log_file_size=1 << 16)
+    parts.put_all(bodies_of(5), "Victim")
+    walked_from = parts.commit_log.wrote_offset
+    properties = b"INNER_MULTI_DISPATCH\x01Victim\x02INNER_MULTI_QUEUE_OFFSET\x01" + offset
+    parts.put(b"forged", properties=properties)
+    parts.put_all(bodies_of(5, first=5), "Victim")
+    parts.put(b"forged again", properties=properties)
+    parts.appender.end_burst()
+    parts.kill()
+    place.write(place.queue_file("Victim", 0), bytes(3 * UNIT_SIZE), 7 * UNIT_SIZE)
+    ends = None if is_from_beginning else DurableEnds(walked_from, walked_from, 5)
+    for _ in range(2):
+        again = Parts(
+            place,
+            is_clean=False,
+            durable_ends=ends,
+            has_multi_dispatch=has_multi_dispatch,
+            log_file_size=1 << 16,
+        )
+        again.close()
+        assert again.bodies("Victim") == bodies_of(10)
+        assert again.bodies() == [b"forged", b"forged again"]
 
 
 def test_rewriting_changes_nothing_but_the_disk_s_mind(place: Place) -> None:

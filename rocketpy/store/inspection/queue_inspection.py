@@ -69,7 +69,7 @@ class QueueInspection:
         """Look at the units of valid records, in log order."""
         cursors = self._cursors
         for record in records:
-            for key, queue_offset in places_of(record):
+            for key, queue_offset in places_of(record, is_multi_dispatch=True):
                 cursor = cursors.get(key)
                 if cursor is None:
                     queue = self._inventory.queues.get(key)

@@ -111,7 +111,7 @@ class StoreExport:
                 continue
             record = read_record(self._inventory.log_files, self._opened, unit[0])
             place = (queue.topic, queue.queue_id), queue_offset
-            if record is None or (place not in places_of(record)):
+            if record is None or (place not in places_of(record, is_multi_dispatch=True)):
                 bad.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
                 continue
             bad.end()
@@ -142,7 +142,7 @@ class StoreExport:
             return self._wish.is_met_by(record, record.topic, record.queue_id, record.queue_offset)
         return any(
             self._wish.is_met_by(record, *key, queue_offset) and queue_offset >= self._queue_ends.get(key[1], 0)
-            for key, queue_offset in places_of(record)
+            for key, queue_offset in places_of(record, is_multi_dispatch=True)
         )
 
     def _message(self, record: CheckedMessage) -> Iterator[MessageExt]:
