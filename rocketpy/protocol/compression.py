@@ -20,6 +20,9 @@ DECOMPRESSED_SIZE_MAX = 64 * 2**20
 
 DEFAULT_LEVEL = 5
 
+_ZSTD_HEADER_SIZE_MAX = 18
+_ZSTD_BLOCK_HEADER_SIZE = 3
+
 
 class CompressionType(IntEnum):
     """The values of bits 8 to 10 of a sysFlag."""
@@ -128,10 +131,29 @@ def _decompress_zstd(body: bytes | memoryview, size_max: int) -> bytes:
                 if not chunk:
                     break
                 content += chunk
-        whole_size = zstandard.frame_content_size(bytes(body[:18]))
+        head = bytes(body[:_ZSTD_HEADER_SIZE_MAX])
+        whole_size = zstandard.frame_content_size(head)
+        parameters = zstandard.get_frame_parameters(head)
+        blocks_start = zstandard.frame_header_size(head)
     except zstandard.ZstdError as error:
         raise _damaged("ZSTD", str(error)) from None
-    return _checked(bytes(content), "ZSTD", size_max, is_whole=whole_size in (-1, len(content)))
+    is_whole = _has_last_zstd_block(body, blocks_start, 4 if parameters.has_checksum else 0)
+    return _checked(bytes(content), "ZSTD", size_max, is_whole=is_whole and whole_size in (-1, len(content)))
+
+
+def _has_last_zstd_block(body: bytes | memoryview, position: int, checksum_size: int) -> bool:
+    """Whether a ZSTD frame is there to its end; the decoder reads a cut one as far as it goes, and says nothing.
+
+    A frame that was written as a stream does not say how long its content is, so its blocks have to be walked. Each
+    begins with 3 bytes, little-endian: bit 0 says that it is the last one, bits 1 and 2 are its type (0 raw, 1 one byte
+    repeated, 2 compressed), and the others its size; one that repeats a byte holds only that byte.
+    """
+    while position + _ZSTD_BLOCK_HEADER_SIZE <= len(body):
+        header = int.from_bytes(body[position : position + _ZSTD_BLOCK_HEADER_SIZE], "little")
+        position += _ZSTD_BLOCK_HEADER_SIZE + (1 if header >> 1 & 3 == 1 else header >> 3)
+        if header & 1:
+            return position + checksum_size <= len(body)
+    return False
 
 
 def _checked(content: bytes, name: str, size_max: int, *, is_whole: bool) -> bytes:

@@ -32,17 +32,25 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _ESCAPED_FOR_BROWSERS = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
 
 
-def loads(text: str | bytes) -> object:
+def loads(text: str | bytes, *, references: bool = True) -> object:
     """Return the value that ``text`` holds, references resolved; empty text is ``None`` as in fastjson.
 
     Standard JSON goes through ``msgspec``; whatever that refuses goes through the dialect's own reader, and both give
     the same value. Raises :class:`~rocketpy.errors.RemoteProtocolError` with the position when neither can read it.
     Bytes that are not UTF-8 become U+FFFD, as in Java.
+
+    :param references: False for a text in which ``$ref`` is a key like any other, as in our own files.
     """
     document = _standard_document(text)
+    if document is _REFUSED and isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            document = _standard_document(text)  # it may have been refused for a byte that is not UTF-8
     if document is _REFUSED:
-        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        assert isinstance(text, str)
         document = read_document(text)
+    if not references:
+        return document
     marker: str | bytes = b"$ref" if isinstance(text, bytes) else "$ref"
     # An escaped spelling of "$ref" is nothing that a serializer writes.
     return resolve_references(document) if marker in text else document  # type: ignore[operator]

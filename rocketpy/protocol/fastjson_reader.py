@@ -5,8 +5,13 @@ identifiers or whole objects; single quotes; runs of commas and a trailing one; 
 control characters in strings; a type letter behind a number (``5L``); ``undefined``. Of a repeated key the last value
 counts. What it does not know: ``$ref`` (:mod:`rocketpy.protocol.fastjson_references`) and any meaning of a key.
 
-Rule: bounded work whatever comes. Nesting beyond :data:`DEPTH_MAX` and anything else that is not the dialect is a
-:class:`~rocketpy.errors.RemoteProtocolError` that names the position.
+Rule: work in proportion to the text, whatever comes. Nesting beyond :data:`DEPTH_MAX` and anything else that is not
+the dialect is a :class:`~rocketpy.errors.RemoteProtocolError` that names the position. Keys are chosen so that no text
+can make them collide in a dict: the hash of a text is random per process, an integer key is an int64 (the hash of a
+longer one is its remainder, so millions may share it), and a :class:`FrozenBean` hashes as a text.
+
+Compatibility: fastjson also takes arrays, fractions and integers beyond int64 as keys; nothing of RocketMQ writes them,
+and here they are refused.
 """
 
 from __future__ import annotations
@@ -29,15 +34,20 @@ _HEX_DIGITS = {"x": re.compile(r"[0-9A-Fa-f]{2}"), "u": re.compile(r"[0-9A-Fa-f]
 _ESCAPES = dict(zip("btnvfFr\"'/\\01234567", "\b\t\n\v\f\f\r\"'/\\\0\1\2\3\4\5\6\7", strict=True))
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "undefined": None}
 _SHOWN_CHARACTERS_MAX = 20
+_NUMBER_SIZE_MAX = 1000
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class FrozenBean(Mapping[str, object]):
     """An object that is a map key, as MessageQueue is: hashable, equal to any with the same members in any order."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_hash", "_members")
 
     def __init__(self, members: Mapping[str, object]) -> None:
         self._members = {key: _frozen(value) for key, value in members.items()}
+        # Of a text: the hash of a number is no secret, so members could be chosen that make all beans collide.
+        texts = [f"{_hashed_text(key)}:{_hashed_text(value)}" for key, value in self._members.items()]
+        self._hash = hash(",".join(texts if len(texts) == 1 else sorted(texts)))
 
     def __getitem__(self, key: str) -> object:
         return self._members[key]
@@ -49,7 +59,7 @@ class FrozenBean(Mapping[str, object]):
         return len(self._members)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._members.items()))
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FrozenBean) and self._members == other._members
@@ -87,6 +97,17 @@ def _frozen(value: object) -> object:
     if isinstance(value, list | tuple):
         return tuple(_frozen(item) for item in value)
     return value
+
+
+def _hashed_text(value: object) -> str:
+    """Return a text that is the same for equal values, and the shorter for a bean: its hash stands for it."""
+    if isinstance(value, FrozenBean):
+        return f"{{{hash(value)}}}"
+    if isinstance(value, tuple):
+        return f"({','.join(map(_hashed_text, value))})"
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return repr(int(value))  # True, 1 and 1.0 are equal
+    return repr(value)
 
 
 def _read_value(text: str, position: int, depth: int) -> tuple[object, int]:
@@ -128,12 +149,12 @@ def _read_object(text: str, position: int, depth: int) -> tuple[dict[object, obj
 def _read_key(text: str, position: int, depth: int) -> tuple[object, int]:
     number = _NUMBER.match(text, position)
     if number:
-        return _number(number), number.end()
+        return _integer_key(number), number.end()
     identifier = _IDENTIFIER.match(text, position)
     if identifier:
         name = identifier.group()
         return None if name == "null" else name, identifier.end()
-    if not text.startswith(('"', "'", "{", "["), position):
+    if not text.startswith(('"', "'", "{"), position):
         raise _unexpected(text, position, "a key or '}'")
     key, position = _read_value(text, position, depth + 1)
     return _frozen(key), position
@@ -187,6 +208,14 @@ def _read_escape(text: str, position: int) -> tuple[str, int]:
     return _ESCAPES[letter], position + 1
 
 
+def _integer_key(match: re.Match[str]) -> int:
+    key = _number(match)
+    if not isinstance(key, int) or not _INT64_MIN <= key <= _INT64_MAX:
+        found = match.group()[:_SHOWN_CHARACTERS_MAX]
+        raise RemoteProtocolError(f"JSON: expected an int64 as a bare key, found {found} at character {match.start()}")
+    return key
+
+
 def _number(match: re.Match[str]) -> int | float:
     integer, fraction, exponent, suffix = match.groups()
     if not fraction and not exponent and suffix not in ("F", "D", "f", "d"):
@@ -194,6 +223,9 @@ def _number(match: re.Match[str]) -> int | float:
         if len(integer) > 40:
             raise RemoteProtocolError(f"JSON: expected a number, found {len(integer)} digits at {match.start()}")
         return int(integer)
+    if match.end() - match.start() > _NUMBER_SIZE_MAX:
+        size = match.end() - match.start()
+        raise RemoteProtocolError(f"JSON: expected a number, found {size} characters of it at {match.start()}")
     return float(f"{integer}{fraction or ''}{exponent or ''}")
 
 

@@ -7,7 +7,8 @@ that leads nowhere. A reference used as a map *key* points to a key that was wri
 exactly one is possible, and kept otherwise.
 
 Rule: references share values, so a small text can stand for an enormous tree. All targets together may have
-:data:`REFERENCED_VALUES_MAX` values when written out in full.
+:data:`REFERENCED_VALUES_MAX` values when written out in full. A document has at most :data:`REFERENCES_MAX` references,
+and each costs the length of its path: what a map has as keys is looked up once for all references to a key of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.fastjson_reader import FrozenBean
 
 REFERENCED_VALUES_MAX = 100_000
+REFERENCES_MAX = 10_000
+"""The largest body with references is a consumer's offsets, one per queue; requests of RocketMQ have none."""
 
 _KEY = "$ref"
 # "$" then ".name" (with a backslash before special characters) or "[index]".
@@ -41,6 +44,9 @@ class _Resolver:
     _root: object
     _open: set[int] = attrs.field(factory=set)  # identities of the containers around the place being visited
     _values_left: int = REFERENCED_VALUES_MAX
+    _references_left: int = REFERENCES_MAX
+    # The one key of a map that a reference may mean, by the map's identity; the map is kept, so that it stays its own.
+    _only_keys: dict[int, tuple[object, FrozenBean | None]] = attrs.field(factory=dict)
 
     def resolve(self, value: object) -> None:
         """Resolve what is within ``value``; recursion is bounded by the reader.
@@ -86,13 +92,24 @@ class _Resolver:
         """The last segment of a path to a key names no key (fastjson writes ``null``), so its map must have one."""
         parent = self._found(path)[1]
         if isinstance(parent, dict) and id(parent) not in self._open:
-            beans = [each for each in parent if isinstance(each, FrozenBean) and _reference(each) is None]
-            if len(beans) == 1:
-                return beans[0]
+            bean = self._only_key(parent)
+            if bean is not None:
+                return bean
         return key
+
+    def _only_key(self, parent: dict[object, object]) -> FrozenBean | None:
+        """Return the only key of a map that is a bean. A map that is not open is resolved, so this never changes."""
+        known = self._only_keys.get(id(parent))
+        if known is None:
+            beans = [each for each in parent if isinstance(each, FrozenBean) and _reference(each) is None]
+            known = self._only_keys[id(parent)] = parent, beans[0] if len(beans) == 1 else None
+        return known[1]
 
     def _found(self, path: str) -> tuple[object, object]:
         """Return the value at ``path`` and the container it is looked up in; ``_NOTHING`` when it leads nowhere."""
+        self._references_left -= 1
+        if self._references_left < 0:
+            raise RemoteProtocolError(f"JSON: expected at most {REFERENCES_MAX} references, found more")
         value: object = self._root
         parent: object = _NOTHING
         position = 1

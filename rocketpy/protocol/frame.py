@@ -13,6 +13,9 @@ offset  size    field (big-endian)
 Nothing here reads a socket: :class:`FrameReader` takes bytes in pieces of any size and hands out frames. Rule: what
 cannot become a frame is a :class:`~rocketpy.errors.RemoteProtocolError` as soon as the bytes that prove it are there,
 so that a peer can make us keep at most :data:`FRAME_LENGTH_MAX` bytes. Matching answers to requests is remoting's.
+
+Compatibility: in RocketMQ only the frame has a bound. Here a header has one of its own, for it is decoded whole before
+anything is known of its sender, and :data:`HEADER_LENGTH_MAX` bytes of it take some milliseconds.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from rocketpy.protocol.rocketmq_header import decode_rocketmq_header, encode_roc
 
 FRAME_LENGTH_MAX = 16_777_216
 """The longest frame, with its 4 length bytes (``com.rocketmq.remoting.frameMaxLength`` of RocketMQ)."""
+
+HEADER_LENGTH_MAX = 1_048_576
+"""The longest header. RocketMQ's longest hold the properties of one message, of which a broker takes 32767 bytes."""
 
 _PREFIX = Struct(">iI")  # total; serialize type in the high byte, header length below
 assert _PREFIX.size == 8
@@ -95,7 +101,12 @@ class FrameReader:
             total, word = unpack(buffer, position)
             body_start = start + (word & 0xFFFFFF)
             frame_end = position + 4 + total
-            if not 4 <= total <= _TOTAL_MAX or body_start > frame_end or word > 0x1FFFFFF:
+            if (
+                not 4 <= total <= _TOTAL_MAX
+                or body_start > frame_end
+                or word > 0x1FFFFFF
+                or body_start - start > HEADER_LENGTH_MAX
+            ):
                 if frames:
                     break
                 raise _bad_prefix(total, word)
@@ -125,7 +136,8 @@ def _has_whole_frame(buffer: bytearray) -> bool:
             _check_total(int.from_bytes(buffer[:4], "big", signed=True))
         return False
     total, word = _PREFIX.unpack_from(buffer)
-    if not 4 <= total <= _TOTAL_MAX or word & 0xFFFFFF > total - 4 or word > 0x1FFFFFF:
+    header_length = word & 0xFFFFFF
+    if not 4 <= total <= _TOTAL_MAX or header_length > min(total - 4, HEADER_LENGTH_MAX) or word > 0x1FFFFFF:
         raise _bad_prefix(total, word)
     return bool(total + 4 <= len(buffer))
 
@@ -180,6 +192,10 @@ def _bad_prefix(total: int, word: int) -> RemoteProtocolError:
         return RemoteProtocolError(f"frame: expected a length of 4 to {_TOTAL_MAX}, found {total}")
     if word >> 24 > _ROCKETMQ:
         return RemoteProtocolError(f"frame: expected serialize type 0 or 1, found {word >> 24}")
+    if word & 0xFFFFFF > HEADER_LENGTH_MAX:
+        return RemoteProtocolError(
+            f"frame: expected a header of at most {HEADER_LENGTH_MAX} bytes, found {word & 0xFFFFFF}"
+        )
     return RemoteProtocolError(
         f"frame: expected a header of at most {total - 4} bytes in a frame of {total}, found {word & 0xFFFFFF}"
     )

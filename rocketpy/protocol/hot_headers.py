@@ -19,8 +19,11 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Numbers in the bounds that they keep on the wire."""
 
-HOT_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
-"""What the decoders raise when a header is not for them (``msgspec.ValidationError`` is a ``DecodeError``)."""
+HOT_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoders raise when a header is not for them (``msgspec.ValidationError`` is a ``DecodeError``).
+
+``RecursionError`` is of a key that the decoder skips, with arrays that nest too deep: the general path refuses it.
+"""
 
 
 class HotSendFields(

@@ -6,10 +6,15 @@ Written: ``{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opa
 
 Read in two steps that agree: a header as every RocketMQ client writes it goes through ``msgspec`` into a typed struct;
 whatever that refuses goes through the fastjson dialect and the conversions that fastjson does: numbers as text and
-text as numbers, key names in any case, a language by its ordinal, ext fields of any type. What fastjson refuses costs
-the peer its connection and is a :class:`~rocketpy.errors.RemoteProtocolError` here.
+text as numbers, key names in any case, a language by its ordinal, ext fields that are numbers, booleans or null. What
+fastjson refuses costs the peer its connection and is a :class:`~rocketpy.errors.RemoteProtocolError` here.
 
-Compatibility: a header without ``opaque`` gets 0 (RocketMQ takes the next number of its own counter).
+Rule: a header is flat. It is read before anything is known of its sender, so it has one object of scalars, with one
+more in ``extFields``, of at most :data:`EXT_FIELDS_MAX` entries; every key is text, ``$ref`` is a key like any other,
+and what is no standard JSON may have :data:`DIALECT_SIZE_MAX` characters.
+
+Compatibility: fastjson takes nested values, references and keys that are numbers or objects in headers too, which no
+client writes. A header without ``opaque`` gets 0 (RocketMQ takes the next number of its own counter).
 """
 
 from __future__ import annotations
@@ -22,10 +27,17 @@ import msgspec
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.fastjson import dumps, loads
+from rocketpy.protocol.fastjson import dumps
+from rocketpy.protocol.fastjson_reader import read_document
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
+
+EXT_FIELDS_MAX = 1000
+"""How many ext fields a header may have. RocketMQ's own have at most 20."""
+
+DIALECT_SIZE_MAX = 16_384
+"""How long a header may be that is no standard JSON; the reader of the dialect takes a microsecond per character."""
 
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
@@ -44,6 +56,9 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _HEADER_DECODER = msgspec.json.Decoder(_Header)
+
+_Scalar = str | int | float | bool | None
+_FLAT_DECODER = msgspec.json.Decoder(dict[str, _Scalar | dict[str, _Scalar]])
 
 _LANGUAGES: dict[str, LanguageCode] = {language.name: language for language in LanguageCode}
 _LANGUAGES_BY_ORDINAL: dict[int, LanguageCode] = {int(language): language for language in LanguageCode}
@@ -66,9 +81,12 @@ def decode_json_header(header: bytes, body: bytes | None) -> RemotingCommand:
     except (msgspec.DecodeError, UnicodeDecodeError):  # ValidationError is a DecodeError
         fields = _tolerant_header(header)
     language = fields.language
+    ext_fields = fields.extFields
+    if ext_fields is not None and len(ext_fields) > EXT_FIELDS_MAX:
+        raise _too_many_ext_fields(len(ext_fields))
     return RemotingCommand(
         fields.code,
-        fields.extFields,
+        ext_fields,
         body,
         fields.remark,
         fields.opaque,
@@ -127,12 +145,10 @@ def _escape(match: re.Match[str]) -> str:
 
 def _tolerant_header(header: bytes) -> _Header:
     """Read the header as fastjson does; of a repeated key the last one counts."""
-    document = loads(header)
-    if not isinstance(document, dict):
-        raise RemoteProtocolError(f"JSON header: expected an object, found {_shown(document)}")
+    document = _flat_document(header)
     result = _Header()
     for key, value in document.items():
-        name = _KEYS.get(key.replace("_", "").replace("-", "").lower()) if isinstance(key, str) else None
+        name = _known_key(key)
         if name in _INTEGER_KEYS:
             setattr(result, name, _int32(name, value))
         elif name == "language":
@@ -142,6 +158,56 @@ def _tolerant_header(header: bytes) -> _Header:
         elif name == "extFields":
             result.extFields = _ext_fields(value)
     return result
+
+
+def _flat_document(header: bytes) -> dict[str, object]:
+    """Return the members of a header, none of which but ``extFields`` is an object."""
+    document = _standard_document(header)
+    if document is None:
+        text = header.decode("utf-8", "replace")
+        document = _standard_document(text) if "\ufffd" in text else None
+        if document is None and len(text) > DIALECT_SIZE_MAX:
+            raise RemoteProtocolError(
+                f"JSON header: expected a flat object in standard JSON, for it has more than {DIALECT_SIZE_MAX} "
+                f"characters, found something else in {len(text)} of them"
+            )
+        document = read_document(text) if document is None else document
+    if not isinstance(document, dict):
+        raise RemoteProtocolError(f"JSON header: expected an object, found {_shown(document)}")
+    if len(document) > EXT_FIELDS_MAX:
+        raise RemoteProtocolError(f"JSON header: expected at most {EXT_FIELDS_MAX} keys, found {len(document)}")
+    for key, value in document.items():
+        if not isinstance(key, str):
+            raise _not_flat("a key that is text", key)
+        is_object = isinstance(value, dict) and _known_key(key) == "extFields"
+        if is_object and len(value) > EXT_FIELDS_MAX:
+            raise _too_many_ext_fields(len(value))
+        for inner_key, inner in value.items() if is_object else ((key, value),):
+            if not isinstance(inner_key, str):
+                raise _not_flat("a key that is text in extFields", inner_key)
+            if isinstance(inner, dict | list):
+                raise _not_flat(f"a text, number, boolean or null for {_shown(inner_key)}", inner)
+    return document
+
+
+def _standard_document(text: bytes | str) -> object:
+    try:
+        return _FLAT_DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _known_key(key: str) -> str | None:
+    return _KEYS.get(key) or _KEYS.get(key.replace("_", "").replace("-", "").lower())
+
+
+def _not_flat(expected: str, found: object) -> RemoteProtocolError:
+    kind = {dict: "an object", list: "an array"}.get(type(found)) or _shown(found)
+    return RemoteProtocolError(f"JSON header: expected {expected}, found {kind}")
+
+
+def _too_many_ext_fields(found: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"JSON header: expected at most {EXT_FIELDS_MAX} entries of extFields, found {found}")
 
 
 def _int32(name: str, value: object) -> int:
@@ -183,10 +249,10 @@ def _ext_fields(value: object) -> dict[str, str] | None:
 
 
 def _text(value: object) -> str:
-    """Return what Java's toString makes of a value; ``loads`` leaves no half of a surrogate pair in a text."""
+    """Return what Java's toString makes of a value; reading leaves no half of a surrogate pair in a text."""
     return value if isinstance(value, str) else dumps(value)
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = repr(value if not isinstance(value, str) else value[:65])
     return text if len(text) <= 64 else text[:64] + "..."

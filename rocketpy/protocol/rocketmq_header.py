@@ -38,6 +38,9 @@ assert HEADER_SIZE_MIN == 21
 
 KEY_SIZE_MAX = 2**15 - 1
 
+EXT_FIELDS_MAX = 1000
+"""How many ext fields a header may have, as in its JSON form."""
+
 _LANGUAGES: dict[int, LanguageCode] = {int(language): language for language in LanguageCode}
 
 
@@ -95,6 +98,7 @@ def _decode_fields(header: bytes, position: int) -> dict[str, str]:
     """Decode the entries from ``position`` to the end of the header; of a repeated key the last value counts."""
     fields: dict[str, str] = {}
     end = len(header)
+    entries_left = EXT_FIELDS_MAX
     while position < end:
         if end - position < 2:
             raise RemoteProtocolError(f"binary header: extFields end inside a key length at {position} of {end}")
@@ -110,6 +114,9 @@ def _decode_fields(header: bytes, position: int) -> dict[str, str]:
             raise _bad_length(f"value of {key[:32]}", value_size, position, end - position)
         fields[key] = header[position : position + value_size].decode("utf-8", "replace")
         position += value_size
+        entries_left -= 1
+        if not entries_left and position < end:
+            raise RemoteProtocolError(f"binary header: expected at most {EXT_FIELDS_MAX} entries of extFields")
     return fields
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.frame import HEADER_LENGTH_MAX, encode_frame
 from tests.broker.fuzz_cases import bases_of, changed, with_field
 from tests.broker.whole_broker import Whole, broker_settings, open_whole_broker, open_whole_nameserver
 
@@ -30,7 +30,8 @@ BODIES = {
     + b",".join(b'{"groupName":"g%d"}' % number for number in range(100_000))
     + b"]}",
 }
-FIELD = "9" * (4 * MEGABYTE)
+FIELD = "9" * (HEADER_LENGTH_MAX - 8192)
+"""Beside the other fields of the header; a longer one ends the connection before it is there."""
 
 
 async def slow_requests(whole: Whole, peer: str) -> list[str]:

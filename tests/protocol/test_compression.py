@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from pathlib import Path
 
+import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +62,47 @@ def test_every_cut_is_refused(compression: CompressionType) -> None:
     stream = compress(BODY, compression)
     for cut in range(len(stream)):
         with pytest.raises(RemoteProtocolError, match=f"expected a whole {compression.name} stream, found damage"):
+            decompress(stream[:cut], compression)
+
+
+def zstd_stream(body: bytes, *, has_checksum: bool, block_size: int) -> bytes:
+    """Return what Java's ZstdOutputStream writes: a frame of several blocks without the size of its content."""
+    compressor = zstandard.ZstdCompressor(write_checksum=has_checksum).compressobj()
+    pieces = [body[start : start + block_size] for start in range(0, len(body), block_size)]
+    return (
+        b"".join(compressor.compress(piece) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for piece in pieces)
+        + compressor.flush()
+    )
+
+
+@pytest.mark.parametrize("has_checksum", [False, True])
+@pytest.mark.parametrize("body", [BODY, bytes(3000), bytes(range(256)) * 4, b""], ids=["text", "zeros", "raw", "empty"])
+def test_every_cut_of_a_zstd_stream_without_a_size_is_refused(body: bytes, has_checksum: bool) -> None:
+    """The decoder itself takes a cut stream for a shorter one."""
+    stream = zstd_stream(body, has_checksum=has_checksum, block_size=700)
+    assert zstandard.frame_content_size(stream) == (-1 if body else 0)
+    for whole in (stream, memoryview(stream)):
+        assert decompress(whole, CompressionType.ZSTD) == body
+    for cut in range(len(stream)):
+        with pytest.raises(RemoteProtocolError, match="expected a whole ZSTD stream, found damage"):
+            decompress(stream[:cut], CompressionType.ZSTD)
+
+
+@pytest.mark.parametrize(
+    ("compression", "stream"),
+    [
+        (CompressionType.ZLIB, zlib.compress(bytes(range(256)) * 8, 0)),
+        (CompressionType.LZ4, lz4.frame.compress(BODY, content_checksum=True, store_size=True)),
+        (CompressionType.LZ4, lz4.frame.compress(BODY * 30, block_size=lz4.frame.BLOCKSIZE_MAX64KB, store_size=False)),
+        (CompressionType.LZ4, lz4.frame.compress(BODY, block_linked=False, block_checksum=True, store_size=False)),
+        (CompressionType.ZSTD, zstandard.ZstdCompressor(write_checksum=True).compress(BODY)),
+        (CompressionType.ZSTD, zstandard.ZstdCompressor(write_content_size=True).compress(b"")),
+    ],
+)
+def test_every_cut_is_refused_however_the_stream_was_written(compression: CompressionType, stream: bytes) -> None:
+    decompress(stream, compression)
+    for cut in range(len(stream)):
+        with pytest.raises(RemoteProtocolError, match="found damage"):
             decompress(stream[:cut], compression)
 
 

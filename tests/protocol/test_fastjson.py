@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads
+from tests.worst_requests import processor_seconds, worst_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
@@ -197,6 +198,29 @@ def test_garbage_is_a_value_or_a_clear_error(text: str | bytes) -> None:
     except RemoteProtocolError:
         return
     dumps(document)
+
+
+@pytest.mark.parametrize("name", sorted(worst_json(1)))
+def test_work_is_in_proportion_to_the_text(name: str) -> None:
+    """What is quadratic takes many seconds for such a text; the slowest form that is not takes a fifth of one."""
+    text = worst_json(1 << 18)[name]
+
+    def load() -> None:
+        try:
+            loads(text)
+        except RemoteProtocolError:
+            pass
+
+    assert processor_seconds(load, attempts=2, enough=1.0) < 1.0
+
+
+def test_beans_that_are_equal_are_one_key_and_none_can_be_made_to_collide() -> None:
+    forms = ('{"a":1,"b":{"c":[1,true]}}', '{"b":{"c":[1.0,1]},"a":1}')
+    assert loads("{" + ",".join(f"{form}:{number}" for number, form in enumerate(forms)) + "}") == {
+        FrozenBean({"a": 1, "b": {"c": [1, 1]}}): 1
+    }
+    alike = [FrozenBean({"a": number * (2**61 - 1)}) for number in range(100)]
+    assert len({hash(bean) for bean in alike}) == 100
 
 
 @given(DOCUMENTS, st.integers(0))

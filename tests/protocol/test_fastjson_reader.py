@@ -53,9 +53,16 @@ def test_the_dialect_is_read(text: str, value: object) -> None:
     assert dumps(result) == dumps(value)
 
 
-def test_objects_and_arrays_can_be_keys() -> None:
-    result = read_document('{{"topic":"T","queueId":0,"more":{"a":[1,{}]}}:7,[1,2]:8}')
-    assert result == {FrozenBean({"more": {"a": [1, {}]}, "queueId": 0, "topic": "T"}): 7, (1, 2): 8}
+def test_objects_can_be_keys() -> None:
+    result = read_document('{{"topic":"T","queueId":0,"more":{"a":[1,{}]}}:7}')
+    assert result == {FrozenBean({"more": {"a": [1, {}]}, "queueId": 0, "topic": "T"}): 7}
+    nested = read_document('{{"a":{{"b":1}:true}}:1}')
+    assert nested == {FrozenBean({"a": {FrozenBean({"b": 1.0}): 1}}): 1}
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 0, -1])
+def test_integer_keys_are_those_of_java(number: int) -> None:
+    assert read_document(f"{{{number}:1}}") == {number: 1}
 
 
 def test_beans_are_equal_in_any_order_and_keep_their_own() -> None:
@@ -83,6 +90,11 @@ def test_beans_are_equal_in_any_order_and_keep_their_own() -> None:
         ("'\\q'", 'expected an escape, found "q\'" at character 2'),
         ("'\\u00g0'", 'expected hexadecimal digits behind \\u, found "00g0\'" at character 3'),
         ("'\\x4'", 'expected hexadecimal digits behind \\x, found "4\'" at character 3'),
+        ("{1.5:1}", "expected an int64 as a bare key, found 1.5 at character 1"),
+        ("{9223372036854775808:1}", "expected an int64 as a bare key, found 9223372036854775808 at character 1"),
+        ("{-9223372036854775809:1}", "expected an int64 as a bare key, found -9223372036854775809 at character 1"),
+        ("{[1,2]:8}", "expected a key or '}', found '[1,2]:8}' at character 1"),
+        ("1." + "1" * 5000, "expected a number, found 5002 characters of it at 0"),
         ("NaN", "expected a value, found 'NaN' at character 0"),
         ("+1", "expected a value, found '+1' at character 0"),
         ("1x", "expected nothing behind the document, found 'x' at character 1"),

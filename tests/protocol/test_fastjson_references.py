@@ -61,6 +61,28 @@ def test_a_key_that_cannot_be_found_stays_a_reference() -> None:
     assert dumps(loads(text)) == text
 
 
+def test_references_are_ten_thousand_at_most() -> None:
+    """Each costs the length of its path, whether it leads somewhere or not, and requests have none at all."""
+    for reference in ('{"$ref":"$.a"}', '{"$ref":"$"}'):
+        text = '{"a":1,"b":[' + ",".join([reference] * 10_000) + "]}"
+        loads(text)
+        with pytest.raises(RemoteProtocolError, match="at most 10000 references, found more"):
+            loads(text.replace("]}", "," + reference + "]}"))
+
+
+def test_many_references_to_the_one_key_of_a_map_are_that_key() -> None:
+    keys = ",".join(f'{{"$ref":"$.a.null"}}:{number}' for number in range(5000))
+    assert loads(f'{{"a":{{{{"q":1}}:1,"other":2}},"b":{{{keys}}}}}') == {
+        "a": {FrozenBean({"q": 1}): 1, "other": 2},
+        "b": {FrozenBean({"q": 1}): 4999},
+    }
+
+
+def test_our_own_texts_are_read_without_references() -> None:
+    text = '{"a":{"$ref":"$.b"},"b":1}'
+    assert loads(text, references=False) == {"a": {"$ref": "$.b"}, "b": 1}
+
+
 def test_references_cannot_stand_for_an_enormous_tree() -> None:
     """Each level refers to the one before it ten times: ten to the power of the levels, in a text of a page."""
     levels = ['"a0":[1,1,1,1,1,1,1,1,1,1]']

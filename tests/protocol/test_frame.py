@@ -17,6 +17,7 @@ from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import (
     FRAME_LENGTH_MAX,
+    HEADER_LENGTH_MAX,
     FrameReader,
     decode_command,
     decode_frame,
@@ -141,6 +142,17 @@ def test_unknown_serialize_type_is_refused_on_eight_bytes(serialize_type: int) -
     reader.receive(pack(">iI", 100, serialize_type << 24))
     with pytest.raises(RemoteProtocolError, match=f"expected serialize type 0 or 1, found {serialize_type}"):
         reader.next_frame()
+
+
+def test_a_header_above_its_bound_is_refused_on_eight_bytes() -> None:
+    """It would be decoded whole before anything is known of its sender."""
+    longest = frame_of(b"x" * HEADER_LENGTH_MAX, b"body")
+    assert read_all([longest]) == [(0, b"x" * HEADER_LENGTH_MAX, b"body")]
+    for serialize_type in (0, 1):
+        prefix = pack(">iI", HEADER_LENGTH_MAX + 100, serialize_type << 24 | HEADER_LENGTH_MAX + 1)
+        for pieces in ([prefix], [prefix[:5], prefix[5:]], [frame_of(b"{}"), prefix]):
+            with pytest.raises(RemoteProtocolError, match="a header of at most 1048576 bytes, found 1048577"):
+                read_all(pieces)
 
 
 def test_a_reader_that_failed_goes_on_failing() -> None:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.json_header import decode_json_header, encode_json_header
+from rocketpy.protocol.frame import HEADER_LENGTH_MAX
+from rocketpy.protocol.json_header import (
+    DIALECT_SIZE_MAX,
+    EXT_FIELDS_MAX,
+    decode_json_header,
+    encode_json_header,
+)
+from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds, worst_json
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 
@@ -90,9 +97,10 @@ def test_round_trip(command: RemotingCommand) -> None:
 
 @given(COMMANDS)
 def test_both_ways_of_reading_agree(command: RemotingCommand) -> None:
-    """A key that nobody knows sends the same header through the tolerant reader."""
+    """A key that nobody knows sends the same header through the tolerant reader, a bare one through the dialect's."""
     header = encode_json_header(command)
-    assert decode_json_header(b'{"unknown":[null],' + header[1:], None) == command
+    assert decode_json_header(b'{"unknown":null,' + header[1:], None) == command
+    assert decode_json_header(b"{unknown:null," + header[1:], None) == command
 
 
 def test_body_is_passed_through() -> None:
@@ -128,7 +136,10 @@ def test_order_of_ext_fields_is_kept() -> None:
         ('{"code":1,"code":17}', {"code": 17}),
         ('{"code":1,"CODE":17}', {"code": 17}),
         ('{"ext_fields":{"a":"b"},"Opaque":4}', {"ext_fields": {"a": "b"}, "opaque": 4}),
-        ('{"unknown":{"deep":[1,{"x":null}]},"code":17}', {"code": 17}),
+        ('{"unknown":1.5,"more":null,"code":17}', {"code": 17}),
+        ('{"$ref":"$","code":17}', {"code": 17}),
+        ('{"extFields":{"$ref":"$.code"},"code":17}', {"ext_fields": {"$ref": "$.code"}}),
+        ("{'extFields':{'$ref':'$.code'},'code':17}", {"ext_fields": {"$ref": "$.code"}}),
         ('{"serializeTypeCurrentRPC":7,"code":17}', {"code": 17, "serialize_type": SerializeType.JSON}),
         ('{"serializeTypeCurrentRPC":"ROCKETMQ"}', {"serialize_type": SerializeType.JSON}),
         ('{"language":3}', {"language": LanguageCode.PYTHON}),
@@ -139,7 +150,10 @@ def test_order_of_ext_fields_is_kept() -> None:
         ("{extFields:null,language:null}", {"ext_fields": None, "language": None}),
         ('{"extFields":{}}', {"ext_fields": {}}),
         ('{"extFields":{"a":1,"b":true,"c":"x"}}', {"ext_fields": {"a": "1", "b": "true", "c": "x"}}),
-        ('{"extFields":{"a":{"k":[1]}}}', {"ext_fields": {"a": '{"k":[1]}'}}),
+        (
+            '{"extFields":{"a":-1.5e3,"b":12345678901234567890}}',
+            {"ext_fields": {"a": "-1500.0", "b": "12345678901234567890"}},
+        ),
         ('{"extFields":{"a":null,"b":"x"}}', {"ext_fields": {"b": "x"}}),
         ('{"extFields":{"a":"1","a":"2"}}', {"ext_fields": {"a": "2"}}),
     ],
@@ -196,16 +210,67 @@ def test_nesting_without_end_is_refused(opening: str) -> None:
         decode(opening * 100_000)
 
 
-def test_references_cannot_make_a_header_grow() -> None:
-    """Each line of this header doubles the one before; written out it would have 2**40 values."""
-    lines = ['"a0":["x","x"]', *(f'"a{i}":[{{"$ref":"$.a{i - 1}"}},{{"$ref":"$.a{i - 1}"}}]' for i in range(1, 40))]
-    with pytest.raises(RemoteProtocolError, match="references"):
-        decode("{" + ",".join(lines) + ',"extFields":{"k":{"$ref":"$.a39"}}}')
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ('{"m":{"a":1}}', "expected a text, number, boolean or null for 'm', found an object"),
+        ('{"m":[]}', "expected a text, number, boolean or null for 'm', found an array"),
+        ('{"extFields":{"a":{"k":1}}}', "expected a text, number, boolean or null for 'a', found an object"),
+        ('{"extFields":{"a":[1]}}', "expected a text, number, boolean or null for 'a', found an array"),
+        ('{"extFields":{"a":{"$ref":"$.code"}}}', "expected a text, number, boolean or null for 'a', found an object"),
+        ('{"remark":{"$ref":"$.code"}}', "expected a text, number, boolean or null for 'remark', found an object"),
+        ('{"a":[1],"a":1}', None),  # the last one counts
+        ("{0:1}", "expected a key that is text, found 0"),
+        ("{null:1}", "expected a key that is text, found None"),
+        ('{{"a":1}:1}', "expected a key that is text, found FrozenBean({'a': 1})"),
+        ("{extFields:{5:1}}", "expected a key that is text in extFields, found 5"),
+    ],
+)
+def test_a_header_is_flat(header: str, message: str | None) -> None:
+    if message is None:
+        decode(header)
+        return
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(header)
+    assert str(caught.value) == f"JSON header: {message}"
 
 
-@pytest.mark.parametrize("path", ["$", "..", "@", "$.extFields", "$.nowhere"])
-def test_references_in_a_circle_lead_nowhere(path: str) -> None:
-    assert decode(f'{{"extFields":{{"a":{{"x":{{"$ref":"{path}"}}}}}}}}').ext_fields == {"a": '{"x":null}'}
+@pytest.mark.parametrize("opening", ['{"x":0,', "{x:0,", "{"])
+def test_ext_fields_are_a_thousand_at_most(opening: str) -> None:
+    for count in (EXT_FIELDS_MAX, EXT_FIELDS_MAX + 1):
+        header = opening + '"extFields":{' + ",".join(f'"k{each}":"v"' for each in range(count)) + "}}"
+        if count <= EXT_FIELDS_MAX:
+            assert len(decode(header).ext_fields or ()) == count
+        else:
+            with pytest.raises(RemoteProtocolError, match="at most 1000 entries of extFields, found 1001"):
+                decode(header)
+    with pytest.raises(RemoteProtocolError, match="at most 1000 keys, found 1001"):
+        decode("{" + ",".join(f'"k{each}":0' for each in range(1001)) + "}")
+
+
+def test_a_long_header_is_standard_json() -> None:
+    """The dialect's reader is slow, so it gets what a person writes; a byte that is no UTF-8 does not make it one."""
+    remark = "r" * DIALECT_SIZE_MAX
+    assert decode(f'{{"x":0,"remark":"{remark}"}}').remark == remark
+    assert decode_json_header(b'{"remark":"\xff' + remark.encode() + b'"}', None).remark == "\ufffd" + remark
+    for form in ("{{'remark':'{}'}}", '{{"remark":"{}","m":[]}}', '{{"remark":"\\ud83d{}"}}'):
+        with pytest.raises(RemoteProtocolError, match="expected a flat object in standard JSON"):
+            decode(form.format(remark))
+
+
+@pytest.mark.parametrize("name", sorted(worst_json(1)))
+def test_no_header_takes_long(name: str) -> None:
+    """A header is decoded on the loop, before access control: 50 ms of processor time is for the longest of all."""
+    for size in (DIALECT_SIZE_MAX - 100, HEADER_LENGTH_MAX):
+        for header in (worst_json(size)[name], b'{"code":105,"extFields":{"a":' + worst_json(size - 100)[name] + b"}}"):
+
+            def decode_it(header: bytes = header) -> None:
+                try:
+                    decode_json_header(header, None)
+                except RemoteProtocolError:
+                    pass
+
+            assert processor_seconds(decode_it) < SLICE_SECONDS_MAX, (name, size)
 
 
 def test_malformed_utf8_is_replaced() -> None:
@@ -217,7 +282,7 @@ def test_surrogate_pairs_join_and_halves_become_question_marks() -> None:
     """A half would raise at the first attempt to send or store the text."""
     command = decode(r'{"remark":"\ud83d\ude80","extFields":{"k":"a\ud83db"}}')
     assert (command.remark, command.ext_fields) == ("🚀", {"k": "a?b"})
-    assert decode(r"""{'extFields':{'\ude80':{'\ud83d':'\ud83d\ude80'}}}""").ext_fields == {"?": '{"?":"🚀"}'}
+    assert decode(r"""{'extFields':{'\ude80':'\ud83d\ude80'}}""").ext_fields == {"?": "🚀"}
     assert decode('{"remark":"\ufffd","x":0}').remark == "\ufffd"
     assert b'"remark":"a?b"' in encode_json_header(RemotingCommand(code=0, remark="a\ud83db"))
 

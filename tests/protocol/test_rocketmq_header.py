@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.rocketmq_header import HEADER_SIZE_MIN, decode_rocketmq_header, encode_rocketmq_header
+from rocketpy.protocol.frame import HEADER_LENGTH_MAX
+from rocketpy.protocol.rocketmq_header import (
+    EXT_FIELDS_MAX,
+    HEADER_SIZE_MIN,
+    decode_rocketmq_header,
+    encode_rocketmq_header,
+)
+from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -169,6 +176,37 @@ def test_what_the_form_cannot_carry_is_our_own_mistake() -> None:
     cannot_carry(lambda command: setattr(command, "flag", 2**31))
     cannot_carry(lambda command: setattr(command, "language", None))
     cannot_carry(lambda command: setattr(command, "ext_fields", {"k" * 2**15: ""}))
+
+
+def test_ext_fields_are_a_thousand_at_most() -> None:
+    for count in (EXT_FIELDS_MAX, EXT_FIELDS_MAX + 1):
+        fields = {f"k{number}": "v" for number in range(count)}
+        header = encode_rocketmq_header(RemotingCommand(code=1, ext_fields=fields))
+        if count == EXT_FIELDS_MAX:
+            assert decode_rocketmq_header(header, None).ext_fields == fields
+        else:
+            with pytest.raises(RemoteProtocolError, match="at most 1000 entries of extFields"):
+                decode_rocketmq_header(header, None)
+
+
+def test_a_value_is_text_whatever_it_looks_like() -> None:
+    """A reference or an object in a value is never resolved or read."""
+    fields = {"a": '{"$ref":"$.b"}', "b": '{"k":[1]}', "$ref": "$"}
+    header = encode_rocketmq_header(RemotingCommand(code=1, ext_fields=fields))
+    assert decode_rocketmq_header(header, None).ext_fields == fields
+
+
+def test_no_header_takes_long() -> None:
+    entry = encode_rocketmq_header(RemotingCommand(code=1, ext_fields={"k": ""}))
+    head, entry = entry[: HEADER_SIZE_MIN - 4], entry[HEADER_SIZE_MIN:]
+    entries = entry * (HEADER_LENGTH_MAX // len(entry))
+    header = head + pack(">i", len(entries)) + entries
+
+    def decode() -> None:
+        with pytest.raises(RemoteProtocolError):
+            decode_rocketmq_header(header, None)
+
+    assert processor_seconds(decode) < SLICE_SECONDS_MAX
 
 
 def test_longest_key() -> None:
