@@ -70,6 +70,8 @@ class BrokerConfig:
     flush_consumer_offset_interval: int = setting(5000, unit="ms", validator=Between(1), live=True)
     long_polling_enable: bool = setting(True, live=True)
     short_polling_time_mills: int = setting(1000, unit="ms", validator=Between(0), live=True)
+    held_pull_bytes_max: int = setting(512 << 20, unit="bytes", validator=Between(0), live=True)
+    connection_held_pull_bytes_max: int = setting(128 << 20, unit="bytes", validator=Between(0), live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
     slave_read_enable: bool = setting(False, live=True)
     disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)

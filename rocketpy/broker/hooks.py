@@ -6,7 +6,8 @@ between; each is called without arguments and returns a hook. A program that emb
 
 With a send hook every send takes the whole road; without any, the hot roads do not know that there are hooks.
 
-A hook that raises is a failed request: its caller reads SYSTEM_ERROR, the log has the traceback. ``RequestError`` from
+A hook that raises is a failed request: its caller reads SYSTEM_ERROR, the log has the traceback; of a pull also when it
+is answered later, because it was held or its messages were cold. ``RequestError`` from
 ``send_message_before`` refuses the send with its code and remark. What ``send_message_after`` raises changes nothing
 about the message, which is in the log by then.
 

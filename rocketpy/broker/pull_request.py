@@ -8,7 +8,9 @@ from typing import Protocol
 import attrs
 
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import SerializeType
+from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
 
@@ -50,6 +52,40 @@ class PullHeader(Protocol):
     def expression_type(self) -> str | None: ...
 
 
+@attrs.frozen(slots=True)
+class HeldHeader:
+    """What a held pull keeps of its header: texts of any length are left out, its filter is kept apart."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+
+    @classmethod
+    def of(cls, header: PullHeader) -> HeldHeader:
+        """Return what is kept; of the expression only its type, where the pull brought one along."""
+        brings_expression = header.sys_flag & PULL_SUBSCRIPTION_FLAG
+        return cls(
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            header.sys_flag,
+            header.commit_offset,
+            header.suspend_timeout_millis,
+            header.sub_version,
+            expression_type=header.expression_type if brings_expression else None,
+        )
+
+
 @attrs.define(eq=False, slots=True)
 class PullRequest:
     """What was asked, by whom, and how far the search for a message has come."""
@@ -66,3 +102,7 @@ class PullRequest:
     resume: Callable[[PullRequest, bool], bool]
     """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
     owner: str | None = None  # whose account it is for, as hooks want to know
+    subscription: SubscriptionData | None = None
+    """While it is held: the group's subscription that its filter was made from; None if it brought its own."""
+    held_bytes: int = 0  # what it keeps while it is held, about
+    due_slot: int = 0  # where the hold service has it by time

@@ -6,8 +6,12 @@ nothing and may wait is held; the answer is then deferred.
 A message that cannot be served because its unit or record is damaged refuses the pull that begins with it: the consumer
 stays there and hears the place, until the store is repaired or its offset is set behind it. Everything else is served.
 
+What fails unexpectedly in an answer that was put off (a hook, a bug) is SYSTEM_ERROR for that pull, as the dispatcher
+does it for those that are answered at once.
+
 Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. What a held pull has already looked at and did not want is
-not looked at again, unless the group has subscribed to something else meanwhile.
+not looked at again, unless the group has subscribed to something else meanwhile. A pull is held for SUSPEND_MS_MAX at
+most, whatever it asks for; what held pulls keep is bounded, and a pull beyond that is refused with SYSTEM_BUSY.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from rocketpy.broker.processors.pull_check import PullCheck
 from rocketpy.broker.pull_request import PullHeader, PullRequest
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketpy.errors import RequestError
+from rocketpy.containment import Contained
+from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import encode_frame
@@ -40,8 +45,13 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult
 
+SUSPEND_MS_MAX = 300_000
+"""RocketMQ's own clients ask for 15 to 20 seconds."""
+
+_FAILED = "the pull failed unexpectedly, the log of the broker says why"
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 
+_log = logging.getLogger("rocketpy.broker")
 _store_error_log = logging.getLogger("rocketpy.store.error")
 
 
@@ -128,7 +138,7 @@ class PullMessageProcessor:
                 connection.peer, header.consumer_group, topic, queue_id, header.commit_offset
             )
         may_suspend = sys_flag & PULL_SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
-        suspend_ms = header.suspend_timeout_millis
+        suspend_ms = min(header.suspend_timeout_millis, SUSPEND_MS_MAX)
         if not self._config.long_polling_enable:
             suspend_ms = self._config.short_polling_time_mills
         pull = PullRequest(
@@ -153,6 +163,8 @@ class PullMessageProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
         code = pull_response_code(result.status, queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
+            check.keep(pull)
+            self._check_room(pull)
             self._hold_service.suspend(pull)
             return True
         frame = self._answer(pull, code, result)
@@ -160,8 +172,33 @@ class PullMessageProcessor:
             connection.reply_frame(frame)
         return False
 
+    def _check_room(self, pull: PullRequest) -> None:
+        """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""
+        hold_service, config = self._hold_service, self._config
+        for what, held_bytes, key, limit in (
+            (
+                "of this connection",
+                hold_service.held_bytes_of(pull.connection),
+                "connectionHeldPullBytesMax",
+                config.connection_held_pull_bytes_max,
+            ),
+            ("of all consumers", hold_service.held_bytes, "heldPullBytesMax", config.held_pull_bytes_max),
+        ):
+            if held_bytes + pull.held_bytes > limit:
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"[OVERLOAD]the pulls {what} that wait here keep {held_bytes} bytes, this one {pull.held_bytes}; "
+                    f"{key} is {limit}",
+                )
+
     def _resume(self, pull: PullRequest, is_final: bool) -> bool:
         """Try a held pull again; True when it has been answered (or a task will do so)."""
+        with Contained(_log, "the pull of %s from %s", pull.header.consumer_group, pull.header.topic):
+            return self._resume_unguarded(pull, is_final)
+        self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
+        return True
+
+    def _resume_unguarded(self, pull: PullRequest, is_final: bool) -> bool:
         header = pull.header
         try:
             self._check_again(pull)
@@ -194,7 +231,7 @@ class PullMessageProcessor:
         check, header = self._check, pull.header
         group_config = check.group_config(header.consumer_group)
         check.check_topic(pull.connection, header)
-        message_filter = check.message_filter(header, group_config)
+        message_filter = check.message_filter_again(pull, group_config)
         pull.group_config = group_config
         if message_filter is not pull.message_filter and message_filter != pull.message_filter:
             pull.message_filter = message_filter
@@ -202,6 +239,14 @@ class PullMessageProcessor:
 
     async def _read_cold(self, pull: PullRequest) -> None:
         """Read what the page cache does not hold; the worker thread waits for the disk, the loop does not."""
+        with Contained(_log, "the pull of %s from %s", pull.header.consumer_group, pull.header.topic) as contained:
+            await self._read_cold_unguarded(pull)
+        if contained.has_failed:
+            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
+        pull.connection.flush()
+        self._hold_service.serve_woken()  # by a message about a moved offset
+
+    async def _read_cold_unguarded(self, pull: PullRequest) -> None:
         header = pull.header
         began = trio.current_time()
         result = await self._store.get_message(
@@ -214,11 +259,13 @@ class PullMessageProcessor:
             self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
         else:
             self._answer_deferred(pull, pull_response_code(result.status, pull.queue_offset), result)
-        pull.connection.flush()
-        self._hold_service.serve_woken()  # by a message about a moved offset
 
     def _answer_deferred(self, pull: PullRequest, code: int, result: GetMessageResult) -> None:
-        frame = self._answer(pull, code, result)
+        try:
+            frame = self._answer(pull, code, result)
+        except RequestError as refusal:
+            self._refuse_deferred(pull, refusal.response_code, refusal.remark)
+            return
         if pull.is_oneway:
             pull.connection.drop_deferred()
         else:
@@ -238,7 +285,7 @@ class PullMessageProcessor:
             pull.connection.reply_deferred(encode_frame(refusal))
 
     def _answer(self, pull: PullRequest, code: int, result: GetMessageResult) -> bytes:
-        """Return the frame that ends a pull, after everybody who counts it has heard of it."""
+        """Return the frame that ends a pull, once it is counted; RequestError when no frame holds the answer."""
         broker_id = 0
         if self._config.slave_read_enable:
             group_config = pull.group_config
@@ -255,7 +302,10 @@ class PullMessageProcessor:
                 code, broker_id = ResponseCode.PULL_RETRY_IMMEDIATELY, pull.group_config.broker_id
         if self._hooks:
             self._hooks.pulled(_context(pull, code, result, self._config.commercial_base_count))
-        return encode_pull_answer(pull, code, result, broker_id)
+        try:
+            return encode_pull_answer(pull, code, result, broker_id)
+        except LocalProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}") from failure
 
 
 def _context(pull: PullRequest, code: int, result: GetMessageResult, base_count: int) -> ConsumeMessageContext:

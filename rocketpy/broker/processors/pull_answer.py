@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 
 from rocketpy.broker.pull_request import PullRequest
+from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
@@ -37,7 +38,10 @@ def pull_response_code(status: GetMessageStatus, queue_offset: int) -> int:
 
 
 def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, broker_id: int) -> bytes:
-    """Return the frame that answers a pull in the serialize type of its request."""
+    """Return the frame that answers a pull in the serialize type of its request.
+
+    LocalProtocolError when it is longer than a frame may be: then the first message is nearly as long as one.
+    """
     if code == 0 and pull.serialize_type is SerializeType.JSON:
         header = _FOUND % (
             broker_id,
@@ -47,7 +51,10 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
             pull.opaque,
         )
         body = result.body
-        return b"".join((_LENGTHS.pack(len(header) + len(body) + 4, len(header)), header, body))
+        total = len(header) + len(body) + 4
+        if total > FRAME_LENGTH_MAX - 4:
+            raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
+        return b"".join((_LENGTHS.pack(total, len(header)), header, body))
     fields = PullMessageResponseHeader(
         suggest_which_broker_id=broker_id,
         next_begin_offset=result.next_begin_offset,

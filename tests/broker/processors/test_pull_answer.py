@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from rocketpy.broker.processors.pull_answer import encode_pull_answer, pull_response_code
 from rocketpy.broker.pull_request import PullRequest
+from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, decode_frame, encode_frame
 from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
@@ -105,3 +106,17 @@ def test_an_answer_names_the_status_and_carries_the_offsets(
         "minOffset": "3",
         "maxOffset": "20",
     }
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+def test_an_answer_is_no_longer_than_a_frame(serialize_type: SerializeType) -> None:
+    """RocketMQ's client ends a connection that sends it a longer one, and with it all its pulls."""
+
+    def encoded(body_size: int) -> bytes:
+        result = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, bytes(body_size), 1)
+        return encode_pull_answer(make_pull(serialize_type=serialize_type), 0, result, 0)
+
+    most = FRAME_LENGTH_MAX - len(encoded(0))
+    assert len(encoded(most)) == FRAME_LENGTH_MAX
+    with pytest.raises(LocalProtocolError, match="expected at most 16777216 bytes, found 16777217"):
+        encoded(most + 1)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import attrs
 import pytest
+import trio
 import trio.testing
 
 from rocketpy.broker.hooks import BrokerHooks, ConsumeMessageContext
+from rocketpy.broker.processors import pull_check
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.connection import Connection
+from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
-from tests.broker.processors.pulling import SUBSCRIPTION, SUSPEND, bodies, send_tags, subscribe
+from tests.broker.processors.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, send_tags, subscribe
 
 
 async def held(broker: MessageBroker, **fields: object) -> Connection:
@@ -74,16 +77,72 @@ async def test_other_tags_count_from_where_the_pull_began() -> None:
         assert bodies(only(connection)) == ["b", "d"]
 
 
-async def test_the_same_tags_go_on_where_they_were() -> None:
+@pytest.mark.parametrize("brings_it", [True, False])
+async def test_the_same_tags_go_on_where_they_were(brings_it: bool) -> None:
     async with open_message_broker() as broker:
-        long = " || ".join(["x" * 300] * 5)  # too long to be remembered: another filter each time, but an equal one
-        connection = await held(broker, subscription=long)
+        subscribe(broker, SubscriptionData(TOPIC, "x || y", 1))
+        sys_flag = SUSPEND | (SUBSCRIPTION if brings_it else 0)
+        connection = await held(broker, subscription="x || y", sys_flag=sys_flag)
         await send_tags(broker, "a", "b")
         assert received(connection) == []
         ((pull_request,),) = broker.hold._held.values()
         assert pull_request.queue_offset == 2
+        subscribe(broker, SubscriptionData(TOPIC, "y||x", 2))  # another object, and the same wish
         await send_tags(broker, "c")
         assert pull_request.queue_offset == 3
+
+
+@pytest.mark.parametrize("brings_it", [True, False])
+async def test_a_held_pull_parses_its_expression_once_until_its_group_brings_another(
+    monkeypatch: pytest.MonkeyPatch, brings_it: bool
+) -> None:
+    """Each message of a queue wakes its pulls: were they parsed again, a few of them would stop the broker."""
+    parsed: list[str | None] = []
+    real = pull_check.parse_tag_expression
+
+    def noted(topic: str, expression: str | None) -> SubscriptionData:
+        parsed.append(expression)
+        return real(topic, expression)
+
+    monkeypatch.setattr(pull_check, "parse_tag_expression", noted)
+    monkeypatch.setattr(pull_check, "_cached_filter", pull_check._tag_filter)
+    monkeypatch.setattr(pull_check, "_cached_long_filter", pull_check._tag_filter)
+    long = "||".join(f"tag{number}" for number in range(900))
+    async with open_message_broker() as broker:
+        subscribe(broker, SubscriptionData(TOPIC, long, 1))
+        connection = await held(broker, subscription=long, sys_flag=SUSPEND | (SUBSCRIPTION if brings_it else 0))
+        for _ in range(5):
+            await send_tags(broker, "a")
+        assert parsed == [long]
+        subscribe(broker, SubscriptionData(TOPIC, "new", 2))
+        for _ in range(3):
+            await send_tags(broker, "b")
+        assert parsed == [long] if brings_it else [long, "new"]
+        await send_tags(broker, "tag7" if brings_it else "new")
+        assert len(bodies(only(connection))) == 1
+
+
+async def test_what_a_held_pull_does_not_need_is_let_go() -> None:
+    async with open_message_broker() as broker:
+        subscribe(broker, SubscriptionData(TOPIC, "x", 1))
+        await held(broker, subscription="s" * 100_000, expression_type="e" * 100_000, sys_flag=SUSPEND)
+        ((pull_request,),) = broker.hold._held.values()
+        assert (pull_request.header.subscription, pull_request.header.expression_type) == (None, None)
+        assert pull_request.held_bytes == pull_check.HELD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("x" * 32_769, "expected at most 32768 characters of tags, found 32769"),
+        ("||".join(["x"] * 1001), "expected at most 1000 tags in an expression, found 1001"),
+    ],
+)
+async def test_expressions_of_tags_are_bounded(expression: str, why: str) -> None:
+    async with open_message_broker() as broker:
+        answer = await broker.ask(pull(subscription=expression))
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert answer.remark == f"parse the consumer's subscription failed: {why}"
 
 
 # ---- whom to ask next ------------------------------------------------------------------------------------------------
@@ -119,9 +178,12 @@ async def test_a_group_says_which_broker_its_consumers_ask(
 class Hook:
     hook_name: str = "noting"
     heard: list[ConsumeMessageContext] = attrs.Factory(list)
+    failure: Exception | None = None
 
     def consume_message_before(self, context: ConsumeMessageContext) -> None:
         self.heard.append(context)
+        if self.failure is not None:
+            raise self.failure
 
     def consume_message_after(self, context: ConsumeMessageContext) -> None:
         raise AssertionError("nothing was sent back")
@@ -163,3 +225,40 @@ async def test_hooks_close_the_hot_road_which_does_not_read_the_owner() -> None:
         prefix = b'{"code":%d,"' % RequestCode.PULL_MESSAGE
         assert prefix not in broker.dispatcher.fast_paths
         assert (await broker.ask(pull())).code == ResponseCode.PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize("way", ["at once", "held", "out of time", "cold"])
+async def test_a_hook_that_raises_fails_its_pull_and_nothing_else(
+    way: str, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As hooks.py says, whenever the pull is answered."""
+    hook, disk = Hook(failure=ValueError("a bug of the hook")), SimDisk()
+    async with open_message_broker(disk=disk, hooks=BrokerHooks(consume=(hook,))) as broker:
+        await nursery.start(run_hold, broker)
+        connection = broker.connect()
+        request = pull(sys_flag=SUBSCRIPTION | SUSPEND, opaque=77, suspend_timeout_millis=5000)
+        if way in ("at once", "cold"):
+            await send_tags(broker, "a")
+        if way == "cold":
+            disk.evict(LOG_FILE)
+        answers = await broker.ask_all(request, connection)
+        if way == "held":
+            await send_tags(broker, "a")
+        elif way == "out of time":
+            await trio.sleep(6)
+        (answer,) = answers or received(connection)
+        assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
+        assert connection.deferred_count == 0
+        assert broker.hold.statistics().held == 0
+        (record,) = [record for record in caplog.records if record.exc_info is not None]
+        assert record.exc_info is not None
+        assert record.exc_info[1] is hook.failure
+        hook.failure = None
+        if way == "out of time":
+            await send_tags(broker, "a")
+        assert bodies(await broker.ask(pull(), connection)) == ["a"], "the broker lives"
+        nursery.cancel_scope.cancel()
+
+
+async def run_hold(broker: MessageBroker, *, task_status: trio.TaskStatus[None]) -> None:
+    await broker.hold.run(task_status=task_status)

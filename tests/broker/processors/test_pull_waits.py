@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
+from rocketpy.broker.processors import pull as pull_processor
+from rocketpy.broker.pull_request import PullRequest
 from rocketpy.protocol.codes import ResponseCode, SerializeType
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
+from rocketpy.store.results import GetMessageResult
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import MessageBroker, open_message_broker, pull, send
@@ -90,6 +94,68 @@ async def test_above_the_limit_of_a_connection_nobody_waits(broker: MessageBroke
     request = pull(sys_flag=SUBSCRIPTION | SUSPEND)
     answers = [await broker.ask_all(request, connection) for _ in range(3)]
     assert [[answer.code for answer in each] for each in answers] == [[], [], [ResponseCode.PULL_NOT_FOUND]]
+
+
+@pytest.mark.parametrize("setting", ["held_pull_bytes_max", "connection_held_pull_bytes_max"])
+async def test_what_held_pulls_keep_is_bounded(setting: str) -> None:
+    """In total and for each connection; a consumer that is refused comes back after its pause, and others go on."""
+    tags = "||".join(f"t{number}" for number in range(100))
+    async with open_message_broker(**{setting: 64_000}) as broker:
+        first, other = broker.connect(), broker.connect()
+        request = pull(sys_flag=SUBSCRIPTION | SUSPEND, subscription=tags)
+        assert [await broker.ask_all(request, first) for _ in range(4)] == [[]] * 4
+        (answer,) = await broker.ask_all(request, first)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        key = "heldPullBytesMax" if setting == "held_pull_bytes_max" else "connectionHeldPullBytesMax"
+        assert f"{key} is 64000" in (answer.remark or "")
+        assert first.deferred_count == 4
+        expected = [ResponseCode.SYSTEM_BUSY] if setting == "held_pull_bytes_max" else []
+        assert [each.code for each in await broker.ask_all(request, other)] == expected
+        first.close()
+        assert await broker.ask_all(request, other) == [], "there is room again"
+
+
+async def test_a_pull_is_held_for_five_minutes_at_most(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """Whatever it asks for: what waits for ever is never let go."""
+    async with open_message_broker() as broker:
+        await start_hold_service(nursery, broker)
+        connection = await hold(broker, suspend_timeout_millis=2**63 - 1)
+        await trio.sleep(299)
+        assert received(connection) == []
+        await trio.sleep(2)
+        assert [answer.code for answer in received(connection)] == [ResponseCode.PULL_NOT_FOUND]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+@pytest.mark.parametrize("way", ["at once", "held", "cold"])
+async def test_an_answer_that_no_frame_holds_is_refused_with_a_reason(
+    way: str, serialize_type: SerializeType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message may be nearly as long as a frame; the header of its answer may be longer than that of its send."""
+    encode = pull_processor.encode_pull_answer
+
+    def with_long_body(pull: PullRequest, code: int, result: GetMessageResult, broker_id: int) -> bytes:
+        return encode(pull, code, attrs.evolve(result, body=bytes(FRAME_LENGTH_MAX - 20)), broker_id)
+
+    monkeypatch.setattr(pull_processor, "encode_pull_answer", with_long_body)
+    disk = SimDisk()
+    async with open_message_broker(disk=disk) as broker:
+        connection = broker.connect()
+        if way != "held":
+            await send_tags(broker, "a")
+        if way == "cold":
+            disk.evict(LOG_FILE)
+        request = pull(sys_flag=SUBSCRIPTION | SUSPEND, serialize_type=serialize_type, opaque=77)
+        answers = await broker.ask_all(request, connection)
+        if way == "held":
+            await send_tags(broker, "a")
+        (answer,) = answers or received(connection)
+        assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
+        assert (answer.remark or "").startswith("the answer cannot be sent: frame: expected at most 16777216 bytes")
+        assert connection.deferred_count == 0
 
 
 async def test_a_closed_connection_is_forgotten(broker: MessageBroker) -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.java_hash import java_hash
-from rocketpy.protocol.selector.tag import TagFilter, has_tag, parse_tag_expression
+from rocketpy.protocol.selector.tag import (
+    EXPRESSION_SIZE_MAX,
+    TAGS_MAX,
+    TagFilter,
+    has_tag,
+    parse_tag_expression,
+)
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
 
@@ -67,6 +73,28 @@ def test_tags_of_one_hash_are_told_apart_by_the_consumer_only() -> None:
     assert [has_tag(subscription, tag) for tag in ("Aa", "BB", None)] == [True, False, False]
     assert has_tag(parse_tag_expression("T", None), None)
     assert has_tag(attrs.evolve(subscription, class_filter_mode=True), "BB")
+
+
+def test_an_expression_may_have_so_many_tags_and_characters_and_no_more() -> None:
+    """A filter lives as long as a pull is held; what it costs has to have an end."""
+    at_most = "||".join(f"t{number}" for number in range(TAGS_MAX))
+    assert len(parse_tag_expression("T", at_most).code_set) == TAGS_MAX
+    with pytest.raises(ValueError, match="expected at most 1000 tags in an expression, found 1001"):
+        parse_tag_expression("T", at_most + "||more")
+    assert parse_tag_expression("T", "x" * EXPRESSION_SIZE_MAX).tags_set == ["x" * EXPRESSION_SIZE_MAX]
+    with pytest.raises(ValueError, match="expected at most 32768 characters of tags, found 32769"):
+        parse_tag_expression("T", "x" * (EXPRESSION_SIZE_MAX + 1))
+
+
+def test_filters_that_want_the_same_are_equal() -> None:
+    """A held pull goes on where it was, unless its group wants something else now."""
+    first, again = (TagFilter(parse_tag_expression("T", text)) for text in ("a||b", "b || a"))
+    other, everything = (TagFilter(parse_tag_expression("T", text)) for text in ("a||c", "*"))
+    assert first == again
+    assert hash(first) == hash(again)
+    assert first != other
+    assert first != everything
+    assert first != "a||b"
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="|")).map(str.strip).filter(lambda tag: tag > " ")))
