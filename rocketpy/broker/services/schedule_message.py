@@ -46,10 +46,12 @@ from rocketpy.broker.services.delayed_message import DelayedMessage, read_delaye
 from rocketpy.broker.services.due_time import ClockSetBack, DueTimes
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.consume_queue_ext import is_ext_address
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
+from rocketpy.store.services.try_again import until_done
 
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
 """The group under which deliveries are counted."""
@@ -205,7 +207,7 @@ class ScheduleMessageService:
             self._correct(self._table[-1], is_known=level in self._offsets.offset_table)
         self._clock_set_back = ClockSetBack(timestamp_ms=now_ms, current_time=trio.current_time())
         self._dead_letters.begin()
-        await self._skip_delivered()
+        await until_done(self._skip_delivered)
 
     def _correct(self, level: _Level, *, is_known: bool) -> None:
         """Bring an offset into its queue; what is before that has left the log. One that is not known is no loss."""
@@ -264,8 +266,11 @@ class ScheduleMessageService:
         self._look_at_clock()
         is_busy = False
         for level in self._table:
-            if self._may_be_due(level) and await self._take_turn(level):
-                is_busy = True
+            try:
+                if self._may_be_due(level) and await self._take_turn(level):
+                    is_busy = True
+            except ShortageError:  # of descriptors, while reading: nothing was delivered
+                level.retry_at = trio.current_time() + _RETRY_SECONDS_MAX
         return is_busy
 
     def _may_be_due(self, level: _Level) -> bool:

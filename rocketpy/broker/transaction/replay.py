@@ -15,6 +15,7 @@ Reads run in slices, on the event loop what is in memory and by a worker thread 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -33,6 +34,8 @@ from rocketpy.protocol.topic_name import (
     TRANS_OP_HALF_TOPIC,
 )
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import GetMessageResult
+from rocketpy.store.services.try_again import until_done
 
 QueueEnds: TypeAlias = dict[tuple[str, int], int]
 """Topic and queue id, and the queue offset behind the last message."""
@@ -86,9 +89,7 @@ async def read_queue(
     offset = max(begin, store.min_offset_in_queue(topic, queue_id))
     last = store.max_offset_in_queue(topic, queue_id) if end is None else end
     while offset < last:
-        result = store.get_message_nowait(topic, queue_id, offset, BATCH_COUNT)
-        if result is None:
-            result = await store.get_message(topic, queue_id, offset, BATCH_COUNT)
+        result = await until_done(partial(_read, store, topic, queue_id, offset))
         if result.message_count:
             yield result.body
         offset = max(result.next_begin_offset, offset + 1)
@@ -96,6 +97,11 @@ async def read_queue(
 
 
 # ---- private --------------------------------------------------------------------------------------------------------
+
+
+async def _read(store: MessageStore, topic: str, queue_id: int, offset: int) -> GetMessageResult:
+    result = store.get_message_nowait(topic, queue_id, offset, BATCH_COUNT)
+    return await store.get_message(topic, queue_id, offset, BATCH_COUNT) if result is None else result
 
 
 @attrs.frozen

@@ -616,3 +616,18 @@ def total(stats: object, name: str, key: str) -> int:
     item = stats.get_stats_item(name, key)  # type: ignore[attr-defined]
     assert item is not None, (name, key)
     return int(item.value)
+
+
+async def test_without_descriptors_delivery_waits(autojump_clock: trio.testing.MockClock) -> None:
+    """The units of a level cannot be read: nothing is lost, and nothing ends."""
+    disk = SimDisk()
+    async with open_delayed(disk, consume_queue_files_open_max=8) as delayed:
+        delayed.send(1, b"late")
+        for number in range(12):
+            delayed.send(0, b"other", topic=f"Other{number}")  # so that the level's file is closed
+        disk.run_out_of_descriptors(1, 100_000)
+        await trio.sleep(10)
+        disk.run_out_of_descriptors(1, 0)
+        assert delayed.bodies() == []
+        await trio.sleep(10)
+        assert delayed.bodies() == [b"late"]

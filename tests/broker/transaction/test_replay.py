@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 
 from rocketpy.broker.message_put import MessageExtBrokerInner
 from rocketpy.broker.transaction.op_message import op_message
@@ -253,3 +255,15 @@ async def test_queue_ends_are_those_of_every_queue() -> None:
         broker.half()
         put(broker, TOPIC, b"x")
         assert queue_ends(broker.store) == {(TRANS_HALF_TOPIC, 0): 1, (TOPIC, QUEUE_ID): 1}
+
+
+async def test_without_descriptors_a_start_waits_with_reading(autojump_clock: trio.testing.MockClock) -> None:
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk, store={"consume_queue_files_open_max": 8}) as broker:
+        broker.half(b"0")
+        for number in range(12):
+            put(broker, f"Other{number}", b"other")  # so that the file of the half queue is closed
+        disk.run_out_of_descriptors(1, 3)
+        began = trio.current_time()
+        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+        assert trio.current_time() > began
