@@ -24,7 +24,7 @@ from property_tests.transaction_machine import (
     TransactionMachine,
 )
 from rocketpy.broker.message_put import PutMessageResult
-from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService
+from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService, Verdict
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.transaction import replay, transactional_message
 from rocketpy.broker.transaction.half_message import origin_of
@@ -85,9 +85,12 @@ def _writes_two_ops_in_three(put_op: Function) -> Function:
     return put
 
 
-def _counts_every_turn(renew: Function) -> Function:
-    def counted(self: Any, half: Any, *, check_times: int | None) -> Any:
-        return renew(self, half, check_times=check_times or 1 + int(half.properties.get("TRANSACTION_CHECK_TIMES", 0)))
+def _counts_every_turn(leave: Function) -> Function:
+    """RocketMQ's own: each turn of an immune message appends a copy, and counts as a check."""
+
+    def counted(self: Any, half: Any, immune_until_ms: int) -> Any:
+        times = 1 + int(half.properties.get("TRANSACTION_CHECK_TIMES", 0))
+        return Verdict.DONE if self._service.renew(half, check_times=times) else Verdict.ROUND_ENDS
 
     return counted
 
@@ -114,7 +117,7 @@ PLANTED: Mapping[str, Bug] = {
     "a new life forgets which copies an op is about": Bug(replay, "_note_end", _forgets_copies, (Promise.LEFT_ALONE,)),
     "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, (Promise.ANSWERED,)),
     "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, (Promise.LEFT_ALONE,)),
-    "turns of immune messages are counted": Bug(SERVICE, "renew", _counts_every_turn, (Promise.GIVEN_UP,)),
+    "turns of immune messages are counted": Bug(CHECK, "_leave", _counts_every_turn, (Promise.GIVEN_UP,)),
 }
 
 

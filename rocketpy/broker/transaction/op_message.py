@@ -13,12 +13,13 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.transaction.readable import readable_messages
 from rocketpy.protocol.properties import (
     PROPERTY_TAGS,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
-from rocketpy.protocol.stored_message import Buffer, decode_messages
+from rocketpy.protocol.stored_message import Buffer
 from rocketpy.protocol.topic_name import TRANS_OP_HALF_TOPIC
 
 OP_QUEUE_ID = 0
@@ -54,9 +55,9 @@ def op_message(half_offset: int, origin: int | None, *, timestamp_ms: int, host:
 
 
 def decode_ops(records: Buffer) -> list[Op]:
-    """Return the op messages of records back to back, in their order."""
+    """Return the op messages of records back to back, in their order; damaged ones are skipped."""
     ops = []
-    for message in decode_messages(records, decompress=False):
+    for message in readable_messages(records, TRANS_OP_HALF_TOPIC):
         half_offset = _offset(message.body) if message.tags == REMOVE_TAG else None
         origin = _offset(message.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, "").encode())
         ops.append(Op(message.queue_offset, -1 if half_offset is None else half_offset, origin))

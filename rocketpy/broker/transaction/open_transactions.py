@@ -6,7 +6,8 @@ takes it out. What the table was told is in the half and op queues too, and :mod
 
 Rule: offsets are in ascending order of the newest records, so the first entry is where a check round begins. Records of
 the half queue that nobody has told the table of are new transactions: :meth:`OpenTransactions.catch_up` takes them, and
-whoever appends a copy catches up before it names the copy.
+whoever appends a copy catches up before it names the copy. Only a check round may depart from the order, and restores
+it before it ends: what it passes over goes behind the others for as long as it takes to look at those.
 
 Memory: about 140 bytes for each open transaction, none for one that has ended.
 """
@@ -64,6 +65,19 @@ class OpenTransactions:
     def first(self) -> tuple[int, int] | None:
         """Return origin and newest record of the transaction whose newest record is the oldest."""
         return next(iter(self._newest.items()), None)
+
+    def pass_over(self, origin: int) -> None:
+        """Let the next transaction be the first, until :meth:`restore` is called."""
+        self._newest.move_to_end(origin)
+
+    def restore(self, passed_over: Mapping[int, int]) -> None:
+        """Put transactions back in front that were passed over, given in their order with the newest record of each.
+
+        One that has ended since, or of which there is a newer record now, is not touched.
+        """
+        for origin, queue_offset in reversed(passed_over.items()):
+            if self._newest.get(origin) == queue_offset:
+                self._newest.move_to_end(origin, last=False)
 
     def renewed(self, origin: int, queue_offset: int) -> None:
         """A copy has become a transaction's newest record, and the last one of the half queue."""

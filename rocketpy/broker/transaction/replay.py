@@ -9,7 +9,8 @@ them, and none of the gaps delivers a message twice:
 2. A check round appends a copy and passes over the record that it copies. When the offset that says so was not written,
    the copy names its origin, and the newest copy counts.
 
-Reads run in slices, on the event loop what is in memory and by a worker thread what is not.
+Reads run in slices, on the event loop what is in memory and by a worker thread what is not. Damaged records are
+skipped: an op message that is lost leaves its transaction open, a half message that is lost is not open any more.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import trio
 
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, named_origin, origin_of, real_queue
 from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, Op, decode_ops
+from rocketpy.broker.transaction.readable import readable_messages
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
-from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, transaction_type
 from rocketpy.protocol.topic_name import (
     SCHEDULE_TOPIC,
@@ -69,7 +70,7 @@ async def read_open_transactions(store: MessageStore, half_offset: int, op_offse
             _note_end(op, ended, ended_up_to)
     newest: dict[int, _Newest] = {}
     async for records in read_queue(store, TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset, known_end):
-        for half in decode_messages(records, decompress=False):
+        for half in readable_messages(records, TRANS_HALF_TOPIC):
             origin, offset = origin_of(half), half.queue_offset
             if offset >= known_end or offset in ended or origin in ended or offset <= ended_up_to.get(origin, -1):
                 continue
@@ -150,7 +151,10 @@ async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends:
     for topic, queue_id in queues & ends.keys():
         end = ends[topic, queue_id]
         async for records in read_queue(store, topic, queue_id, end - 1, end):
-            last = decode_message(records, decompress=False)
+            found = readable_messages(records)
+            if not found:
+                continue
+            last = found[0]
             is_commit = transaction_type(last.sys_flag) == TRANSACTION_COMMIT_TYPE
             origin = named_origin(last)
             if origin is not None and (is_commit or topic == TRANS_CHECK_MAX_TIME_TOPIC):

@@ -8,9 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.broker.message_put import MessageExtBrokerInner, PutMessageResult
 from rocketpy.broker.services.transaction_check import CHECK_GROUP, TransactionCheckStatistics
 from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.protocol.compression import CompressionType, compress
+from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -26,6 +28,7 @@ from tests.broker.transaction.transaction_broker import (
     TOPIC,
     open_transaction_broker,
 )
+from tests.forged_record import HEAD_SIZE
 
 TIMES = "TRANSACTION_CHECK_TIMES"
 ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -160,7 +163,7 @@ async def test_what_is_stored_in_the_moment_of_the_round_is_for_the_next() -> No
         assert len(await broker.round(producer)) == 1
 
 
-async def test_an_immune_message_is_put_back_and_not_counted() -> None:
+async def test_an_immune_message_is_passed_over_and_not_counted() -> None:
     async with open_transaction_broker(transaction_check_max=2) as broker:
         producer = broker.producer()
         broker.half(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS="300")
@@ -170,11 +173,62 @@ async def test_an_immune_message_is_put_back_and_not_counted() -> None:
             broker.later(60)
             asked.append([check.message.body for check in await broker.round(producer)])
         assert asked == [[b"other"], [b"other"], [], []], "given up after two checks"
-        copies = [half for half in await broker.halves() if half.body == b"immune"]
-        assert [half.properties.get(ORIGIN) for half in copies] == [None, "0", "0", "0", "0"]
-        assert all(TIMES not in half.properties for half in copies)
+        assert [half.body for half in await broker.halves()].count(b"immune") == 1
+        assert offsets(broker.tables)[0] == 0, "a start begins at it"
         broker.later(60)
         assert [check.message.properties[TIMES] for check in await broker.round(producer)] == ["1"]
+
+
+async def test_an_immune_message_is_written_again_once_an_hour() -> None:
+    """Not in every round: a megabyte would be written every minute. Not never: a start has to read from it on."""
+    async with open_transaction_broker(store={"file_reserved_time": 1000}) as broker:
+        broker.half(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS=str(10 * 3600))
+        halves = []
+        for _ in range(5 * 60):
+            broker.later(60)
+            await broker.round()
+            halves.append(len(await broker.halves()))
+        assert halves[-1] == 6
+        assert max(halves.count(each) for each in set(halves)) <= 61
+        assert all(TIMES not in half.properties for half in await broker.halves())
+        assert [half.properties.get(ORIGIN) for half in await broker.halves()] == [None, "0", "0", "0", "0", "0"]
+        assert offsets(broker.tables)[0] == 5
+
+
+async def test_an_immune_message_is_not_read_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_transaction_broker() as broker:
+        immune = broker.half(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS="300")
+        reads, get = [], broker.store.get_message_nowait
+
+        def noted(topic: str, queue_id: int, queue_offset: int, count: int) -> object:
+            if topic == TRANS_HALF_TOPIC:
+                reads.append(queue_offset)
+            return get(topic, queue_id, queue_offset, count)
+
+        monkeypatch.setattr(broker.store, "get_message_nowait", noted)
+        for _ in range(4):
+            broker.later(60)
+            await broker.round()
+        assert reads == [immune.queue_offset]
+        await broker.end(immune)
+        await broker.round()
+        assert offsets(broker.tables) == (1, 1)
+
+
+async def test_a_message_that_was_born_in_a_far_future_is_not_immune_for_ever() -> None:
+    async with open_transaction_broker(transaction_check_max=1) as broker:
+        producer = broker.producer()
+        immunity = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "9999999999"}
+        broker.half(b"in a century", age_ms=-(10**12) * 3, **immunity)
+        broker.half(b"in an hour", age_ms=-3_600_000, **immunity)
+        broker.later(1)
+        assert [check.message.body for check in await broker.round(producer)] == [b"in a century"]
+        broker.later(60)
+        await broker.round()
+        assert [message.body for message in await broker.given_up()] == [b"in a century"]
+        broker.later(74 * 3600)
+        await broker.round()
+        assert broker.service.statistics().open_count == 0, "older than the log is kept"
 
 
 @pytest.mark.parametrize(("immunity", "is_asked"), [("-1", True), ("x", True), ("0", True), ("7", False), ("-5", True)])
@@ -245,6 +299,80 @@ async def test_what_the_store_refuses_is_for_the_next_round(checks: int, monkeyp
         broker.later(60)
         assert len(await broker.round(producer)) == 1 - checks
         assert len(await broker.given_up()) == checks
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+async def test_what_the_store_will_never_take_again_keeps_no_other_from_its_turn(
+    is_given_up: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a message that is longer than a new maxMessageSize. It stays first, and offsets do not move past it."""
+    async with open_transaction_broker(transaction_check_max=1 if is_given_up else 15) as broker:
+        producer = broker.producer()
+        for body in (b"0", b"too long", b"2", b"long too", b"4"):
+            broker.half(body, age_ms=60_000)
+        if is_given_up:
+            broker.later(60)
+            assert len(await broker.round(producer)) == 5
+        put = broker.message_put.put
+
+        def refuses(message: MessageExtBrokerInner) -> PutMessageResult:
+            if b"long" in message.body:
+                return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, -1, -1, message.topic, 0)
+            return put(message)
+
+        monkeypatch.setattr(broker.message_put, "put", refuses)
+        for number in range(1, 3):
+            broker.later(60)
+            asked = [check.message.body for check in await broker.round(producer)]
+            assert asked == ([] if is_given_up else [b"0", b"2", b"4"])
+            assert broker.service.statistics().refused_count == 2 * number
+            assert offsets(broker.tables)[0] == (6 if is_given_up else 1), "up to the first that is open"
+        if is_given_up:
+            assert [message.body for message in await broker.given_up()] == [b"0", b"2", b"4"]
+        lines = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
+        assert lines == ["2 half messages wait for the next round: the store has refused to take them again"] * 2
+        monkeypatch.undo()
+        broker.later(60)
+        assert len(await broker.round(producer)) == (0 if is_given_up else 5)
+        assert len(await broker.given_up()) == (5 if is_given_up else 0)
+
+
+async def test_a_store_that_takes_nothing_ends_the_round_at_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_transaction_broker() as broker:
+        for i in range(5):
+            broker.half(b"%d" % i, age_ms=60_000)
+        broker.later(60)
+        tries = []
+        monkeypatch.setattr(
+            broker.store, "put", lambda *put: tries.append(put) or (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
+        )
+        monkeypatch.setattr(broker.store, "writable_or_why", lambda: "the disk is full")
+        await broker.round()
+        assert len(tries) == 1
+        assert broker.service.statistics().refused_count == 0
+
+
+async def test_a_check_that_fails_unexpectedly_is_given_up_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_transaction_broker() as broker:
+        producer = broker.producer()
+        for body in (b"0", b"bad", b"2"):
+            broker.half(body, age_ms=60_000)
+        broker.later(60)
+        renew = broker.parts.service.renew
+
+        def fails(half: MessageExt, *, check_times: int | None) -> MessageExt | None:
+            if half.body == b"bad":
+                raise ZeroDivisionError
+            return renew(half, check_times=check_times)
+
+        monkeypatch.setattr(broker.parts.service, "renew", fails)
+        assert [check.message.body for check in await broker.round(producer)] == [b"0", b"2"]
+        assert "the check of the half message at queue offset 1 failed unexpectedly" in caplog.text
+        monkeypatch.undo()
+        broker.later(60)
+        assert [check.message.body for check in await broker.round(producer)] == [b"bad", b"0", b"2"]
 
 
 async def test_a_message_of_no_group_or_without_a_target_is_given_up_in_the_end() -> None:
@@ -382,6 +510,89 @@ async def test_a_record_that_is_gone_ends_its_transaction(queue_offset: int) -> 
         assert broker.service.statistics().open_count == 1
 
 
+# ---- damage ---------------------------------------------------------------------------------------------------------
+
+
+def damage(disk: SimDisk, physical_offset: int, body: bytes, topic: str) -> None:
+    """Change the length of a record's properties: its head, and so its unit, stay right."""
+    file = disk.open("/store/commitlog/00000000000000000000")
+    position = physical_offset + HEAD_SIZE + len(body) + 1 + len(topic)
+    file.write(position, b"\x7f\x00")
+    file.close()
+
+
+async def test_a_damaged_half_message_ends_no_round_and_no_start(caplog: pytest.LogCaptureFixture) -> None:
+    """Passed over, counted, one line: the others are asked about, now and in the next life."""
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        tables = broker.tables
+        halves = [broker.half(b"%d" % i, age_ms=60_000) for i in range(4)]
+        for each in (halves[1], halves[3]):
+            damage(disk, each.physical_offset, b"x", TRANS_HALF_TOPIC)
+        broker.later(60)
+        producer = broker.producer()
+        assert [check.message.body for check in await broker.round(producer)] == [b"0", b"2"]
+        assert broker.service.statistics().lost_count == 2
+        assert broker.service.statistics().open_count == 2
+        assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 2
+        assert offsets(broker.tables) == (4, 0)
+    tables.offsets.offset_table.clear()
+    async with open_transaction_broker(disk=disk, tables=tables) as broker:
+        assert broker.service.statistics().open_count == 2
+        broker.later(60)
+        assert [check.message.body for check in await broker.round(producer)] == [b"0", b"2"]
+
+
+async def test_a_damaged_op_message_ends_no_round_and_no_start() -> None:
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        tables = broker.tables
+        for i in range(3):
+            await broker.end(broker.half(b"%d" % i, age_ms=60_000))
+        damage(disk, (await broker.ops())[1].physical_offset, b"1", TRANS_OP_HALF_TOPIC)
+    async with open_transaction_broker(disk=disk, tables=tables) as broker:
+        assert broker.service.statistics().open_count == 1, "nothing says any more that the second one has ended"
+        broker.later(60)
+        producer = broker.producer()
+        (check,) = await broker.round(producer)
+        assert check.message.body == b"1"
+        await broker.end(check.half)
+        await broker.round()
+        assert offsets(broker.tables) == (4, 4), "past the damaged one"
+
+
+async def test_a_unit_that_leads_nowhere_does_not_hold_up_the_offsets() -> None:
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        for i in range(3):
+            await broker.end(broker.half(b"%d" % i))
+        file = disk.open(f"/store/consumequeue/{TRANS_OP_HALF_TOPIC}/0/00000000000000000000")
+        file.write(20, bytes(8))  # the second unit: the physical offset of another record
+        file.close()
+        await broker.round()
+        assert offsets(broker.tables) == (3, 3)
+
+
+async def test_a_record_of_another_topic_is_no_half_message() -> None:
+    """What a unit of the half queue leads to must be of the half topic, whatever has written that unit."""
+    disk = SimDisk()
+    async with open_transaction_broker(disk=disk) as broker:
+        producer = broker.producer()
+        broker.half(b"honest", age_ms=60_000)
+        broker.half(b"other", age_ms=60_000)
+        properties = b"PGROUP\x01P\x02REAL_TOPIC\x01Secret\x02REAL_QID\x010"
+        broker.store.put(TOPIC, QUEUE_ID, b"forged", properties, 0, (), 0, 0, 0, STORE_HOST, 0)
+        broker.store.end_burst()
+        units = disk.open(f"/store/consumequeue/{TOPIC}/{QUEUE_ID}/00000000000000000000")
+        half_units = disk.open(f"/store/consumequeue/{TRANS_HALF_TOPIC}/0/00000000000000000000")
+        half_units.write(20, units.read(0, 20))
+        units.close()
+        half_units.close()
+        broker.later(60)
+        assert [check.message.body for check in await broker.round(producer)] == [b"honest"]
+        assert broker.service.statistics().lost_count == 1
+
+
 # ---- the service ----------------------------------------------------------------------------------------------------
 
 
@@ -396,6 +607,21 @@ async def test_rounds_come_after_the_interval_which_may_change_meanwhile(autojum
         object.__setattr__(broker.tables.config, "transaction_check_interval", 3_000)
         await trio.sleep(10)
         assert broker.service.statistics().round_count == 4
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_round_that_fails_unexpectedly_is_not_the_last(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_transaction_broker(load=False) as broker, trio.open_nursery() as nursery:
+        await nursery.start(broker.service.run)
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.tables.offsets, "commit_offset", lambda *_: 1 // 0)
+            await trio.sleep(61)
+        assert "a round of transaction checks failed unexpectedly" in caplog.text
+        await trio.sleep(60)
+        assert broker.service.statistics().round_count == 2
+        assert offsets(broker.tables) == (0, 0)
         nursery.cancel_scope.cancel()
 
 
