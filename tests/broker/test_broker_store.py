@@ -15,6 +15,7 @@ from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore, StoreFactory
@@ -128,3 +129,14 @@ async def test_plug_ins_are_asked_in_place_of_the_store(settings: BrokerSettings
         assert isinstance(opened.store, PlugInMessageStore)
         put(opened.store)
         assert opened.store.max_offset_in_queue(TOPIC, 0) == 1
+
+
+async def test_a_message_may_name_the_topics_that_there_are(settings: BrokerSettings, disk: SimDisk) -> None:
+    """Whoever puts it: a commit and a delivery ask no processor of sends."""
+    store_settings = attrs.evolve(settings.store, enable_multi_dispatch=True)
+    async with life(attrs.evolve(settings, store=store_settings), disk) as opened:
+        names = b"INNER_MULTI_DISPATCH\x01Audit"
+        message = (TOPIC, 0, b"body", names, 0, (), 0, 0, 0, STORE_HOST, 0)
+        assert opened.store.put(*message)[0] is PutMessageStatus.MESSAGE_ILLEGAL
+        opened.tables.topics.update_topic_config(TopicConfig("Audit"))
+        assert opened.store.put(*message)[0] is PutMessageStatus.PUT_OK

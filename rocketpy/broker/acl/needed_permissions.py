@@ -84,7 +84,7 @@ STRICT_ADMIN_CODES: Final = ADMIN_CODES | {
     RequestCode.VIEW_BROKER_STATS_DATA,
 }
 
-_PROPERTIES_FIELD: Final = {
+_PROPERTIES_FIELD: Final[dict[int, str]] = {
     RequestCode.SEND_MESSAGE: "properties",
     RequestCode.SEND_MESSAGE_V2: "i",
     RequestCode.SEND_REPLY_MESSAGE: "properties",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -119,17 +119,34 @@ async def test_how_far_groups_are_behind_is_written_every_five_minutes(
         assert len(broker.lines("[GROUP_GET_FALL_SIZE] [0@T@G] Stats Every 5 Minutes, Value: 5")) == 3
 
 
-async def test_nothing_is_written_where_nobody_keeps_it(
-    running: Run, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+async def test_no_line_is_worked_out_where_nobody_keeps_it(
+    running: Run,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    level: int,
 ) -> None:
-    caplog.set_level(logging.WARNING, logger="rocketpy.broker.stats")
-    caplog.set_level(logging.WARNING, logger="rocketpy.broker.commercial")
+    caplog.set_level(level, logger="rocketpy.broker.stats")
+    caplog.set_level(level, logger="rocketpy.broker.commercial")
     caplog.handler.setLevel(logging.INFO)
+    asked: set[str] = set()
+    for name in ("lines", "moment_lines", "commercial_lines"):
+        monkeypatch.setattr(BrokerStatsManager, name, noting(asked, name, getattr(BrokerStatsManager, name)))
     async with running(NOON) as broker:
         broker.stats.inc_topic_put("T", 100, 1)
         await trio.sleep(DAY_SECONDS)
-        assert broker.lines("Stats") == []
+        assert asked == ({"lines", "moment_lines", "commercial_lines"} if level == logging.INFO else set())
+        assert bool(broker.lines("Stats")) == (level == logging.INFO)
         assert len(broker.lines("yesterday")) == 2
+
+
+def noting(asked: set[str], name: str, method: Callable[..., Iterator[str]]) -> Callable[..., Iterator[str]]:
+    def noted(*arguments: object) -> Iterator[str]:
+        asked.add(name)
+        return method(*arguments)
+
+    return noted
 
 
 async def test_a_wall_clock_that_is_set_back_begins_the_day_again(

@@ -546,21 +546,21 @@ async def test_what_is_delivered_during_a_sync_is_flushed_after_it(
     """Nobody else may ever ask for a flush again."""
     async with open_delayed(clock=clock, flush_disk_type=SYNC, levels="1s 2s") as delayed:
         wait_durable, asked = delayed.store.wait_durable, []
-        # The sync that the first delivery asks for takes until the second one is made.
         delayed.store.wait_durable = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]
         delayed.send(1, b"a")
         delayed.send(2, b"b")
         await trio.sleep(1.5)
         assert delayed.bodies() == [b"a"]
-        ((end, flushed),) = asked
-        assert end == delayed.store.wrote_offset
         await trio.sleep(0.6)
         assert delayed.bodies() == [b"a", b"b"]
-        assert len(asked) == 1, "one flush at a time"
-        delayed.store.wait_durable = wait_durable  # type: ignore[method-assign]
-        wait_durable(end, flushed)
+        ((end, flushed),) = asked  # one flush at a time, and this one began before the second message was put
+        assert end < delayed.store.wrote_offset
+        flushed(PutMessageStatus.PUT_OK)
+        assert asked[1:] == [(delayed.store.wrote_offset, flushed)]
+        wait_durable(*asked[1])
         await trio.sleep(0.5)
-        assert delayed.store.durable_offset == delayed.store.wrote_offset > end
+        assert delayed.store.durable_offset == delayed.store.wrote_offset
+        assert len(asked) == 2
 
 
 async def test_deliveries_are_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:

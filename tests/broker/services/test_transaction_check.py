@@ -152,6 +152,10 @@ async def test_a_young_message_ends_the_round() -> None:
         broker.half(b"old", age_ms=60_000)
         broker.later(1)
         assert await broker.round(producer) == []
+        assert len(await broker.halves()) == 2, "nobody has looked at the old one, which comes after the young one"
+        broker.later(6)
+        asked = await broker.round(producer)
+        assert [check.message.body for check in asked] == [b"young", b"old"], "for the next round, in order"
 
 
 async def test_what_is_stored_in_the_moment_of_the_round_is_for_the_next() -> None:
