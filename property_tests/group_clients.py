@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from property_tests.small_broker import ASYNC, BROKER, small_broker
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import ConsumerConnection, GetConsumerListByGroupResponseBody
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -57,13 +57,15 @@ def make_world(flush: FlushDiskType = ASYNC, *, sector_size: int = 512, queue_nu
 # ---- what clients ask -----------------------------------------------------------------------------------------------
 
 
-def heartbeat(client_id: str, topics: Sequence[str], version: int, group: str = GROUP) -> RemotingCommand:
-    """A consumer is there, and wants these topics."""
+def heartbeat(
+    client_id: str, topics: Sequence[str], version: int, group: str = GROUP, *, producer_group: str | None = None
+) -> RemotingCommand:
+    """A consumer is there, and wants these topics; it may be a producer too."""
     subscriptions = [SubscriptionData(topic, sub_version=version) for topic in topics]
     consumer = ConsumerData(group, subscription_data_set=subscriptions)
-    return make_request(
-        RequestCode.HEART_BEAT, body=encode_body(HeartbeatData(client_id, consumer_data_set=[consumer]))
-    )
+    producers = [] if producer_group is None else [ProducerData(producer_group)]
+    body = HeartbeatData(client_id, producers, [consumer])
+    return make_request(RequestCode.HEART_BEAT, body=encode_body(body))
 
 
 def unregister(client_id: str, group: str = GROUP) -> RemotingCommand:

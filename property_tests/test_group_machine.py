@@ -1,12 +1,15 @@
-"""Who is in a group, and who hears of it: members join, leave, vanish, fall silent and change their minds.
+"""Who is in a group, and who is notified: members join, leave, vanish, are reset, fall silent and change their minds.
 
 The model is a set of members, each with the topics that it asked for and the time of its last heartbeat. After every
-step each member that is online must have heard of what the step has changed, and nobody of anything else; and whoever
-asks is told the same members.
+step each member that is online must have been notified of what the step has changed, the last time after the whole
+change, and nobody of anything else; and whoever asks is told the same members.
+
+A crowd of members comes at once and is reset at once: each send to one of them fails and ends it, as a socket's would.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -18,8 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from property_tests.group_clients import GROUP, heartbeat, make_world, members, subscribed, unregister
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt
-from rocketpy.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager, GroupChange
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
+from rocketpy.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
+from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.services.consumer_ids_changed import ConsumerIdsChangedService
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHeader
 from rocketpy.protocol.headers.codec import read_header
@@ -27,6 +32,7 @@ from rocketpy.testing.broker_world import BrokerWorld, Client
 
 EXPIRED_SECONDS, SCAN_SECONDS = 120, 10
 HEARTBEAT_SECONDS = 30
+CROWD = 150
 names = st.sampled_from(["a", "b", "c", "d"])
 topic_sets = st.sampled_from([("T",), ("T", "U"), ("U", "V")])
 
@@ -34,7 +40,10 @@ topic_sets = st.sampled_from([("T",), ("T", "U"), ("U", "V")])
 class Promise(Enum):
     """What holds of a group and its members."""
 
-    TOLD = "whoever is online hears of each change of members or topics"
+    TOLD = "whoever is online is notified of each change of members or topics, after it"
+    TOGETHER = "changes that come together are notified together"
+    FORGOTTEN = "nothing is kept of a connection that has ended"
+    CONTAINED = "nothing fails unexpectedly"
     LEFT_ALONE = "nobody is told of a change that was none"
     SAME_LIST = "whoever asks is told the members that are online, the same as anybody else"
     SAME_TOPICS = "the group wants what the last heartbeat said"
@@ -48,6 +57,19 @@ class Member:
     topics: tuple[str, ...]
     heard: float  # when the broker heard of it last
     is_silent: bool = False
+    known: set[str] = attrs.field(factory=set)  # the members, when this one was notified last
+
+
+class _Failures(logging.Handler):
+    """What was logged because a piece of work failed in a way that nobody foresaw."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.texts.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -59,8 +81,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.members: dict[str, Member] = {}
         self.topics: set[str] = set()  # that the group wants
         self.version = 0
+        self.failures = _Failures()
+        logging.getLogger("rocketpy").addHandler(self.failures)
 
     def teardown(self) -> None:
+        logging.getLogger("rocketpy").removeHandler(self.failures)
         self.world.life.kill()
 
     @initialize()
@@ -80,7 +105,7 @@ class GroupMachine(RuleBasedStateMachine):
         member = self.members.get(name)
         is_new = member is None
         if member is None:
-            member = self.members[name] = Member(self.world.connect(), topics, self.now)
+            member = self.members[name] = self.joined(topics)
         has_changed = is_new or set(topics) != self.topics
         self.version += 1
         answer = member.client.ask(heartbeat(name, topics, self.version))
@@ -105,7 +130,38 @@ class GroupMachine(RuleBasedStateMachine):
         member = self.members.pop(name, None)
         if member is not None:
             member.client.close()
+            self.world.pass_time(0)
             self.left()
+
+    @rule(count=st.sampled_from([2, 3]))
+    def crowd_comes_and_is_reset(self, count: int) -> None:
+        """Many clients join in the same moment; then the node that they run on dies, and one of the ends is seen."""
+        topics = tuple(sorted(self.topics)) or ("T",)
+        crowd = {f"x{number:03}": self.joined(topics) for number in range(count)}
+        for name, member in crowd.items():
+            self.version += 1
+            for client_id, producer_group in ((name, "P"), (f"{name} again", "Q"), (name, None)):
+                beat = heartbeat(client_id, topics, self.version, producer_group=producer_group)
+                answer = member.client.ask(beat, settle=False)
+                assert answer is not None
+                assert answer.code == ResponseCode.SUCCESS, answer
+        self.topics = set(topics)
+        self.members |= crowd
+        self.world.pass_time(0)
+        self.check(has_changed=True, told_max=2)
+        self.heartbeat_comes("d", topics)  # the last in the order of members stays
+        for member in crowd.values():
+            member.client.is_reset = True
+        next(iter(crowd.values())).client.close()
+        self.world.pass_time(0)
+        for name, member in crowd.items():
+            if not member.client.connection.is_closed:
+                raise PromiseBroken(Promise.TOLD, f"{name} was never sent anything, or its end was not seen")
+            found = self.world.tables.producers
+            if found.find_channel(name) is not None or found.find_channel(f"{name} again") is not None:
+                raise PromiseBroken(Promise.FORGOTTEN, f"{name} is a producer after its end")
+            del self.members[name]
+        self.left()
 
     @rule(name=names)
     def fall_silent(self, name: str) -> None:
@@ -143,6 +199,17 @@ class GroupMachine(RuleBasedStateMachine):
 
     # ---- the model ------------------------------------------------------------------------------------------------
 
+    def joined(self, topics: tuple[str, ...]) -> Member:
+        """Return a client that remembers the members at its last notification, as one that asks at once would."""
+        member = Member(self.world.connect(), topics, self.now)
+
+        def asks() -> None:
+            group = self.world.tables.consumers.get_consumer_group_info(GROUP)
+            member.known = set() if group is None else set(group.client_ids)
+
+        member.client.on_flush = asks
+        return member
+
     def left(self) -> None:
         if not self.members:
             self.topics = set()
@@ -160,7 +227,9 @@ class GroupMachine(RuleBasedStateMachine):
             elif silent_for > EXPIRED_SECONDS + SCAN_SECONDS:
                 raise PromiseBroken(Promise.SAME_LIST, f"{name} is a member after {silent_for} s of silence")
 
-    def check(self, has_changed: bool) -> None:
+    def check(self, has_changed: bool, told_max: int = 1_000) -> None:
+        if self.failures.texts:
+            raise PromiseBroken(Promise.CONTAINED, self.failures.texts[0])
         for name, member in self.members.items():
             told = 0
             for request in member.client.requests():
@@ -169,10 +238,15 @@ class GroupMachine(RuleBasedStateMachine):
                 told += 1
             if has_changed and not told:
                 raise PromiseBroken(Promise.TOLD, f"{name} is a member, and was told nothing")
+            if has_changed and member.known != self.members.keys():
+                raise PromiseBroken(Promise.TOLD, f"{name} was told last when the members were {sorted(member.known)}")
+            if told > told_max:
+                raise PromiseBroken(Promise.TOGETHER, f"{name} was told {told} times of one change")
             if told and not has_changed:
                 raise PromiseBroken(Promise.LEFT_ALONE, f"{name} was told {told} times that nothing has changed")
         expected = sorted(self.members)
-        for asking in [*(member.client for member in self.members.values()), self.world.connect()]:
+        some = list(self.members.values())[:5]
+        for asking in [*(member.client for member in some), self.world.connect()]:
             found = members(asking)
             if found != expected:
                 raise PromiseBroken(Promise.SAME_LIST, f"found {found}, expected {expected}")
@@ -211,20 +285,50 @@ def _expires_nobody(scan: Function) -> Function:
 
 
 def _always_tells(register: Function) -> Function:
-    def registered(self: Any, client: Any, consumer: Any) -> Any:
+    def registered(self: Any, client: Any, consumer: Any) -> bool:
         register(self, client, consumer)
-        info = self.get_consumer_group_info(consumer.group_name)
-        return GroupChange(info.group_name, info.channels)
+        return True
 
     return registered
 
 
-def _tells_all_but_one(register: Function) -> Function:
-    def registered(self: Any, client: Any, consumer: Any) -> Any:
-        change = register(self, client, consumer)
-        return change and attrs.evolve(change, channels=change.channels[-1:])
+def _tells_only_the_newest(next_member: Function) -> Function:
+    def following(self: Any) -> Any:
+        member = next_member(self)
+        if self._members:
+            member = self._members.pop()
+            self._members.clear()
+        return member
 
-    return registered
+    return following
+
+
+def _sends_inside_the_change(changed: Function) -> Function:
+    def sent(self: Any, group: str) -> None:
+        changed(self, group)
+        while self.notify_some():
+            pass
+
+    return sent
+
+
+def _takes_a_pass_under_way_for_enough(changed: Function) -> Function:
+    def marked(self: Any, group: str) -> None:
+        if not (self._members and self._group == group):
+            changed(self, group)
+
+    return marked
+
+
+def _keeps_ids(left_under: Function) -> Function:
+    def left(self: Any, client: Any) -> None:
+        if client.channel not in self._groups_of:
+            left_under(self, client)
+        else:
+            counts = self._group_counts[client.channel]
+            counts[client.client_id] -= 1
+
+    return left
 
 
 PLANTED: Mapping[str, Bug] = {
@@ -233,9 +337,37 @@ PLANTED: Mapping[str, Bug] = {
         ConsumerGroupInfo, "update_subscription", _keeps_old_topics, (Promise.SAME_TOPICS, Promise.TOLD)
     ),
     "nobody expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
-    "only the newest is told": Bug(ConsumerManager, "register_consumer", _tells_all_but_one, (Promise.TOLD,)),
+    "only the newest is told": Bug(ConsumerIdsChangedService, "_next_member", _tells_only_the_newest, (Promise.TOLD,)),
+    "ids of producers stay": Bug(ProducerManager, "_left_under", _keeps_ids, (Promise.FORGOTTEN,)),
     "everything is a change": Bug(ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
 }
+
+
+PLANTED_IN_CROWDS: Mapping[str, Bug] = {
+    "a change sends": Bug(
+        ConsumerIdsChangedService, "changed", _sends_inside_the_change, (Promise.CONTAINED, Promise.TOGETHER)
+    ),
+    "a change during a pass is lost": Bug(
+        ConsumerIdsChangedService, "changed", _takes_a_pass_under_way_for_enough, (Promise.TOLD,)
+    ),
+}
+
+
+def _crowd_script(machine: GroupMachine) -> None:
+    """Some members stay while a crowd that is larger than Python's stack is deep comes and is reset."""
+    machine.first_start()
+    machine.heartbeat_comes("a", ("T",))
+    machine.heartbeat_comes("b", ("T",))
+    machine.crowd_comes_and_is_reset(CROWD)
+
+
+def test_a_crowd_that_is_reset_ends_nothing_and_is_forgotten() -> None:
+    play(GroupMachine, _crowd_script)
+
+
+@pytest.mark.parametrize("name", PLANTED_IN_CROWDS)
+def test_each_bug_that_only_crowds_meet_is_found(name: str) -> None:
+    play_with_bug(GroupMachine, _crowd_script, PLANTED_IN_CROWDS[name])
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -12,20 +12,23 @@ from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
 from rocketpy.broker.processors.lock import LockProcessor
 from rocketpy.broker.services.client_housekeeping import ClientHousekeepingService
+from rocketpy.broker.services.consumer_ids_changed import ConsumerIdsChangedService
 from rocketpy.remoting.dispatch import Dispatcher
 
 
 class ClientSide:
-    """The processors for those who are connected, and the service that forgets those who are not any more."""
+    """The processors for clients that are connected, and the services that forget clients and notify groups."""
 
     def __init__(self, ground: Ground, *, current_time: Callable[[], float]) -> None:
         config, tables = ground.config, ground.tables
+        self.notifications = ConsumerIdsChangedService(consumer_manager=tables.consumers)
         self.housekeeping = ClientHousekeepingService(
             config=config,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
             rebalance_lock_manager=tables.locks,
             consumer_filter_manager=tables.filters,
+            group_changed=self.notifications.changed,
         )
         self._client_manage = ClientManageProcessor(
             config=config,
@@ -33,6 +36,7 @@ class ClientSide:
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
+            group_changed=self.notifications.changed,
             current_time=current_time,
         )
         self._consumer_manage = ConsumerManageProcessor(

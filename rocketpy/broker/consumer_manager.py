@@ -1,7 +1,7 @@
 """The consumers that are online: groups, their connections and what they subscribe to.
 
-Tables only; a connection is a key here and nothing more. A change is returned as the channels that should hear of it
-(NOTIFY_CONSUMER_IDS_CHANGED), never sent: whoever calls sends. Rule: the last heartbeat of any member decides what the
+Tables only; a connection is a key here and nothing more. A change is returned, never sent: the caller has the members
+notified (ConsumerIdsChangedService). Rule: the last heartbeat of any member decides what the
 whole group subscribes to, so members that disagree fight; that is RocketMQ's rule, and SubscriptionWatch tells of it.
 Every heartbeat reaches the filters too; with the last member of a group its filters die.
 
@@ -75,14 +75,6 @@ class ConsumerGroupInfo:
         return has_changed
 
 
-@attrs.frozen
-class GroupChange:
-    """A group whose members changed, and the connections that are left to hear of it."""
-
-    group_name: str
-    channels: list[Connection]
-
-
 class ConsumerManager:
     """The groups that are online at one broker. ``current_time`` is a clock in seconds that never steps."""
 
@@ -120,8 +112,8 @@ class ConsumerManager:
         """Return the groups online that subscribe to a topic."""
         return [group for group, info in self._groups.items() if topic in info.subscription_table]
 
-    def register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> GroupChange | None:
-        """Take one group of a heartbeat; return whom to tell when a member or a topic is new or gone."""
+    def register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> bool:
+        """Take one group of a heartbeat; True when a member or a topic is new or gone."""
         group = consumer.group_name
         info = self._groups.get(group)
         if info is None:
@@ -134,13 +126,13 @@ class ConsumerManager:
         has_changed = info.update_subscription(consumer.subscription_data_set) or is_new
         self._consumer_filter_manager.register(group, consumer.subscription_data_set)
         self._subscription_watch.heard(client, consumer)
-        return GroupChange(group, info.channels) if has_changed else None
+        return has_changed
 
-    def unregister_consumer(self, group: str, channel: Connection) -> GroupChange | None:
-        """Take a connection out of a group; return whom to tell, None when it was not in it."""
+    def unregister_consumer(self, group: str, channel: Connection) -> bool:
+        """Take a connection out of a group; False when it was not in it."""
         info = self._groups.get(group)
         if info is None or info.channel_info_table.pop(channel, None) is None:
-            return None
+            return False
         if not info.channel_info_table:
             del self._groups[group]
             self._consumer_filter_manager.unregister(group)
@@ -149,12 +141,14 @@ class ConsumerManager:
         groups.discard(group)
         if not groups:
             del self._groups_of[channel]
-        return GroupChange(group, info.channels)
+        return True
 
-    def close_channel(self, channel: Connection) -> list[GroupChange]:
-        """Take a connection that has ended out of all its groups; return whom to tell."""
-        changes = (self.unregister_consumer(group, channel) for group in sorted(self._groups_of.get(channel, ())))
-        return [change for change in changes if change is not None]
+    def close_channel(self, channel: Connection) -> list[str]:
+        """Take a connection that has ended out of all its groups; return them."""
+        groups = sorted(self._groups_of.get(channel, ()))
+        for group in groups:
+            self.unregister_consumer(group, channel)
+        return groups
 
     def scan_not_active_channel(self) -> list[Connection]:
         """Return the connections over which some group has been silent for too long; the caller closes them."""

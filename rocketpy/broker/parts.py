@@ -29,6 +29,7 @@ from rocketpy.broker.services.registration import RegistrationService
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.broker.watch_side import WatchSide
+from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import decode_hot_send
 from rocketpy.remoting.client import RemotingClient
@@ -136,13 +137,15 @@ class BrokerParts:
         await self.persistence.persist_all()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget a connection that has ended, and tell whom it concerns."""
-        self.hold_service.drop_connection(connection)
-        accounts = self._ground.tables.accounts
-        if accounts is not None:
-            accounts.connection_closed(connection)
-        if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to tell
-            self.client_side.housekeeping.connection_closed(connection)
+        """Forget a connection that has ended, and mark its groups as changed; each table by itself, contained."""
+        forgetting = [self.hold_service.drop_connection]
+        if self._ground.tables.accounts is not None:
+            forgetting.append(self._ground.tables.accounts.connection_closed)
+        if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to notify
+            forgetting.append(self.client_side.housekeeping.connection_closed)
+        for forget in forgetting:
+            with Contained(_log, "the end of the connection to %s", connection.peer):
+                forget(connection)
 
     def dispatcher(self) -> Dispatcher:
         """Return who serves every request of the main port."""
@@ -172,6 +175,7 @@ class BrokerParts:
         return (
             self.hold_service,
             self.client_side.housekeeping,
+            self.client_side.notifications,
             self.persistence,
             *self.watch_side.services,
             self._tls,

@@ -21,6 +21,8 @@ class ProducerManager:
         self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
         self._channel_by_client_id: dict[str, Connection] = {}
+        # By connection, in how many groups it is under each client id: heartbeats may change the id group by group.
+        self._group_counts: dict[Connection, dict[str, int]] = {}
         self._turn = 0  # of available_channel, over all groups
 
     @property
@@ -63,10 +65,13 @@ class ProducerManager:
         client.last_update = self._current_time()
         members = self._groups.setdefault(group, {})
         known = members.get(client.channel)
-        if known is not None and known.client_id != client.client_id:
-            self._forget_client_id(known)
         members[client.channel] = client
         self._groups_of.setdefault(client.channel, set()).add(group)
+        if known is None or known.client_id != client.client_id:
+            counts = self._group_counts.setdefault(client.channel, {})
+            counts[client.client_id] = counts.get(client.client_id, 0) + 1
+            if known is not None:
+                self._left_under(known)
         self._channel_by_client_id[client.client_id] = client.channel
         return known is None
 
@@ -82,7 +87,7 @@ class ProducerManager:
         groups.discard(group)
         if not groups:
             del self._groups_of[channel]
-            self._forget_client_id(client)
+        self._left_under(client)
         return True
 
     def close_channel(self, channel: Connection) -> list[str]:
@@ -103,6 +108,14 @@ class ProducerManager:
         }
         return list(expired)
 
-    def _forget_client_id(self, client: ClientChannelInfo) -> None:
+    def _left_under(self, client: ClientChannelInfo) -> None:
+        """Note that a connection is in one group less under a client id; forget an id under which it is in none."""
+        counts = self._group_counts[client.channel]
+        counts[client.client_id] -= 1
+        if counts[client.client_id]:
+            return
+        del counts[client.client_id]
+        if not counts:
+            del self._group_counts[client.channel]
         if self._channel_by_client_id.get(client.client_id) is client.channel:
             del self._channel_by_client_id[client.client_id]

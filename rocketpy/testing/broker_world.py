@@ -117,6 +117,12 @@ class BrokerWorld:
         self._client_count += 1
         return Client(self, self._dispatcher, _FIRST_PORT + self._client_count % 10_000)
 
+    @property
+    def tables(self) -> Tables:
+        """The tables of this life."""
+        assert self._tables is not None, "the broker is open"
+        return self._tables
+
     def messages(self, topic: str, queue_id: int) -> list[MessageExt]:
         """Return what a queue holds, bodies as they are stored."""
 
@@ -192,6 +198,10 @@ class Client:
         self._requests: list[RemotingCommand] = []
         self._opaque = 0
         self._burst = dispatcher.burst
+        self.is_reset = False
+        """The peer has reset its connection: the next send finds that out and ends it, as a socket's would."""
+        self.on_flush: Callable[[], None] | None = None
+        """Called when the broker sends something by itself."""
         self.connection = Connection(
             address=("10.0.0.1", port),
             dispatcher=dispatcher,
@@ -237,7 +247,11 @@ class Client:
     # ---- what the connection asks of its driver -------------------------------------------------------------------
 
     def flush(self, connection: Connection) -> None:
-        """Nothing to send."""
+        """Nothing to send; a connection that was reset ends."""
+        if self.is_reset:
+            connection.close()
+        elif self.on_flush is not None:
+            self.on_flush()
 
     def end(self, connection: Connection) -> None:
         """End the connection, and tell the broker."""

@@ -141,6 +141,7 @@ class BrokerOnBytes:
         ground = ground_of(self.tables, store, MessageStoreConfig())
         client_side = ClientSide(ground, current_time=self.tables.time)
         self.housekeeping = client_side.housekeeping
+        self.notifications = client_side.notifications
         client_side.register(self.dispatcher)
         AdminSide(
             ground,
@@ -148,8 +149,17 @@ class BrokerOnBytes:
             figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
             register_all=self._register_topics,
         ).register(self.dispatcher)
-        self.transport = Transport(self.housekeeping.connection_closed)
+        self.transport = Transport(self._closed)
         self._connections = 0
+
+    def notify_all(self) -> None:
+        """Send the notifications that wait."""
+        while self.notifications.notify_some():
+            pass
+
+    def _closed(self, connection: Connection) -> None:
+        self.housekeeping.connection_closed(connection)
+        self.notify_all()
 
     def _check_settings(self, values: Sequence[object]) -> None:
         pass
@@ -182,6 +192,7 @@ class BrokerOnBytes:
         connection = connection or self.connect()
         connection.receive(frame)
         connection.serve(10)
+        self.notify_all()
         tasks, self.transport.tasks = self.transport.tasks, []
         for function, arguments in tasks:
             await function(*arguments)

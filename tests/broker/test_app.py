@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Subs
 from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.runner import RunBlocking
@@ -126,6 +130,29 @@ async def test_with_sync_flush_the_answer_comes_too(tmp_path: Path) -> None:
     store = attrs.evolve(settings.store, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     async with client_of(attrs.evolve(settings, store=store)) as (client, at):
         assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+
+
+async def test_a_group_whose_members_are_reset_together_ends_nothing(tmp_path: Path) -> None:
+    """Each failing notification ended the next member, which notified the next: a recursion that ended the broker."""
+    body = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
+    frame = encode_frame(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+    async with client_of(settings_at(tmp_path / "store")) as (client, at):
+        host, _, port = at.address.rpartition(":")
+        for _ in range(3):
+            members = [await trio.open_tcp_stream(host, int(port)) for _ in range(200)]
+            for member in members:
+                await member.send_all(frame)
+            for member in members:
+                assert await member.receive_some(4)
+            for member in members:
+                member.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                member.socket.close()
+        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+        header = GetConsumerListByGroupRequestHeader("g")
+        while True:  # until the last of them is gone
+            answer = await client.request(at.address, make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
+            if answer.code == ResponseCode.SYSTEM_ERROR:
+                break
 
 
 async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> None:

@@ -58,6 +58,18 @@ def test_a_connection_that_takes_another_id_is_found_under_that_one_only(tables:
     assert tables.producers.find_channel("p2") is one
 
 
+def test_no_id_outlives_its_connection_whatever_ids_its_heartbeats_have(tables: Tables) -> None:
+    """One connection in two groups under two ids left one of them behind for good."""
+    one = Peer()
+    tables.producers.register_producer("g", client(one, "p1"))
+    tables.producers.register_producer("h", client(one, "p2"))
+    tables.producers.register_producer("i", client(one, "p2"))
+    assert tables.producers.unregister_producer("h", one)  # type: ignore[arg-type]
+    assert (tables.producers.find_channel("p1"), tables.producers.find_channel("p2")) == (one, one)
+    assert tables.producers.close_channel(one) == ["g", "i"]  # type: ignore[arg-type]
+    assert (tables.producers.find_channel("p1"), tables.producers.find_channel("p2")) == (None, None)
+
+
 def test_the_end_of_a_connection_leaves_all_its_groups(tables: Tables) -> None:
     one = Peer()
     for group in ("h", "g"):

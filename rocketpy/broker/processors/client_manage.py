@@ -13,7 +13,6 @@ import attrs
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
-from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.processors.pull_check import not_supported
 from rocketpy.broker.processors.request_body import check_name, check_range, read_body
@@ -43,13 +42,18 @@ SUBSCRIPTIONS_MAX = 10_000
 
 @attrs.define(eq=False, kw_only=True)
 class ClientManageProcessor:
-    """Serves the three codes. One per broker. ``current_time`` is a clock in seconds that never steps."""
+    """Serves the three codes. One per broker.
+
+    ``group_changed`` has the members of a group notified, later; ``current_time`` is a clock in seconds that never
+    steps.
+    """
 
     _config: BrokerConfig
     _topic_config_manager: TopicConfigManager
     _subscription_group_manager: SubscriptionGroupManager
     _consumer_manager: ConsumerManager
     _producer_manager: ProducerManager
+    _group_changed: Callable[[str], None]
     _current_time: Callable[[], float]
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -81,9 +85,9 @@ class ClientManageProcessor:
         if header.producer_group:
             self._producer_manager.unregister_producer(header.producer_group, connection)
         if header.consumer_group:
-            change = self._consumer_manager.unregister_consumer(header.consumer_group, connection)
-            if change is not None and self._may_notify(header.consumer_group):
-                notify_consumer_ids_changed(change)
+            has_left = self._consumer_manager.unregister_consumer(header.consumer_group, connection)
+            if has_left and self._may_notify(header.consumer_group):
+                self._group_changed(header.consumer_group)
         return make_response(request, header=UnregisterClientResponseHeader())
 
     def process_check_client_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -124,9 +128,9 @@ class ClientManageProcessor:
                 PERM_READ_WRITE,
                 TOPIC_UNIT_SUB_FLAG if consumer.unit_mode else 0,
             )
-        change = self._consumer_manager.register_consumer(client, consumer)
-        if change is not None and self._may_notify(group):
-            notify_consumer_ids_changed(change)
+        has_changed = self._consumer_manager.register_consumer(client, consumer)
+        if has_changed and self._may_notify(group):
+            self._group_changed(group)
 
     def _may_notify(self, group: str) -> bool:
         group_config = self._subscription_group_manager.subscription_group_table.get(group)

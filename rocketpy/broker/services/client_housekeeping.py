@@ -7,13 +7,13 @@ closes its connection, so its group is not told; here the connection is closed a
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import attrs
 import trio
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import ConsumerFilterManager
-from rocketpy.broker.consumer_ids_changed import notify_consumer_ids_changed
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
@@ -46,12 +46,15 @@ class ClientHousekeepingService:
         producer_manager: ProducerManager,
         rebalance_lock_manager: RebalanceLockManager,
         consumer_filter_manager: ConsumerFilterManager,
+        group_changed: Callable[[str], None],
     ) -> None:
+        """``group_changed`` has the members of a group notified, later."""
         self._config = config
         self._consumer_manager = consumer_manager
         self._producer_manager = producer_manager
         self._rebalance_lock_manager = rebalance_lock_manager
         self._consumer_filter_manager = consumer_filter_manager
+        self._group_changed = group_changed
         self._scans = 0
         self._expired = 0
         self._forgotten_locks = 0
@@ -82,9 +85,9 @@ class ClientHousekeepingService:
 
     def connection_closed(self, connection: Connection) -> None:
         """Take a connection that has ended out of every group and tell the other consumers."""
-        for change in self._consumer_manager.close_channel(connection):
+        for group in self._consumer_manager.close_channel(connection):
             if self._config.notify_consumer_ids_changed_enable:
-                notify_consumer_ids_changed(change)
+                self._group_changed(group)
         self._producer_manager.close_channel(connection)
 
     def statistics(self) -> ClientHousekeepingStatistics:
