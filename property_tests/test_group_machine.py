@@ -217,15 +217,17 @@ class GroupMachine(RuleBasedStateMachine):
 
     def expire(self) -> None:
         """Take out whom the broker has given up; it may, after so long, and must, a scan later."""
+        before = len(self.members)
         for name, member in list(self.members.items()):
             silent_for = self.now - member.heard
             if member.client.connection.is_closed:
                 if silent_for < EXPIRED_SECONDS:
                     raise PromiseBroken(Promise.SAME_LIST, f"{name} was closed after {silent_for} s")
                 del self.members[name]
-                self.left()
             elif silent_for > EXPIRED_SECONDS + SCAN_SECONDS:
                 raise PromiseBroken(Promise.SAME_LIST, f"{name} is a member after {silent_for} s of silence")
+        if len(self.members) < before:
+            self.left()
 
     def check(self, has_changed: bool, told_max: int = 1_000) -> None:
         if self.failures.texts:
@@ -345,7 +347,10 @@ PLANTED: Mapping[str, Bug] = {
 
 PLANTED_IN_CROWDS: Mapping[str, Bug] = {
     "a change sends": Bug(
-        ConsumerIdsChangedService, "changed", _sends_inside_the_change, (Promise.CONTAINED, Promise.TOGETHER)
+        ConsumerIdsChangedService,
+        "changed",
+        _sends_inside_the_change,
+        (Promise.CONTAINED, Promise.TOGETHER, Promise.TOLD),
     ),
     "a change during a pass is lost": Bug(
         ConsumerIdsChangedService, "changed", _takes_a_pass_under_way_for_enough, (Promise.TOLD,)
