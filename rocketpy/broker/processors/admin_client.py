@@ -18,6 +18,7 @@ from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.processors.waiting import WaitingRequests
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RemotingError, RemotingTimeoutError, RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -49,6 +50,14 @@ CALL_CONSUMER_SECONDS = 10.0
 GET_STATUS_SECONDS = 5.0
 """How long a consumer may take to say where it is."""
 
+RELAYS_MAX = 100
+"""So many requests of operators may wait for consumers at a time; more are refused."""
+RELAYS_OF_CONNECTION_MAX = 10
+"""So many of one connection."""
+
+_MEMBERS_PER_TURN = 32
+_QUEUES_PER_TURN = 500
+
 _SECRETS = (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)
 
 _log = logging.getLogger("rocketpy.broker")
@@ -63,6 +72,13 @@ class AdminClientProcessor:
     _consumer_manager: ConsumerManager
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
+    _relays: WaitingRequests = attrs.field(init=False)
+
+    @_relays.default
+    def _(self) -> WaitingRequests:
+        return WaitingRequests(
+            "requests wait for consumers", total_max=RELAYS_MAX, of_connection_max=RELAYS_OF_CONNECTION_MAX
+        )
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -87,7 +103,9 @@ class AdminClientProcessor:
         order_header = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
         # The operator says that the members are written in C++ by being "written" in it.
         order = _body_for_c(table) if request.language is LanguageCode.CPP else body
-        for member in members:
+        for number, member in enumerate(members, 1):
+            if number % _MEMBERS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
             member.channel.oneway(
                 make_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, order_header, order, oneway=True)
             )
@@ -113,9 +131,10 @@ class AdminClientProcessor:
         wanted = (header.client_addr or "").strip()
         asked = [member for member in members if not wanted or member.client_id == wanted]
         found: dict[str, dict[MessageQueue, int]] = {}
-        async with trio.open_nursery() as nursery:
-            for member in asked:
-                nursery.start_soon(_ask_status, member, header, found)
+        with self._relays.counted(connection):
+            async with trio.open_nursery() as nursery:
+                for member in asked:
+                    nursery.start_soon(_ask_status, member, header, found)
         in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
         return make_response(request, body=encode_body(GetConsumerStatusBody(consumer_table=in_order)))
 
@@ -124,9 +143,10 @@ class AdminClientProcessor:
     ) -> RemotingCommand:
         """Answer what a consumer says of itself."""
         header = read_header(request, GetConsumerRunningInfoRequestHeader)
-        return await self._call_consumer(
-            request, header.consumer_group, header.client_id, _public_fields(request), None
-        )
+        with self._relays.counted(connection):
+            return await self._call_consumer(
+                request, header.consumer_group, header.client_id, _public_fields(request), None
+            )
 
     async def process_consume_message_directly(
         self, connection: Connection, request: RemotingCommand
@@ -141,7 +161,8 @@ class AdminClientProcessor:
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}")
         fields = _public_fields(request) | {"brokerName": self._config.broker_name}
-        return await self._call_consumer(request, header.consumer_group, header.client_id, fields, record)
+        with self._relays.counted(connection):
+            return await self._call_consumer(request, header.consumer_group, header.client_id, fields, record)
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -159,6 +180,8 @@ class AdminClientProcessor:
             )
         table: dict[MessageQueue, int] = {}
         for queue_id in range(topic_config.write_queue_nums):
+            if queue_id % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
             consumer_offset = self._consumer_offset_manager.query_offset(header.group, header.topic, queue_id)
             if consumer_offset < 0:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")

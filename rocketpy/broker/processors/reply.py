@@ -18,8 +18,7 @@ becomes of the stored copy; where that copy is refused the log says why.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 
 import attrs
@@ -38,6 +37,7 @@ from rocketpy.broker.processors.send_properties import (
     client_properties,
     refuse_unreadable_delay,
 )
+from rocketpy.broker.processors.waiting import WaitingRequests
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
 from rocketpy.errors import LocalProtocolError, RemotingError, RequestError
@@ -63,8 +63,10 @@ from rocketpy.store.message_store import MessageStore
 PUSH_TIMEOUT_SECONDS = 10.0
 """How long the requester may take to say that it has the reply."""
 
-WAITING_MAX = 500
+WAITING_MAX = 400
 """So many replies may wait for their requesters at a time; more are refused."""
+WAITING_FOR_ONE_MAX = 128
+"""So many of them for one requester: one that never answers must not take those of the others."""
 
 _SHOWN_MAX = 255
 
@@ -117,7 +119,9 @@ class ReplyMessageProcessor:
         self._store_host = decode_host(store_host)
         self._clock = clock
         self._randomness = randomness
-        self._waiting_count = 0
+        self._waiting = WaitingRequests(
+            "replies wait for those who asked", total_max=WAITING_MAX, of_connection_max=WAITING_FOR_ONE_MAX
+        )
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take both reply codes."""
@@ -132,8 +136,7 @@ class ReplyMessageProcessor:
             header = read_send_header(request)
             if self._hooks:
                 context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
-            with self._counted():
-                answer, result = await self._push_and_put(connection, request, header)
+            answer, result = await self._push_and_put(connection, request, header)
         except RequestError as refusal:
             answer, result = self._answers.refused(request, refusal.response_code, refusal.remark), None
         if context is not None:
@@ -141,21 +144,6 @@ class ReplyMessageProcessor:
         return answer
 
     # ---- private --------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Bound the replies that wait for their requesters: they wait as tasks, which other commands need too."""
-        if self._waiting_count >= WAITING_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                "[OVERLOAD]system busy, start flow control for a while: "
-                f"{self._waiting_count} replies wait for those who asked, the limit is {WAITING_MAX}",
-            )
-        self._waiting_count += 1
-        try:
-            yield
-        finally:
-            self._waiting_count -= 1
 
     async def _push_and_put(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
@@ -218,7 +206,8 @@ class ReplyMessageProcessor:
                 self._push_header(connection, header, properties, now_ms),
                 request.body,
             )
-            answer = await channel.request(push, PUSH_TIMEOUT_SECONDS)
+            with self._waiting.counted(channel):
+                answer = await channel.request(push, PUSH_TIMEOUT_SECONDS)
         except (RemotingError, LocalProtocolError) as failure:
             return _not_taken(shown, str(failure))
         if answer.code != ResponseCode.SUCCESS:

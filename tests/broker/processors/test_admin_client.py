@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.processors.admin_client import RELAYS_MAX, RELAYS_OF_CONNECTION_MAX
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import (
@@ -324,3 +325,41 @@ async def test_consume_directly_without_a_consumer(broker: BrokerOnBytes) -> Non
     broker.store.records[645] = b"record"
     answer = await broker.ask(directly(MSG_ID, None))
     assert answer.remark == "The Consumer <group> <null> not online"
+
+
+# ---- how many ask at once -------------------------------------------------------------------------------------------
+
+
+async def test_requests_that_wait_for_a_consumer_are_bounded_by_connection_and_in_all(
+    broker: BrokerOnBytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A consumer that never answers used to take the tasks of everybody's cold pulls and commands for ten seconds."""
+    member = join(broker)
+    header = GetConsumerRunningInfoRequestHeader(consumer_group=GROUP, client_id="c1", jstack_enable=False)
+    operators = [broker.connect() for _ in range(RELAYS_MAX // RELAYS_OF_CONNECTION_MAX + 1)]
+
+    async def ask(operator: Connection, count: int, codes: list[int]) -> None:
+        for _ in range(count):
+            operator.receive(encode_frame(make_request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)))
+        operator.serve(count)
+        tasks, broker.transport.tasks = broker.transport.tasks, []
+        for function, arguments in tasks:
+            nursery.start_soon(function, *arguments)
+        await trio.testing.wait_all_tasks_blocked()
+        codes += [answer.code for answer in received(operator)]
+
+    codes: list[int] = []
+    async with trio.open_nursery() as nursery:
+        await ask(operators[0], RELAYS_OF_CONNECTION_MAX + 5, codes)
+        assert codes == [ResponseCode.SYSTEM_BUSY] * 5
+        codes.clear()
+        for operator in operators[1:]:
+            await ask(operator, RELAYS_OF_CONNECTION_MAX, codes)
+        assert codes == [ResponseCode.SYSTEM_BUSY] * RELAYS_OF_CONNECTION_MAX
+        assert len(received(member)) == RELAYS_MAX
+    codes = [answer.code for operator in operators for answer in received(operator)]
+    assert codes == [ResponseCode.CONSUME_MSG_TIMEOUT] * RELAYS_MAX
+    _, questions = await asked(
+        broker, make_request(RequestCode.GET_CONSUMER_RUNNING_INFO, header), {member: make_response}
+    )
+    assert len(questions) == 1

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.client_channel import ClientChannelInfo
-from rocketpy.broker.processors.reply import WAITING_MAX
+from rocketpy.broker.processors.reply import WAITING_FOR_ONE_MAX
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
@@ -216,14 +216,14 @@ async def test_a_oneway_reply_is_pushed_and_not_answered(broker: MessageBroker) 
     assert received(replier) == []
 
 
-async def test_replies_that_wait_are_bounded(
+async def test_replies_that_wait_for_one_requester_are_bounded(
     broker: MessageBroker, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They are tasks, and a requester that never answers must not take those of everybody else."""
     caplog.set_level(logging.ERROR)
     requester(broker)
     replier = broker.connect()
-    for _ in range(WAITING_MAX + 1):
+    for _ in range(WAITING_FOR_ONE_MAX + 1):
         broker.serve(encode_frame(reply()), replier)
     tasks, broker.transport.tasks = broker.transport.tasks, []
     async with trio.open_nursery() as nursery:
@@ -232,7 +232,7 @@ async def test_replies_that_wait_are_bounded(
         await trio.testing.wait_all_tasks_blocked()
         (refusal,) = received(replier)
         assert refusal.code == ResponseCode.SYSTEM_BUSY
-        assert (refusal.remark or "").startswith("[OVERLOAD]system busy, start flow control for a while: 500 replies")
-    assert len(received(replier)) == WAITING_MAX
+        assert (refusal.remark or "").startswith("[OVERLOAD]system busy, start flow control for a while: 128 replies")
+    assert len(received(replier)) == WAITING_FOR_ONE_MAX
     answer, _ = await ask(broker, reply(properties="a\x01b"), None)
     assert answer.code == ResponseCode.SYSTEM_ERROR
