@@ -11,6 +11,8 @@ from collections.abc import Iterable, Set
 import trio
 
 from rocketpy.clock import Clock
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX
+from rocketpy.protocol.stored_message import RecordStatus, check_message
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
@@ -36,6 +38,9 @@ from rocketpy.store.services.group_commit import DurableCallback, FlushWait
 from rocketpy.store.store_figures import StoreFigures
 from rocketpy.store.store_files import StoreFiles
 from rocketpy.store.store_services import StoreServices
+
+QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
+"""So many bytes of records one query returns, for they go into one frame, and no more of them are read."""
 
 _QUERY_ROUNDS = 3
 _HEAD_SIZE = 88
@@ -287,11 +292,14 @@ class MessageStore:
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_timestamp_ms: int, end_timestamp_ms: int
     ) -> QueryMessageResult:
-        """Return the records that the index has for a key, in log order; its owner sorts out equal hashes.
+        """Return the records of a topic that the index has for a key, in log order, up to QUERY_BYTES_MAX.
 
-        As in RocketMQ: when nothing of what the index names can be read, up to two more tries further back in time.
+        The index finds by a hash of topic and key. Records of other topics with the same hash are left out, because
+        the caller may not be allowed to read those; other keys of the same topic are left to the client, as in
+        RocketMQ. As there: when nothing is found, up to two more tries further back in time.
 
-        Compatibility: a message that has the key twice is there once, in RocketMQ two times.
+        Compatibility: a message that has the key twice is there once, in RocketMQ two times. RocketMQ returns records
+        of other topics too.
         """
         self.end_burst()
         index = self._files.index
@@ -299,12 +307,17 @@ class MessageStore:
             return QueryMessageResult(b"", 0, 0)
         last_timestamp_ms = end_timestamp_ms
         records: list[bytes] = []
+        size_bytes = 0
         for _ in range(_QUERY_ROUNDS):
             found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
             for physical_offset in sorted(set(found.physical_offsets)):
                 record = await self._indexed_message(physical_offset)
-                if record is not None:
-                    records.append(record)
+                if record is None or not _is_of_topic(record, topic):
+                    continue
+                size_bytes += len(record)
+                if size_bytes > QUERY_BYTES_MAX:
+                    break
+                records.append(record)
             if not found.physical_offsets or records:
                 break
             first = min(found.physical_offsets)
@@ -405,3 +418,8 @@ class MessageStore:
     def runtime_info(self) -> dict[str, str]:
         """Return what GET_BROKER_RUNTIME_INFO shows of a store, under RocketMQ's names."""
         return self.figures.runtime_info()
+
+
+def _is_of_topic(record: bytes, topic: str) -> bool:
+    found = check_message(record, 0, len(record), check_crc=False, read_body=False)
+    return found.status is RecordStatus.MESSAGE and found.topic == topic

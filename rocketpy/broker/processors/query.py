@@ -2,19 +2,18 @@
 
 Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id that does not lead to a record which its
 own queue names is refused here; RocketMQ returns whatever bytes lie there. Of records that do not fit into one frame
-the first ones come; RocketMQ's client closes the connection over such an answer.
+the first ones come; RocketMQ's client closes the connection over such an answer. A few queries by key run at a time,
+because each may hold a frame of records; RocketMQ has a pool of threads for them, with a queue of 20,000.
 """
 
 from __future__ import annotations
 
-from struct import Struct
-
 import attrs
+import trio
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import FRAME_LENGTH_MAX
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.query import (
     UNIQUE_KEY_QUERY,
@@ -26,8 +25,14 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
-_BODY_MAX = FRAME_LENGTH_MAX - 4096
-_RECORD_SIZE = Struct(">i")
+QUERIES_RUNNING_MAX = 4
+"""So many queries by key read at a time: each may hold 16 MiB of records."""
+
+QUERIES_WAITING_MAX = 64
+"""So many more wait for their turn, holding nothing."""
+
+_TOO_MANY_QUERIES = f"[OVERLOAD]{QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX} queries by key are running, try again later"
+_REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -36,6 +41,7 @@ class QueryMessageProcessor:
 
     _store: MessageStore
     _default_query_max_num: int
+    _running: trio.CapacityLimiter = attrs.field(init=False, factory=lambda: trio.CapacityLimiter(QUERIES_RUNNING_MAX))
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the query codes."""
@@ -47,18 +53,22 @@ class QueryMessageProcessor:
         header = read_header(request, QueryMessageRequestHeader)
         is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY, "").lower() == "true"
         max_num = self._default_query_max_num if is_unique else header.max_num
-        result = await self._store.query_message(
-            header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
-        )
+        if self._running.statistics().tasks_waiting >= QUERIES_WAITING_MAX:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
+        async with self._running:
+            if not connection.wants_reading:  # then answers of earlier queries are held already
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
+            result = await self._store.query_message(
+                header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
+            )
         response_header = QueryMessageResponseHeader(
             index_last_update_timestamp=result.index_last_update_timestamp,
             index_last_update_phyoffset=result.index_last_update_phyoffset,
         )
-        body = _fitting(result.body)
-        if not body:
+        if not result.body:
             remark = "can not find message, maybe time range not correct"
             return make_response(request, ResponseCode.QUERY_NOT_FOUND, remark, header=response_header)
-        return make_response(request, header=response_header, body=body)
+        return make_response(request, header=response_header, body=result.body)
 
     async def process_view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the record at a physical offset."""
@@ -67,13 +77,3 @@ class QueryMessageProcessor:
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
         return make_response(request, body=record)
-
-
-def _fitting(records: bytes) -> bytes:
-    """Return as many whole records as one frame can carry."""
-    if len(records) <= _BODY_MAX:
-        return records
-    end = 0
-    while (next_end := end + _RECORD_SIZE.unpack_from(records, end)[0]) <= _BODY_MAX:
-        end = next_end
-    return records[:end]

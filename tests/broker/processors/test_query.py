@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+import trio
+import trio.testing
 
+from rocketpy.broker.processors.query import QUERIES_RUNNING_MAX, QUERIES_WAITING_MAX
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.results import QueryMessageResult
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.forged_record import body_posing_as_record
@@ -104,6 +110,61 @@ async def test_nothing_is_found_with_a_header_all_the_same(broker: MessageBroker
 async def test_another_topic_has_other_keys(broker: MessageBroker) -> None:
     await send_keyed(broker, "one", "k1", "U1")
     assert (await broker.ask(query("k1", "Other"))).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_record_of_another_topic_with_the_same_hash_is_not_shown(broker: MessageBroker) -> None:
+    """Whoever may read one topic could choose a key that leads into another: "Aa" and "BB" have one hash.
+
+    Compatibility: RocketMQ shows it; its clients leave it out.
+    """
+    for topic, body in (("TopicAa", "mine"), ("TopicBB", "secret")):
+        broker.tables.topics.update_topic_config(TopicConfig(topic))
+        await broker.ask(send(body.encode(), topic=topic, properties="KEYS\x01k\x02UNIQ_KEY\x01U"))
+    assert bodies(await broker.ask(query("k", "TopicAa"))) == ["mine"]
+    assert bodies(await broker.ask(query("k", "TopicBB"))) == ["secret"]
+
+
+async def test_few_queries_read_at_a_time_and_some_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[int] = []
+    is_over = trio.Event()
+    async with open_message_broker() as broker:
+        await send_keyed(broker, "one", "k", "U")
+        query_message = broker.store.query_message
+        count = 0
+
+        async def counted(*arguments: object) -> QueryMessageResult:
+            nonlocal count
+            count += 1
+            running.append(count)
+            await is_over.wait()
+            count -= 1
+            return await query_message(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(broker.store, "query_message", counted)
+        answers: list[RemotingCommand] = []
+
+        async def ask() -> None:
+            answers.append(await broker.ask(query("k")))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX + 3):
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+            assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY] * 3
+            assert all("queries by key are running" in (answer.remark or "") for answer in answers)
+            is_over.set()
+        assert max(running) == QUERIES_RUNNING_MAX
+        assert [bodies(answer) for answer in answers[3:]] == [["one"]] * (QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX)
+
+
+async def test_who_does_not_read_the_answers_gets_no_more(
+    broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send_keyed(broker, "one", "k", "U")
+    monkeypatch.setattr(Connection, "wants_reading", False)
+    answer = await broker.ask(query("k"))
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert "too many replies wait" in (answer.remark or "")
 
 
 async def test_only_what_was_stored_in_the_time_is_found(broker: MessageBroker) -> None:
