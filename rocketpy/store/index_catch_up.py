@@ -11,7 +11,8 @@ import struct
 from collections.abc import Mapping
 
 from rocketpy.errors import ShortageError
-from rocketpy.protocol.properties import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from rocketpy.protocol.properties import index_keys as index_keys_of_texts
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
@@ -112,8 +113,5 @@ class IndexCatchUp:
 
 
 def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:
-    """Return what is indexed of a message: the unique key first, then each part of KEYS."""
-    unique_key = properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-    keys = [] if unique_key is None else [unique_key.encode("utf-8", "replace")]
-    keys += [part.encode("utf-8", "replace") for part in properties.get(PROPERTY_KEYS, "").split(KEY_SEPARATOR) if part]
-    return tuple(keys)
+    """Return what is indexed of a message with these properties."""
+    return index_keys_of_texts(properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), properties.get(PROPERTY_KEYS))

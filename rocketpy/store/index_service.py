@@ -2,7 +2,7 @@
 
 Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
 they came. So the index lags, and ``behind`` says by how many messages; a query
-builds what is pending before it looks. When more than ``PENDING_MAX`` messages wait, ``end_burst`` builds before it
+builds what is pending before it looks. When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds before it
 returns: whoever appends faster than the index can follow is slowed down, and memory stays bounded.
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
@@ -30,6 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -56,13 +57,15 @@ IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
 
 PENDING_MAX = 16_384
-"""So many messages may wait, about 4 MB."""
+"""So many keys may wait, about 4 MB."""
 
 JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
 
 _SLICE = 512
-"""So many messages are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to catch up."""
+"""So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to
+catch up."""
 
+_keys_of = itemgetter(1)
 _COLLECT_SECONDS = 0.005
 _NO_SPACE_SECONDS = 1.0
 _NAME_SIZE = 17
@@ -112,6 +115,9 @@ class IndexService:
     ) -> None:
         self.pending: list[IndexWork] = []
         """Where append puts its messages, in log order. The list stays the same one; only this service removes."""
+        self._counted = 0  # so many of ``pending`` are counted in _pending_keys
+        self._pending_keys = 0
+        self._taken_count = 0  # messages taken from ``pending``, ever
         self._path = path
         self._disk = disk
         self._clock = clock
@@ -140,7 +146,8 @@ class IndexService:
         if pending:
             if self._idle:
                 self._idle.unpark()
-            while len(pending) > PENDING_MAX and self._no_space is None:
+            self._count_keys()
+            while self._pending_keys > PENDING_MAX and self._no_space is None:
                 self.build_slice()
 
     def writable_or_why(self) -> str | None:
@@ -245,14 +252,38 @@ class IndexService:
                 keys, self._left_over = self._left_over, _Keys([], [], [])
                 self._put(keys)
                 return
-            work = self.pending[:_SLICE]
-            del self.pending[: len(work)]
+            work = self._take_work()
             if work and work[0][2] <= self._complete_to:
                 work = [each for each in work if each[2] > self._complete_to]
             if work:
                 self._put(_hashed(work))
         except ShortageError as error:
             self._no_space = f"the index has no space: {error}"
+
+    def _count_keys(self) -> None:
+        """Count the keys of what was added since the last time; once for each message, because it is for each burst."""
+        pending = self.pending
+        if self._counted < len(pending):
+            self._pending_keys += sum(map(len, map(_keys_of, pending[self._counted :])))
+            self._counted = len(pending)
+
+    def _take_work(self) -> list[IndexWork]:
+        """Take messages with about _SLICE keys from ``pending``, at least one message."""
+        self._count_keys()
+        pending = self.pending
+        work, key_count = pending[:_SLICE], min(_SLICE, len(pending))
+        if self._pending_keys > len(pending):  # not everywhere one key
+            key_count = 0
+            for message_count, (_, keys, _, _) in enumerate(work, 1):
+                key_count += len(keys)
+                if key_count >= _SLICE:
+                    del work[message_count:]
+                    break
+        del pending[: len(work)]
+        self._counted -= len(work)
+        self._pending_keys -= key_count
+        self._taken_count += len(work)
+        return work
 
     def _put(self, keys: _Keys) -> None:
         done, count = 0, len(keys.hashes)
@@ -322,10 +353,9 @@ class IndexService:
 
         Different keys may share a hash, so what is found is to be checked, or left to the client as in RocketMQ.
         """
-        left = self.behind
-        while left > 0 and self.behind and self._no_space is None:
+        asked_at = self._taken_count + len(self.pending)
+        while (self._taken_count < asked_at or self._left_over.hashes) and self._no_space is None:
             self.build_slice()
-            left -= _SLICE
             await trio.lowlevel.checkpoint()
         snapshot = [(index_file, index_file.header) for index_file in reversed(self._files)]
         if not snapshot:

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.protocol import properties
-from rocketpy.protocol.properties import RESERVED_PROPERTIES, decode_properties, encode_properties, index_keys
+from rocketpy.protocol.properties import (
+    INDEX_KEYS_MAX,
+    RESERVED_PROPERTIES,
+    decode_properties,
+    encode_properties,
+    index_keys,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 # What survives: neither separator, and something in name and value.
@@ -57,3 +63,9 @@ def test_every_name_is_reserved_but_four() -> None:
 def test_the_unique_key_comes_first_and_blanks_separate_keys() -> None:
     assert index_keys("u", " a  b ") == (b"u", b"a", b"b")
     assert index_keys(None, None) == index_keys("", "") == ()
+
+
+def test_the_first_keys_of_a_message_are_indexed_and_no_more() -> None:
+    keys = [f"k{number}" for number in range(INDEX_KEYS_MAX + 5)]
+    assert index_keys("u", " ".join(keys)) == (b"u", *(key.encode() for key in keys[: INDEX_KEYS_MAX - 1]))
+    assert len(index_keys(None, " ".join(keys[:INDEX_KEYS_MAX]))) == INDEX_KEYS_MAX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.store import index_catch_up
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.index_catch_up import IndexCatchUp, index_keys
@@ -110,6 +111,7 @@ def test_the_unique_key_comes_first_and_empty_parts_do_not_count() -> None:
     assert index_keys({"KEYS": " a  b ", "UNIQ_KEY": "u"}) == (b"u", b"a", b"b")
     assert index_keys({"KEYS": "ü"}) == ("ü".encode(),)
     assert index_keys({}) == ()
+    assert len(index_keys({"KEYS": "k " * 1000})) == INDEX_KEYS_MAX, "as many as append gives"
 
 
 @pytest.mark.parametrize("is_cold", [False, True])

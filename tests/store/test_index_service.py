@@ -123,6 +123,32 @@ class TestBuilding:
         assert len(service.pending) <= PENDING_MAX
         assert service.pending is pending
 
+    def test_what_waits_is_counted_in_keys(self) -> None:
+        """A message may have many: not memory, nor the time that a slice takes, may depend on how many."""
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        keys = [f"k{number}" for number in range(128)]
+        service.pending += [work(number, *keys) for number in range(PENDING_MAX // 128)]
+        service.end_burst()
+        assert service.statistics().key_count == 0, "as many as may wait"
+        service.pending += [work(1000, *keys), work(1001)]
+        service.end_burst()
+        assert service.statistics().key_count == 512, "one slice, of four messages"
+        service.build_slice()
+        assert service.statistics().key_count == 1024
+        service.build()
+        assert service.statistics().key_count == PENDING_MAX + 129
+        assert service.behind == 0
+        service.pending.append(work(1002))
+        service.end_burst()
+        service.build_slice()
+        assert service.behind == 0
+
+    async def test_a_query_waits_for_all_keys_that_were_there_before_it(self) -> None:
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        keys = [f"k{number}" for number in range(100)]
+        service.pending += [*(work(number, *keys) for number in range(100)), work(100, "last")]
+        assert await offsets(service, "last") == [10_000]
+
     def test_names_go_up_when_the_clock_steps_back(self) -> None:
         disk, clock = SimDisk(), ManualClock(NOW)
         service = new_service(disk, clock=clock)
