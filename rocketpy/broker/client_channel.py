@@ -20,3 +20,4 @@ class ClientChannelInfo:
     language: LanguageCode | None
     version: int
     last_update: float  # seconds of a clock that does not step
+    access_key: str | None = None  # of the account that its heartbeats are signed with; None where that does not count

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.processors.client_manage import ClientManageProcessor
 from rocketpy.broker.processors.consumer_manage import ConsumerManageProcessor
@@ -37,6 +38,7 @@ class ClientSide:
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
             group_changed=self.notifications.changed,
+            accounts=StrictAccounts(tables.accounts),
             current_time=current_time,
         )
         self._consumer_manage = ConsumerManageProcessor(

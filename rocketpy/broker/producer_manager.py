@@ -47,9 +47,15 @@ class ProducerManager:
         """Return the connection of a client: where a reply to its request goes."""
         return self._channel_by_client_id.get(client_id)
 
-    def available_channel(self, group: str) -> Connection | None:
-        """Return a connection of a group in turn, one that takes bytes if three tries find it; None if none is open."""
-        channels = list(self._groups.get(group, ()))
+    def available_channel(self, group: str, access_key: str | None = None) -> Connection | None:
+        """Return a connection of a group in turn, one that takes bytes if three tries find it; None if none is open.
+
+        With an access key it is one whose heartbeats are signed with it, or need no signature.
+        """
+        members = self._groups.get(group, {})
+        channels = list(members)
+        if access_key is not None:
+            channels = [each for each in channels if members[each].access_key in (None, access_key)]
         self._turn += 1
         is_open = None
         for i in range(min(_TRIES, len(channels))):

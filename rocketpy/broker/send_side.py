@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.hooks import BrokerHooks, ConsumeHooks, SendHooks
 from rocketpy.broker.message_put import MessagePut
@@ -68,6 +69,7 @@ class SendSide:
         self._outcome = SendOutcome(store=store, answers=self._answers)
         # Without multi-dispatch the names of queues mean nothing.
         self._named_queues = NamedQueues(ground.tables.topics) if store_config.enable_multi_dispatch else None
+        self._accounts = StrictAccounts(ground.tables.accounts)
         self._ground = ground
         self._message_put = message_put
         self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
@@ -119,6 +121,7 @@ class SendSide:
             outcome=self._outcome,
             stats=ground.tables.stats,
             hooks=self._send_hooks,
+            accounts=self._accounts,
             named_queues=self._named_queues,
             config=ground.config,
             randomness=ground.randomness,
@@ -135,6 +138,7 @@ class SendSide:
             outcome=self._outcome,
             stats=ground.tables.stats,
             hooks=self.consume_hooks,
+            accounts=self._accounts,
             config=ground.config,
             randomness=ground.randomness,
         ).register(dispatcher)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.ground import Ground
 from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.end_transaction import EndTransactionProcessor
@@ -17,7 +18,7 @@ class TransactionParts:
     """The table of open transactions, what changes it, and the service that asks about them."""
 
     def __init__(self, ground: Ground, *, message_put: MessagePut) -> None:
-        tables = ground.tables
+        tables, accounts = ground.tables, StrictAccounts(ground.tables.accounts)
         self.transactions = OpenTransactions()
         self.service = TransactionalMessageService(
             store=ground.store,
@@ -35,9 +36,11 @@ class TransactionParts:
             topic_config_manager=tables.topics,
             consumer_offset_manager=tables.offsets,
             producer_manager=tables.producers,
+            asks_accounts=accounts.is_strict,
             clock=ground.clock,
             peer=decode_host(ground.store_host),
         )
+        self._accounts = accounts
         self._ground = ground
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -48,4 +51,5 @@ class TransactionParts:
             service=self.service,
             message_size_max=self._ground.store_config.max_message_size,
             is_slave=self._ground.store_config.broker_role is BrokerRole.SLAVE,
+            accounts=self._accounts,
         ).register(dispatcher)

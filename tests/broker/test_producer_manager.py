@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+import attrs
+
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.protocol.codes import LanguageCode
@@ -77,6 +79,18 @@ def test_the_end_of_a_connection_leaves_all_its_groups(tables: Tables) -> None:
     assert tables.producers.close_channel(one) == ["g", "h"]  # type: ignore[arg-type]
     assert tables.producers.groups == []
     assert tables.producers.close_channel(one) == []  # type: ignore[arg-type]
+
+
+def test_with_an_access_key_only_connections_of_that_account_are_chosen(tables: Tables) -> None:
+    """And those of peers that need no account."""
+    channels = [_Channel() for _ in range(3)]
+    for channel, access_key in zip(channels, ("the-owner", "another", None), strict=True):
+        info = attrs.evolve(client(cast("Peer", channel)), access_key=access_key)
+        tables.producers.register_producer("g", info)
+    assert {tables.producers.available_channel("g", "the-owner") for _ in range(9)} == {channels[0], channels[2]}
+    assert {tables.producers.available_channel("g", "unknown") for _ in range(9)} == {channels[2]}
+    assert {tables.producers.available_channel("g") for _ in range(9)} == set(channels)
+    assert tables.producers.available_channel("nobody", "the-owner") is None
 
 
 def test_who_is_silent_for_more_than_120_seconds_is_found_once(tables: Tables) -> None:

@@ -144,6 +144,8 @@ def _strict_permissions(request: RemotingCommand, fields: dict[str, str]) -> Nee
         case RequestCode.QUERY_CONSUMER_OFFSET:
             _add(needed, fields.get("topic"), SUB)
             _add_group(needed, fields.get("consumerGroup"))
+        case RequestCode.QUERY_CONSUME_QUEUE:
+            _add(needed, fields.get("topic"), SUB)
         case RequestCode.LOCK_BATCH_MQ | RequestCode.UNLOCK_BATCH_MQ:
             _add_group(needed, _body(request, LockBatchRequestBody).consumer_group)
     return needed

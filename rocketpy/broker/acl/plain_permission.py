@@ -33,7 +33,7 @@ from rocketpy.broker.acl.permission import PUB, check_resource_permissions
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
 from rocketpy.broker.acl.remote_address import host_of_peer, parse_address_pattern
 from rocketpy.clock import Clock
-from rocketpy.errors import StartError
+from rocketpy.errors import RequestError, StartError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.command import RemotingCommand
@@ -66,6 +66,14 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         self.matches = self.account.signing_key.matches_digest
+
+
+@attrs.frozen
+class Requester:
+    """The account that an allowed request was made with."""
+
+    account: PlainAccessResource
+    is_at_home: bool  # its address is in the account's white list: it needs no permission
 
 
 class PlainPermissionManager:
@@ -107,6 +115,22 @@ class PlainPermissionManager:
         except AclError as failure:
             self._log_refusal(address, request, str(failure))
             raise refusal(str(failure)) from failure
+
+    def requester(self, connection: Connection, request: RemotingCommand) -> Requester | None:
+        """Return the account that an allowed request was made with; None for an address of a global white list.
+
+        An account that was removed since may do nothing any more.
+        """
+        address = host_of_peer(connection.peer)
+        if self._table.is_white(address):
+            return None
+        account = self._table.accounts.get((request.ext_fields or {}).get(ACCESS_KEY, ""), _NOBODY)
+        return Requester(account, is_at_home=account is not _NOBODY and bool(account.is_white(address)))
+
+    def refuse(self, connection: Connection, request: RemotingCommand, why: str) -> RequestError:
+        """Return the refusal of a request that was let in, for what it turns out to be about."""
+        self._log_refusal(host_of_peer(connection.peer), request, why)
+        return refusal(why)
 
     def open_session(self, peer: str, access_key: str) -> Session | None:
         """Return and remember what is known of a peer with this access key; None when nobody knows the key."""

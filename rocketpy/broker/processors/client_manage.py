@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
@@ -54,6 +55,7 @@ class ClientManageProcessor:
     _consumer_manager: ConsumerManager
     _producer_manager: ProducerManager
     _group_changed: Callable[[str], None]
+    _accounts: StrictAccounts
     _current_time: Callable[[], float]
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -72,7 +74,10 @@ class ClientManageProcessor:
         for producer in heartbeat.producer_data_set:
             check_name(producer, "groupName", producer.group_name)
         self._check_group_count(connection, heartbeat)
-        client = ClientChannelInfo(connection, client_id, request.language, request.version, self._current_time())
+        access_key = self._accounts.access_key(connection, request)
+        client = ClientChannelInfo(
+            connection, client_id, request.language, request.version, self._current_time(), access_key
+        )
         for consumer in heartbeat.consumer_data_set:
             self._register_consumer(client, consumer)
         for producer in heartbeat.producer_data_set:

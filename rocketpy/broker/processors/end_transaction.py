@@ -19,8 +19,9 @@ from functools import partial
 
 import attrs
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.message_put import PutMessageResult
-from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACCOUNT
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -59,6 +60,7 @@ class EndTransactionProcessor:
     _service: TransactionalMessageService
     _message_size_max: int
     _is_slave: bool
+    _accounts: StrictAccounts
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -89,7 +91,7 @@ class EndTransactionProcessor:
             if not connection.answer_later(request, self._end_cold, connection, request, header):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
             return DEFERRED
-        self._end(header, record)
+        self._end(connection, request, header, record)
         return self._ended(connection, request)
 
     async def _end_cold(
@@ -102,7 +104,7 @@ class EndTransactionProcessor:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: no record at commitLogOffset {header.commit_log_offset}"
             )
-        self._end(header, record)
+        self._end(connection, request, header, record)
         return self._ended(connection, request)
 
     def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
@@ -114,9 +116,12 @@ class EndTransactionProcessor:
         self._flush_soon()
         return response
 
-    def _end(self, header: EndTransactionRequestHeader, record: bytes) -> None:
+    def _end(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, record: bytes
+    ) -> None:
         """End the transaction of a half message's record, or raise RequestError."""
         half = _checked_half(header, record)
+        self._accounts.check_owner(connection, request, half.properties.get(PROPERTY_ACCOUNT), "the half message")
         is_commit = header.commit_or_rollback == TRANSACTION_COMMIT_TYPE
         if self._service.newest(half) is None:
             wanted = TransactionEnd.COMMITTED if is_commit else TransactionEnd.ROLLED_BACK

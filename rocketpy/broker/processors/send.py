@@ -16,6 +16,7 @@ from random import Random
 
 import attrs
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
@@ -41,7 +42,7 @@ from rocketpy.broker.processors.send_properties import (
 )
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
-from rocketpy.broker.transaction.half_message import half_message
+from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.batch import BatchColumns, split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
@@ -79,6 +80,7 @@ class SendMessageProcessor:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         hooks: SendHooks,
+        accounts: StrictAccounts,
         named_queues: NamedQueues | None,
         config: BrokerConfig,
         randomness: Random,
@@ -92,6 +94,7 @@ class SendMessageProcessor:
         self._outcome = outcome
         self._stats = stats
         self._hooks = hooks
+        self._accounts = accounts
         self._named_queues = named_queues
         self._config = config
         self._randomness = randomness
@@ -158,6 +161,9 @@ class SendMessageProcessor:
         )
         if is_transactional(properties):
             self._check_transactions_are_taken()
+            access_key = self._accounts.access_key(connection, request)
+            if access_key is not None:
+                properties[PROPERTY_ACCOUNT] = access_key
             half_message(message)
             stored = encode_properties(message.properties).encode()
             refusal = self._store.refusal_of_waiting(stored)

@@ -18,6 +18,8 @@ from random import Random
 
 import attrs
 
+from rocketpy.broker.acl.permission import SUB
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
@@ -62,6 +64,7 @@ _TOO_MANY_READS = "[OVERLOAD]system busy, start flow control for a while: too ma
 class _SendBack:
     """A request that has passed the checks: what is still missing is the message."""
 
+    connection: Connection
     request: RemotingCommand
     header: ConsumerSendMsgBackRequestHeader
     retry_topic: str
@@ -83,6 +86,7 @@ class SendBackProcessor:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         hooks: ConsumeHooks,
+        accounts: StrictAccounts,
         config: BrokerConfig,
         randomness: Random,
     ) -> None:
@@ -94,6 +98,7 @@ class SendBackProcessor:
         self._outcome = outcome
         self._stats = stats
         self._hooks = hooks
+        self._accounts = accounts
         self._config = config
         self._randomness = randomness
 
@@ -107,7 +112,7 @@ class SendBackProcessor:
         header = read_header(request, ConsumerSendMsgBackRequestHeader)
         if self._hooks:
             self._hooks.sent_back(header, request.ext_fields or {})
-        send_back = self._checked(request, header)
+        send_back = self._checked(connection, request, header)
         if send_back is None:
             return make_response(request, ResponseCode.SUCCESS)
         record = self._store.look_message_by_offset_nowait(header.offset)
@@ -119,7 +124,9 @@ class SendBackProcessor:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _checked(self, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader) -> _SendBack | None:
+    def _checked(
+        self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
+    ) -> _SendBack | None:
         """Do RocketMQ's checks in its order; None when the group wants no retries and the message is dropped."""
         retry_topic = RETRY_PREFIX + header.group
         if not header.group:
@@ -142,7 +149,8 @@ class SendBackProcessor:
         if not topic_config.perm & PERM_WRITE:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden")
         queue_id = self._randomness.randrange(group_config.retry_queue_nums)
-        return _SendBack(request, header, retry_topic, queue_id, self._limit_of(request, header, group_config))
+        limit = self._limit_of(request, header, group_config)
+        return _SendBack(connection, request, header, retry_topic, queue_id, limit)
 
     def _limit_of(
         self,
@@ -158,6 +166,7 @@ class SendBackProcessor:
 
     def _put_again(self, send_back: _SendBack, record: bytes | None) -> RemotingCommand:
         message = _decoded(record, send_back.header.offset)
+        self._accounts.check(send_back.connection, send_back.request, message.topic, SUB)
         retry = self._rewritten(send_back, message)
         result = self._message_put.put(retry)
         if not result.is_ok:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from struct import iter_unpack
 from typing import TypeAlias
 
+from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT
 from rocketpy.errors import RequestError
 from rocketpy.protocol.batch import BatchColumns
 from rocketpy.protocol.codes import ResponseCode
@@ -37,6 +38,7 @@ BROKERS_WORD = frozenset(
     (
         PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
         PROPERTY_TRANSACTION_CHECK_TIMES,
+        PROPERTY_ACCOUNT,
     )
 )
 """Properties that only a broker may write, since it believes them when it reads its store. Clients send them in good

@@ -34,7 +34,7 @@ from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.transaction.check_request import check_request
-from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, origin_of
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACCOUNT, origin_of
 from rocketpy.broker.transaction.op_message import OP_QUEUE_ID, decode_ops
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.readable import readable_messages
@@ -115,6 +115,7 @@ class TransactionalMessageCheckService:
         topic_config_manager: TopicConfigManager,
         consumer_offset_manager: ConsumerOffsetManager,
         producer_manager: ProducerManager,
+        asks_accounts: bool,
         clock: Clock,
         peer: str,
     ) -> None:
@@ -125,6 +126,7 @@ class TransactionalMessageCheckService:
         self._topics = topic_config_manager
         self._offsets = consumer_offset_manager
         self._producers = producer_manager
+        self._asks_accounts = asks_accounts  # only those of the account that sent the half message are asked
         self._clock = clock
         self._store_config = store_config
         self._peer = peer
@@ -304,7 +306,8 @@ class TransactionalMessageCheckService:
     def _ask(self, copy: MessageExt) -> None:
         """Ask a producer of the group that is online; when none is, the copy waits for the next round."""
         group = copy.properties.get(PROPERTY_PRODUCER_GROUP, "")
-        channel = self._producers.available_channel(group)
+        account = copy.properties.get(PROPERTY_ACCOUNT) if self._asks_accounts else None
+        channel = self._producers.available_channel(group, account)
         if channel is None:
             self._unasked_count += 1
             _log.warning("no producer of %s is online to be asked about message %s", group, copy.msg_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.broker.transaction.half_message import real_queue
+from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, real_queue
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader
@@ -32,5 +32,6 @@ def check_request(half: MessageExt) -> RemotingCommand | None:
         transaction_id=unique_key,
         offset_msg_id=half.offset_msg_id,
     )
-    body = encode_message(attrs.evolve(half, topic=topic, queue_id=queue_id))
+    properties = {name: value for name, value in half.properties.items() if name != PROPERTY_ACCOUNT}
+    body = encode_message(attrs.evolve(half, topic=topic, queue_id=queue_id, properties=properties))
     return make_request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True)

@@ -1,8 +1,9 @@
 """What a transactional message looks like while nobody knows whether it is to be delivered, and how it comes back.
 
 A half message is an ordinary record of RMQ_SYS_TRANS_HALF_TOPIC, queue 0, whose properties say where it is to go
-(REAL_TOPIC, REAL_QID), whose it is (PGROUP) and, when it is a copy that a check round has made, which queue offset its
-first record had (TRAN_PREPARED_QUEUE_OFFSET). That first offset is the transaction's name, its *origin*.
+(REAL_TOPIC, REAL_QID), whose it is (PGROUP, under ``aclStrict`` also the account) and, when it is a copy that a check
+round has made, which queue offset its first record had (TRAN_PREPARED_QUEUE_OFFSET). That first offset is the
+transaction's name, its *origin*.
 
 Values only: nothing here reads or writes a store.
 
@@ -31,6 +32,10 @@ from rocketpy.protocol.sysflag import (
     with_transaction_type,
 )
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
+
+PROPERTY_ACCOUNT = "ROCKETPY_ACCOUNT"
+"""The access key of the account that sent a half message, in its records only, and only under ``aclStrict``: who is
+asked about it, and who may end it. Clients cannot write it, and are not shown it with the message."""
 
 HALF_QUEUE_ID = 0
 """The only queue of the half topic."""
@@ -71,6 +76,7 @@ def restored(half: MessageExt) -> MessageExtBrokerInner:
     """
     topic, queue_id = real_queue(half)
     message = MessageExtBrokerInner.of_stored(half, topic=topic, queue_id=queue_id)
+    message.properties.pop(PROPERTY_ACCOUNT, None)
     message.sys_flag = with_transaction_type(half.sys_flag, TRANSACTION_COMMIT_TYPE)
     message.prepared_transaction_offset = half.physical_offset
     return message

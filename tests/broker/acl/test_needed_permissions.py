@@ -60,6 +60,7 @@ STRICT_ROWS = [
     (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders"}, None, {"orders": PUB}),
     (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "orders"}, None, {"orders": PUB}),
     (RequestCode.QUERY_CONSUMER_OFFSET, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "orders", "consumerGroup": "readers"}, None, {"orders": SUB}),
     (RequestCode.LOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
     (RequestCode.UNLOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
     (RequestCode.END_TRANSACTION, {"producerGroup": "writers"}, None, {}),

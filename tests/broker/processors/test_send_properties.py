@@ -63,7 +63,8 @@ def test_what_only_the_broker_may_say_is_taken_from_what_clients_send() -> None:
     """They send it in good faith, when they pass on a message that was committed after a check."""
     assert client_properties(f"a\x01b\x02{BROKERS_WORD}\x02{JAVA}") == {"a": "b", **decode_properties(JAVA)}
     assert client_properties(None) == {}
-    for name in ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"):
+    for name in ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "ROCKETPY_ACCOUNT"):
+        assert client_properties(f"{name}\x017") == {}
         assert plain_properties(f"a\x01b\x02{name}\x011") is None, "for the whole road, which takes it away"
 
 

@@ -7,6 +7,7 @@ import pytest
 from rocketpy.broker.message_put import MessageExtBrokerInner
 from rocketpy.broker.transaction.half_message import (
     COPY_RESERVE,
+    PROPERTY_ACCOUNT,
     copied,
     half_message,
     named_origin,
@@ -64,6 +65,15 @@ def test_a_half_message_says_where_it_is_to_go() -> None:
     assert (message.topic, message.queue_id, message.sys_flag) == (TRANS_HALF_TOPIC, 0, COMPRESSED_FLAG)
     assert message.properties == {"TRAN_MSG": "true", "TAGS": "t", "REAL_TOPIC": "T", "REAL_QID": "3"}
     assert (message.body, message.flag, message.born_host, message.reconsume_times) == (b"b", 5, HOST, 2)
+
+
+def test_whose_a_half_message_is_stays_with_its_copies_and_not_with_what_is_delivered() -> None:
+    message = sent(**{PROPERTY_ACCOUNT: "the-owner"})
+    half_message(message)
+    half = stored(message)
+    assert copied(half).properties[PROPERTY_ACCOUNT] == "the-owner"
+    assert PROPERTY_ACCOUNT not in restored(half).properties
+    assert half.properties[PROPERTY_ACCOUNT] == "the-owner"
 
 
 def test_properties_must_leave_room_for_those_of_the_copies() -> None:
