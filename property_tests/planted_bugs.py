@@ -112,7 +112,7 @@ def _without_crc(init: Function) -> Function:
 
 
 def _in_memory_only(truncate: Function) -> Function:
-    def forgets_the_bytes(self: Any, queue_offset: int) -> None:
+    def forgets_the_bytes(self: Any, queue_offset: int, **_: object) -> None:
         self._set_end(queue_offset)
 
     return forgets_the_bytes

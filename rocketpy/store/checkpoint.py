@@ -31,14 +31,16 @@ times since, the check does not match and our offsets count for nothing.
 
 from __future__ import annotations
 
+import os.path
 import struct
+import threading
 from collections.abc import Iterable
 from functools import reduce
 from operator import xor
 
 import attrs
 
-from rocketpy.errors import ShortageError
+from rocketpy.errors import ShortageError, StoreError
 from rocketpy.store.disk import Disk
 
 CHECKPOINT_SIZE = 4096
@@ -75,6 +77,10 @@ class StoreCheckpoint:
     index_msg_timestamp_ms: int = 0
     ends: DurableEnds | None = None
     """None while nothing is known: a store without checkpoint, or a Java broker's."""
+    removed_unit_count: int = attrs.field(default=0, init=False)
+    """How many units went with deleted queues in this run: whoever has counted before subtracts what went since."""
+    _writing: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # the last to write knows the most
+    _is_named: bool = attrs.field(default=False, init=False)  # the file's entry in its directory is durable
 
     @property
     def min_timestamp_ms(self) -> int:
@@ -92,7 +98,6 @@ class StoreCheckpoint:
         In a shortage (no descriptor, or a full disk that has no checkpoint yet) it returns False, and what was written
         before counts: recovery then walks more, and finds the same.
         """
-        content = self._content()
         try:
             file = self._disk.open(self._path, create=True)
         except ShortageError:
@@ -100,13 +105,38 @@ class StoreCheckpoint:
         try:
             if file.size() < CHECKPOINT_SIZE:
                 file.reserve(0, CHECKPOINT_SIZE)
-            file.write(0, content)
+            with self._writing:
+                file.write(0, self._content())
             file.sync()
+            if not self._is_named:
+                # Perhaps it is new; or an earlier run made it, and died before this.
+                self._disk.sync_directory(os.path.dirname(self._path))
+                self._is_named = True
         except ShortageError:
             return False
         finally:
             file.close()
         return True
+
+    def units_removed(self, count: int) -> None:
+        """Vouch for fewer units: queues with so many are about to be deleted. Blocks for one small write.
+
+        It is written before the queues go, so that recovery after a kill does not miss their units, and walk the whole
+        log for them. It is not durable: after a loss of power that walk is possible, and finds the same.
+        """
+        self.removed_unit_count += count
+        if self.ends is None:
+            return
+        self.ends = attrs.evolve(self.ends, unit_count=max(0, self.ends.unit_count - count))
+        try:
+            file = self._disk.open(self._path)
+        except StoreError:  # there is none yet, or no descriptor
+            return
+        try:
+            with self._writing:
+                file.write(0, self._content())
+        finally:
+            file.close()
 
     def _content(self) -> bytes:
         times = self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms

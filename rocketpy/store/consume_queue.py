@@ -277,15 +277,18 @@ class ConsumeQueue:
                 break
         return adopted
 
-    def truncate(self, queue_offset: int) -> None:
-        """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them."""
-        if not self._is_clear_from(queue_offset):
+    def truncate(self, queue_offset: int, *, trusts_clear: bool = True) -> None:
+        """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them.
+
+        What is clear already is left alone, unless it may be so in the page cache only.
+        """
+        if not (trusts_clear and self._is_clear_from(queue_offset)):
             self._clear_from(queue_offset)
         self._set_end(queue_offset)
         if self.ext is not None:
             self.ext.forget_end()
             if self.ext.files:
-                self.ext.begin(self._last_tags_code())
+                self.ext.begin(self._last_tags_code(), trusts_clear=trusts_clear)
 
     def correct_min_offset(self, log_min_offset: int) -> None:
         """Move ``min_offset`` to the first unit whose message is still in the log: what ends a queue's recovery."""
@@ -312,12 +315,17 @@ class ConsumeQueue:
         Units that came back with the next loss of power could have place and size of other records made meanwhile.
         """
         self.files.remove_all()
-        if self._disk.is_directory(self.files.path):
-            self._disk.sync_directory(self.files.path)
+        directories = [self.files.path]
+        if self.ext is not None:
+            self.ext.files.remove_all()
+            directories.append(self.ext.files.path)
+        for directory in directories:
+            if self._disk.is_directory(directory):
+                self._disk.sync_directory(directory)
         self.remove_files()
-        above = os.path.dirname(self.files.path)
-        if self._disk.is_directory(above):
-            self._disk.sync_directory(above)
+        for directory in map(os.path.dirname, directories):
+            if self._disk.is_directory(directory):
+                self._disk.sync_directory(directory)
 
     def load_ext(self) -> None:
         """Find the files of the extension."""

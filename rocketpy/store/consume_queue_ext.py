@@ -119,13 +119,14 @@ class ConsumeQueueExt:
         """Whether :meth:`put` knows where the next unit goes."""
         return self._next_offset >= 0
 
-    def begin(self, last_tags_code: int | None) -> None:
+    def begin(self, last_tags_code: int | None, *, trusts_clear: bool = True) -> None:
         """Find the place of the next unit: behind everything to which a unit of the queue leads.
 
         ``last_tags_code`` is that of the queue's last unit, None if it has no units. What lies behind the address in
-        there belongs to nobody and is cleared.
+        there belongs to nobody and is cleared; where it is clear already it is left alone, unless that may be so in the
+        page cache only.
         """
-        offset = self.files.end_offset
+        offset, file_count = self.files.end_offset, len(self.files)
         if last_tags_code is not None and is_ext_address(last_tags_code):
             last_offset = last_tags_code + _SIGN
             unit = self.get(last_tags_code)
@@ -139,13 +140,16 @@ class ConsumeQueueExt:
             else:
                 offset = last_offset + unit.size
                 file, position = mapped_file.file(), offset - mapped_file.base_offset
-                if file.size() < mapped_file.size or not file.reads_zero_from(position):
+                is_clear = trusts_clear and file.size() >= mapped_file.size and file.reads_zero_from(position)
+                if not is_clear:
                     # Left by a crash. Durable, or it could come back and be taken for the next unit in this place.
                     file.truncate(position)
                     file.truncate(mapped_file.size)
                     file.sync()
         elif last_tags_code is not None and not self.files:
             offset = self._base_behind(_LOST_FILES_END)
+        if len(self.files) < file_count or (self.files and not trusts_clear):
+            self._disk.sync_directory(self.files.path)
         self._is_as_loaded = False
         self._next_offset = self.wrote_offset = self._reserved_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)

@@ -7,7 +7,7 @@ Nothing here awaits; a flush is begun and ended on the loop and synced in a work
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import attrs
@@ -83,7 +83,9 @@ class ConsumeQueueTable:
         file_size: int,
         ext_place: ExtPlace | None = None,
         files_per_flush_max: int = FILES_PER_FLUSH_MAX,
+        units_removed: Callable[[int], None] | None = None,
     ) -> None:
+        self._units_removed = units_removed  # called with how many go, before the files of deleted queues do
         self._files_per_flush_max = files_per_flush_max
         self.path = path
         self._ext_place = ext_place
@@ -125,8 +127,21 @@ class ConsumeQueueTable:
                     queue = self.find(topic, int(name))
                     queue.load_ext()
                     if not queue.files:
-                        queue.remove_files()
+                        queue.remove_files_durably()
             yield
+
+    def sync_directories(self) -> Iterator[None]:
+        """Make durable which queues there are, and which files these have. Blocks; yields after each topic."""
+        paths = [self.path] if self._ext_place is None else [self.path, self._ext_place.path]
+        for path in paths:
+            for topic in self._directories(path):
+                above = os.path.join(path, topic)
+                for name in self._directories(above):
+                    self._disk.sync_directory(os.path.join(above, name))
+                self._disk.sync_directory(above)
+                yield
+            if self._disk.is_directory(path):
+                self._disk.sync_directory(path)
 
     def _directories(self, path: str) -> list[str]:
         """Return the names of directories in one: those of topics. A file that lies there is somebody else's."""
@@ -178,7 +193,10 @@ class ConsumeQueueTable:
             self._disk.open(f"{directory}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}", create=True).close()
             self._forget_deletion(topic)
             self.deleted_before[topic] = physical_offset
-        for queue in self.topics.pop(topic, {}).values():
+        queues = self.topics.pop(topic, {}).values()
+        if self._units_removed is not None:
+            self._units_removed(sum(queue.max_offset for queue in queues))
+        for queue in queues:
             self.unflushed.pop(queue, None)
             queue.remove_files()
         self._tails.pop(topic, None)
@@ -196,6 +214,8 @@ class ConsumeQueueTable:
             del self.topics[queue.topic]
             self._tails.pop(queue.topic, None)
         self.unflushed.pop(queue, None)
+        if self._units_removed is not None:
+            self._units_removed(queue.max_offset)
         queue.remove_files()
         return f"{self.path}/{queue.topic}"
 

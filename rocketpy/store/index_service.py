@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
@@ -69,6 +69,7 @@ _keys_of = itemgetter(1)
 _COLLECT_SECONDS = 0.005
 _NO_SPACE_SECONDS = 1.0
 _NAME_SIZE = 17
+_FOREVER = 1 << 62
 
 
 @attrs.frozen
@@ -169,32 +170,34 @@ class IndexService:
 
     # ---- start and end --------------------------------------------------------------------------------------------
 
-    def load(self, *, is_clean: bool) -> None:
-        """Find the files; after a crash delete those that may be incomplete. Blocks, before the store is open.
+    def load(self, *, is_clean: bool, log_end_offset: int = _FOREVER) -> None:
+        """Find the files, and delete those that may be wrong, durably. Blocks, before the store is open.
 
-        Files become durable in order, and the checkpoint has the time of the last one. If the clock was set back the
-        time of a later one may be before that although it was never synced: then it is not known which is meant. And
-        behind a file that is not kept none is, because the log is read again from the last one's end only.
+        Wrong are those that name messages beyond the end of the log: others will lie there. After a crash also those
+        that may be incomplete. Files become durable in order, and the checkpoint has the time of the last one. If the
+        clock was set back the time of a later one may be before that although it was never synced: then it is not known
+        which is meant. And after a file that is not kept none is, because the log is read again from the last one's end
+        only.
         """
         self._disk.make_directories(self._path)
         vouched_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
-        for name in self._disk.list_directory(self._path):
-            path = f"{self._path}/{name}"
-            layout = self._layout_of(path)
-            if layout is None or not (name.isascii() and name.isdigit()):
-                continue
-            file = self._disk.open(path, read_only=True)
-            try:
-                header = read_index_header(file)
-            finally:
-                file.close()
+        found = list(self._files_found())
+        for index_file in found:
+            header = index_file.header
             is_vouched_for = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
-            if is_clean or is_vouched_for:
-                self._files.append(IndexFile(path=path, disk=self._disk, layout=layout, header=header))
+            # By its times alone a file could pass that was begun in the same millisecond, or after the clock was set
+            # back. So the one that still grew does not, and the checkpoint never means it.
+            still_grew = index_file.room > 0 and (index_file.layout == self._layout or index_file is found[-1])
+            is_whole = is_clean or (is_vouched_for and not still_grew)
+            if is_whole and header.end_physical_offset < log_end_offset:
+                self._files.append(index_file)
                 earlier_ms = header.end_timestamp_ms
             else:
-                self._disk.unlink(path)
+                self._disk.unlink(index_file.path)
                 vouched_ms = -1
+        if not is_clean or len(self._files) < len(found):
+            # Also where none was deleted: an earlier recovery may have done it, and died before this.
+            self._disk.sync_directory(self._path)
         if is_clean and self._files:
             self._complete_to = self.end_physical_offset
 
@@ -338,6 +341,20 @@ class IndexService:
             checkpoint.index_msg_timestamp_ms = max(
                 checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
             )
+
+    def _files_found(self) -> Iterator[IndexFile]:
+        """Yield the files of the directory in order, of either layout; foreign ones are passed over."""
+        for name in self._disk.list_directory(self._path):
+            path = f"{self._path}/{name}"
+            layout = self._layout_of(path)
+            if layout is None or not (name.isascii() and name.isdigit()):
+                continue
+            file = self._disk.open(path, read_only=True)
+            try:
+                header = read_index_header(file)
+            finally:
+                file.close()
+            yield IndexFile(path=path, disk=self._disk, layout=layout, header=header)
 
     def _layout_of(self, path: str) -> IndexLayout | None:
         """Return how a file is laid out, as far as its size says: as configured, or as Java does by default."""

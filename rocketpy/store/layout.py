@@ -13,6 +13,7 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
     <root>/abort                                    there while a broker runs, and after one was killed
     <root>/orderly-end                              ours: where the log and its queues ended, after an orderly stop
     <root>/failed-sync                              ours: a sync has failed in the last life
+    <root>/recovering                               ours: a recovery is under way, or has died
     <root>/lock                                     a record lock on byte 0 keeps a second broker out
     <root>/config/*.json                            the broker's tables
 """
@@ -30,6 +31,7 @@ ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 ORDERLY_END_FILE = "orderly-end"
 FAILED_SYNC_FILE = "failed-sync"
+RECOVERING_FILE = "recovering"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #

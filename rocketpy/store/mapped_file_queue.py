@@ -90,12 +90,16 @@ class MappedFileQueue:
                 )
             # A file that is longer than the next one allows, which others are just as long as, is read as far as that.
             mapped_file.size = min(mapped_file.size, allowed)
+        removed_from: dict[str, None] = {}
         for mapped_file in found:
             if (self._files and mapped_file.base_offset != self.end_offset) or not mapped_file.size:
                 mapped_file.remove(self._disk)
+                removed_from[mapped_file.directory] = None
             else:
                 self._files.append(mapped_file)
                 self._base_offsets.append(mapped_file.base_offset)
+        for directory in removed_from:
+            self._disk.sync_directory(directory)  # or it comes back, into the place of one that is made meanwhile
 
     def append(self, base_offset: int, size: int, *, directory: str | None = None, is_held: bool = False) -> MappedFile:
         """Add a file that exists, or is about to, after the last one; by default in the first directory.

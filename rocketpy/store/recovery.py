@@ -9,8 +9,8 @@ Runs before anybody is served: it blocks, and yields about every 10 ms so that s
   those are kept that are what their records say; the others are made anew.
 
 Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
-and a second crash brings it back. Synced is also what was clear already: an earlier recovery may have cleared it, and
-died before it was durable.
+and a second crash brings it back. An earlier recovery may have cleared or removed something and died before that was
+durable. In the log that is synced in any case, in the queues if :class:`RecoveryMark` says that there was such a one.
 
 Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
 recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before a place up
@@ -38,6 +38,7 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.log_dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues
+from rocketpy.store.recovery_mark import RecoveryMark
 
 _FILES_AFTER_ORDERLY_STOP = 3
 _QUEUES_PER_SLICE = 50
@@ -76,6 +77,7 @@ class StoreRecovery:
         orderly_end: OrderlyEnd | None = None,
         bit_map_of: BitMapOf | None = None,
         is_multi_dispatch: bool = False,
+        mark: RecoveryMark,
     ) -> None:
         self._disk = disk
         self._commit_log = commit_log
@@ -90,13 +92,31 @@ class StoreRecovery:
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
         self._orderly_end = orderly_end
+        self._mark = mark
+        self._trusts_clear = True  # what reads as zeros, or is missing, is so on the disk too
         self._progress: LogScanner | None = None
         self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
-        """Recover; when the iterator ends the report is there, and everything found is durable."""
+        """Recover; when the iterator ends the report is there, and everything found is durable.
+
+        The mark is for the caller to remove, when what else it changes is durable too.
+        """
+        self._trusts_clear = not self._mark.exists()
+        self._mark.create()
+        try:
+            yield from self._recover()
+        except DamagedStoreError:
+            # The store is refused, and left as it was; whatever was removed until now is durable.
+            if self._trusts_clear:
+                self._mark.remove()
+            raise
+
+    def _recover(self) -> Iterator[None]:
         self._commit_log.load()
         yield from self._queues.load()
+        if not self._trusts_clear:
+            yield from self._queues.sync_directories()
         files = self._commit_log.files
         yield from self._recover_queues()
         durable_end = self._durable_end()
@@ -124,12 +144,12 @@ class StoreRecovery:
             removed += 1
             yield
         is_noted = scanner.end_offset == noted_end  # then the stop that noted it left it clear and durable
-        if not is_noted:
+        if not is_noted or not self._trusts_clear:
             # A recovery that died may have removed and cut the same, and nothing of it need be durable.
             files.sync_directories()
             self._clear_tail(scanner.end_offset)
         self._commit_log.reserve_tail(scanner.end_offset)
-        if not is_noted:
+        if not is_noted or not self._trusts_clear:
             yield from self._make_durable(scanner.first_file, scanner.end_offset)
         noted_timestamp_ms = 0 if self._orderly_end is None else self._orderly_end.timestamp_ms
         self.report = RecoveryReport(
@@ -292,9 +312,10 @@ class StoreRecovery:
         self._queues.forget_deletions(log_min_offset)
         for count, queue in enumerate(self._queues):
             is_longer = queue.files and _physical_end(queue) > end_offset
-            if queue.files and (is_longer or not self.is_clean):
+            if queue.files and (is_longer or not self.is_clean or not self._trusts_clear):
                 # No search where none is needed: a damaged unit in the middle would mislead it.
-                queue.truncate(queue.first_at_or_behind(end_offset) if is_longer else queue.max_offset)
+                queue_end = queue.first_at_or_behind(end_offset) if is_longer else queue.max_offset
+                queue.truncate(queue_end, trusts_clear=self._trusts_clear)
                 self._queues.unflushed[queue] = None
             queue.correct_min_offset(log_min_offset)
             if count % _QUEUES_PER_SLICE == 0:

@@ -22,13 +22,14 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.descriptor_budget import DescriptorBudget, descriptor_budget
 from rocketpy.store.disk import Disk
 from rocketpy.store.failed_sync import FailedSyncMark
-from rocketpy.store.index_file import IndexLayout, read_index_header
+from rocketpy.store.index_file import IndexLayout
 from rocketpy.store.index_service import IndexService
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.recovery_mark import RecoveryMark
 from rocketpy.store.retention import RetentionPolicy, disk_usage
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 
@@ -50,6 +51,7 @@ class StoreFiles:
         self._disk = disk
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
         self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
+        self._recovery_mark = RecoveryMark(disk, os.path.join(config.root, layout.RECOVERING_FILE))
         self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         self.open_files = OpenFiles(disk=disk, open_max=budget.open_files_max)
@@ -74,6 +76,7 @@ class StoreFiles:
                 file_size=config.mapped_file_size_consume_queue_ext,
                 is_written=config.enable_consume_queue_ext,
             ),
+            units_removed=self.checkpoint.units_removed,
             files_per_flush_max=budget.files_per_flush_max,
         )
         self.index: IndexService | None = None
@@ -141,32 +144,12 @@ class StoreFiles:
             orderly_end=self._orderly_end,
             bit_map_of=bit_map_of,
             is_multi_dispatch=self._config.enable_multi_dispatch,
+            mark=self._recovery_mark,
         )
         yield from self._recovery.run()
         self._was_clean = self._recovery.is_clean
         if self.index is not None:
-            self._remove_untrue_index_files(self.report.end_offset)
-            self.index.load(is_clean=self._was_clean)
-
-    def _remove_untrue_index_files(self, end_offset: int) -> None:
-        """Delete index files that name messages behind the end of the log; after a crash also those that are not full.
-
-        Other messages will stand in the places that the log lost, and a file is vouched for only when it is full: by
-        its times alone one could pass that was begun in the same millisecond, or after the clock was set back.
-        """
-        index_layout = IndexLayout(self._config.max_hash_slot_num, self._config.max_index_num)
-        for name in self._disk.list_directory(self._config.index_path):
-            path = os.path.join(self._config.index_path, name)
-            if not name.isdigit() or self._disk.file_size(path) != index_layout.file_size:
-                continue
-            file = self._disk.open(path, read_only=True)
-            try:
-                header = read_index_header(file)
-            finally:
-                file.close()
-            is_full = header.index_count >= index_layout.entry_count
-            if header.end_physical_offset >= end_offset or not (self._was_clean or is_full):
-                self._disk.unlink(path)
+            self.index.load(is_clean=self._was_clean, log_end_offset=self.report.end_offset)
 
     def begin(self) -> None:
         """Make the abort file, durable, and let the log be appended to.
@@ -179,6 +162,7 @@ class StoreFiles:
         if checkpoint.ends is None and self._was_clean and not report.unit_count:
             checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
             checkpoint.flush()
+        self._recovery_mark.remove()
         self.abort_file.create()
         self.failed_sync_mark.remove()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)

@@ -24,6 +24,7 @@ from rocketpy.store.multi_dispatch import MultiDispatch
 from rocketpy.store.queue_scan import ReadLimits
 from rocketpy.store.read_steps import read_now
 from rocketpy.store.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.recovery_mark import RecoveryMark
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
 from rocketpy.store.transient_store_pool import TransientStorePool
 from rocketpy.store.unit_extensions import UnitExtensions
@@ -185,8 +186,11 @@ class Parts:
             check_crc=True,
             rewrite=rewrite,
             is_multi_dispatch=has_multi_dispatch,
+            mark=(mark := RecoveryMark(place.disk, f"{place.root}/recovering")),
         )
+        place.disk.make_directories(place.root)
         self.slices = sum(1 for _ in self.recovery.run())
+        mark.remove()
         self.report: RecoveryReport = self.recovery.report
         self.allocator = PlainAllocator(place.disk)
         self.commit_log.open_at(

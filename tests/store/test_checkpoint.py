@@ -65,6 +65,40 @@ def test_without_power_the_times_are_old_or_new_together() -> None:
     assert all_outcomes(run) == {(1, 2, 3), (4, 5, 6)}
 
 
+def test_units_that_go_with_their_queues_are_not_vouched_for_any_more() -> None:
+    disk = SimDisk()
+    checkpoint = StoreCheckpoint(disk, "/checkpoint", 1, 2, 3)
+    checkpoint.units_removed(7)
+    assert not disk.exists("/checkpoint"), "there is nothing that vouches for them"
+    checkpoint.ends = DurableEnds(log_flushed_offset=70, durable_offset=60, unit_count=50)
+    checkpoint.flush()
+    checkpoint.units_removed(20)
+    disk.kill_process()
+    assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(70, 60, 30)
+    checkpoint.units_removed(40)
+    loaded = load_checkpoint(disk, "/checkpoint")
+    assert (loaded.ends, checkpoint.removed_unit_count) == (DurableEnds(70, 60, 0), 67)
+
+
+@pytest.mark.parametrize("is_left_by_a_kill", [True, False])
+def test_a_new_checkpoint_has_its_name_for_good(is_left_by_a_kill: bool) -> None:
+    """Else the ends that it vouches for are forgotten with the power, and what is missing before them is no damage."""
+    disk = SimDisk()
+    if is_left_by_a_kill:
+        disk.open("/checkpoint", create=True).close()
+    StoreCheckpoint(disk, "/checkpoint", 1, 2, 3).flush()
+    disk.lose_power(lambda count: 0)
+    assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 2
+
+
+def test_the_name_is_synced_once() -> None:
+    disk = SimDisk()
+    checkpoint = StoreCheckpoint(disk, "/checkpoint", 1, 2, 3)
+    for _ in range(3):
+        checkpoint.flush()
+    assert (disk.calls["sync"], disk.calls["sync_directory"]) == (3, 1)
+
+
 def test_a_full_disk_keeps_the_old_checkpoint() -> None:
     disk = SimDisk(capacity_bytes=0)
     checkpoint = StoreCheckpoint(disk, "/checkpoint", 4, 5, 6)

@@ -22,6 +22,7 @@ from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.recovery import StoreRecovery
+from rocketpy.store.recovery_mark import RecoveryMark
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
 from tests.store.parts import Parts, Place
@@ -493,6 +494,7 @@ def test_bit_maps_are_made_anew_with_the_units(place: Place) -> None:
             open_files=OpenFiles(disk=place.disk, open_max=9), file_size=1 << 16,
         ), queues=table, tags_code=lambda topic, properties, _: hash_of_tags(properties["TAGS"]), is_clean=False,
         durable_before_ms=0, check_crc=True, rewrite=False, bit_map_of=lambda topic, properties: BITS,
+        mark=RecoveryMark(place.disk, f"{place.root}/recovering"),
     )  # fmt: skip
     for _ in recovery.run():
         pass

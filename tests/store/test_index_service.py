@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from rocketpy.store.disk import Disk, OsDisk
 from rocketpy.store.index_catch_up import index_keys
 from rocketpy.store.index_file import IndexLayout
 from rocketpy.store.index_service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store.golden_store import expected, records, unpack_store
 from tests.turns import run_in_turn
 
@@ -37,6 +38,7 @@ def new_service(
     path: str = "/index",
     checkpoint_path: str = "/checkpoint",
     run_blocking: RunBlocking = run_in_turn,
+    log_end_offset: int = 1 << 62,
 ) -> IndexService:
     disk = disk or SimDisk()
     service = IndexService(
@@ -48,7 +50,7 @@ def new_service(
         layout=layout,
         query_count_max=64,
     )
-    service.load(is_clean=is_clean)
+    service.load(is_clean=is_clean, log_end_offset=log_end_offset)
     return service
 
 
@@ -179,6 +181,78 @@ class TestDurability:
         assert [await offsets(again, f"key{number}") for number in (1, 10, 11)] == [[100], [1_000], []]
         again.pending += [work(number) for number in range(10, 13)]
         assert await offsets(again, "key12") == [1_200]
+
+    async def test_no_file_is_vouched_for_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
+        """Others write the checkpoint too, in the middle of that sync as well."""
+        disk, seen = SimDisk(), []
+
+        async def run_blocking(function: Callable[..., T], /, *arguments: object) -> T:
+            await trio.lowlevel.checkpoint()
+            before = disk.calls["sync_directory"]
+            service._checkpoint.flush()
+            seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
+            result = function(*arguments)
+            if disk.calls["sync_directory"] > before + 1:  # that of the checkpoint's first flush, and the index's
+                service._checkpoint.flush()
+                seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
+            return result
+
+        service = new_service(disk, run_blocking=run_blocking)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number) for number in range(1, 13)]
+            service.end_burst()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert seen == [0, 0, NOW + 10_000], "before, and after the sync itself; and when it was noted"
+
+    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_what_names_messages_beyond_the_end_of_the_log_goes_for_good(
+        self, layout: IndexLayout, is_clean: bool
+    ) -> None:
+        """Other messages will lie there. Whatever the settings were when the file was made."""
+        disk = SimDisk()
+        older = new_service(disk, layout=layout)
+        older.pending += [work(number) for number in range(1, 9)]
+        older.flush()
+        newer = new_service(disk)
+        newer.pending += [work(number) for number in range(9, 22)]
+        newer.flush()
+        newer._checkpoint.index_msg_timestamp_ms = NOW + 21_000
+        newer._checkpoint.flush()
+        assert len(disk.list_directory("/index")) == 3
+        again = new_service(disk, is_clean=is_clean, log_end_offset=500)
+        assert (again.statistics().file_count, again.end_physical_offset) == (0, 0)
+        disk.lose_power(lambda count: 0)
+        assert disk.list_directory("/index") == []
+
+    def test_what_a_recovery_deleted_that_died_is_gone_for_good_after_the_next(self) -> None:
+        for call in (1, 2, 3, 4, 5):
+            disk = SimDisk()
+            service = new_service(disk)
+            service.pending += [work(number) for number in range(1, 25)]
+            service.flush()
+            disk.die_at_call(call)
+            with suppress(ProcessDied):
+                new_service(disk, is_clean=False)
+            disk.kill_process()
+            new_service(disk, is_clean=False)
+            disk.lose_power(lambda count: 0)
+            assert disk.list_directory("/index") == [], call
+
+    async def test_a_file_of_an_earlier_size_outlives_a_crash_when_it_was_synced(self) -> None:
+        """It is not full and grows no more; the one that still grew is made anew."""
+        disk = SimDisk()
+        older = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
+        older.pending += [work(number) for number in range(1, 6)]
+        older.flush()
+        newer = new_service(disk)
+        newer.pending += [work(number) for number in range(6, 9)]
+        newer.flush()
+        newer._checkpoint.flush()
+        again = new_service(disk, is_clean=False)
+        assert (again.statistics().file_count, again.end_physical_offset) == (1, 500)
 
     async def test_after_a_crash_unfinished_files_are_made_anew(self) -> None:
         disk = SimDisk()

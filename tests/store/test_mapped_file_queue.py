@@ -8,6 +8,7 @@ from rocketpy.errors import DamagedStoreError
 from rocketpy.store.disk import DiskFile
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.mapped_file_queue import MappedFileQueue
+from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
 
@@ -51,6 +52,19 @@ def test_what_can_be_made_again_is_dropped_behind_a_gap(place: Place) -> None:
     queue = queue_with(place, {0: 10, 10: 8, 20: 10, 30: 10}, drop_behind_gap=True)
     assert [each.base_offset for each in queue] == [0, 10]
     assert len(place.disk.list_directory(place.root)) == 2
+
+
+def test_what_is_dropped_does_not_come_back() -> None:
+    """Into the place of a file that is made meanwhile."""
+    disk = SimDisk()
+    place = Place(disk, "/q")
+    for base_offset in (0, 20):
+        place.write(f"/q/{base_offset:020d}", bytes(10))
+        disk.open(f"/q/{base_offset:020d}").sync()
+    disk.sync_directory("/q")
+    assert len(queue_with(place, {}, drop_behind_gap=True)) == 1
+    disk.lose_power(lambda count: 0)
+    assert disk.list_directory("/q") == [f"{0:020d}"]
 
 
 def test_a_file_that_is_too_long_ends_where_the_next_begins(place: Place) -> None:

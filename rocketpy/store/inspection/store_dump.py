@@ -32,6 +32,7 @@ _RAW_SHOWN = 64
 _SIGN = 1 << 63
 _FOREVER = 1 << 62
 _INDEX_NAME_SIZE = 17
+_MARKERS = frozenset({layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE})
 
 
 class FileKind(enum.Enum):
@@ -327,7 +328,7 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
         return FileKind.ORDERLY_END
     if name.removesuffix(".bak").endswith(".json"):
         return FileKind.TABLE
-    return FileKind.MARKER if name in (layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE) else None
+    return FileKind.MARKER if name in _MARKERS else None
 
 
 def _orderly_end(text: str) -> Item:

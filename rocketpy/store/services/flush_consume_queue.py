@@ -82,8 +82,9 @@ class FlushConsumeQueueService:
         self._interval_s = interval_ms / 1000
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
-        self._flushed_units: tuple[int, int] | None = None
-        """A place in the log before which all units are durable, and their number; None if the checkpoint says so."""
+        self._flushed_units: tuple[int, int, int] | None = None
+        """A place in the log before which all units are durable, their number, and how many had gone with deleted
+        queues when they were counted; None if the checkpoint says so."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until cancelled, or until a sync fails; a shortage of descriptors leaves it to the next flush."""
@@ -109,7 +110,8 @@ class FlushConsumeQueueService:
         self._end_burst()  # part of it may be in the log already, without units
         commit_log = self._commit_log
         timestamp_ms = commit_log.wrote_timestamp_ms
-        written_units = commit_log.wrote_offset, self._queues.unit_count
+        removed_count = self._checkpoint.removed_unit_count
+        written_units = commit_log.wrote_offset, self._queues.unit_count, removed_count
         left = len(self._queues.unflushed)
         # Queues that get units meanwhile line up behind; those that had some at the beginning are what counts.
         while left > 0 and (flush_range := await flush_once(self._queues, self._run_blocking)) is not None:
@@ -131,6 +133,8 @@ class FlushConsumeQueueService:
         flushed_offset = self._commit_log.flushed_offset
         if self._flushed_units is None or flushed_offset < self._flushed_units[0]:
             return False
-        self._checkpoint.ends = DurableEnds(flushed_offset, *self._flushed_units)
+        durable_offset, unit_count, removed_count = self._flushed_units
+        unit_count -= self._checkpoint.removed_unit_count - removed_count  # queues were deleted since
+        self._checkpoint.ends = DurableEnds(flushed_offset, durable_offset, max(0, unit_count))
         self._flushed_units = None
         return True

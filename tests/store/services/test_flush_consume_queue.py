@@ -64,10 +64,10 @@ class Queues:
             self.flushed.append(flush_range.queues)
 
 
-def service(queues: Queues, disk: SimDisk) -> FlushConsumeQueueService:
+def service(queues: Queues, disk: SimDisk, checkpoint: StoreCheckpoint | None = None) -> FlushConsumeQueueService:
     return FlushConsumeQueueService(
         queues=queues,
-        checkpoint=StoreCheckpoint(disk, "/checkpoint"),
+        checkpoint=checkpoint or StoreCheckpoint(disk, "/checkpoint"),
         run_blocking=run_in_turn,
         commit_log=queues.log,
         end_burst=queues.end_burst,
@@ -110,6 +110,28 @@ async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() ->
     await service(queues, disk).flush_thoroughly()
     assert {0, 1, 2, 3, 4} <= {each for flushed in queues.flushed for each in flushed}
     assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
+
+
+async def test_units_and_place_are_those_of_before_the_flush() -> None:
+    """What comes meanwhile is not durable when it ends: a torn unit would be believed."""
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 500), unit_count=30), SimDisk()
+
+    def more() -> None:
+        queues.log.wrote_offset = queues.log.flushed_offset = 900
+        queues.unit_count = 70
+
+    queues.during_sync = more
+    await service(queues, disk).flush_thoroughly()
+    assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(900, 500, 30)
+
+
+async def test_units_of_queues_that_are_deleted_meanwhile_are_not_vouched_for() -> None:
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 500), unit_count=30), SimDisk()
+    checkpoint = StoreCheckpoint(disk, "/checkpoint")
+    checkpoint.units_removed(4)  # before they were counted
+    queues.during_sync = lambda: checkpoint.units_removed(20)
+    await service(queues, disk, checkpoint).flush_thoroughly()
+    assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(500, 500, 10)
 
 
 async def test_a_burst_that_is_partly_in_the_log_ends_before_the_checkpoint_says_where_units_end() -> None:
