@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+from pathlib import Path
 
 import pytest
 import trio
 
-from rocketpy.containment import Contained, is_containable
+import rocketpy
+from rocketpy.containment import Contained, contain, is_containable
 from rocketpy.errors import DescriptorShortageError, DiskFullError, RemoteProtocolError, ShortageError, StoreError
 
 _log = logging.getLogger("rocketpy.tests")
@@ -71,3 +74,82 @@ async def test_cancellation_passes(caplog):
             await trio.sleep_forever()
     assert scope.cancelled_caught
     assert not caplog.records
+
+
+BROAD_CATCHES = {
+    "remoting/burst.py::_write": "BaseException: nothing may be sent any more, whatever has failed; raised again",
+    "remoting/burst.py::__exit__": "a woken pull; once per burst",
+    "remoting/burst.py::flush_replies": "a send; once per connection and burst",
+    "remoting/client.py::_shaken_hands": "BaseException: closes the socket; raised again",
+    "remoting/connection.py::serve": "a fast path; once per message",
+    "remoting/dispatch.py::_run_task": "a slow command: the failure becomes an answer",
+    "remoting/dispatch.py::dispatch": "a request: the failure becomes an answer",
+    "remoting/dispatch.py::run_deferred": "a request that is answered later: the failure becomes an answer",
+    "remoting/hub.py::_serve_all": "each step of the hub, for ready peers and for the backlog; once per event",
+    "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
+    "client/scope.py::unwrapped": "BaseException: told apart from a group that holds it; raised again",
+    "testing/store_world.py::_end": "BaseException: the end of a simulated life is what the test asks about",
+}
+"""Where everything is caught, by module and function. A new site needs a reason why ``Contained`` does not do."""
+
+
+class _Sites(ast.NodeVisitor):
+    """The functions that catch Exception, BaseException or everything, and whether they look at what they caught."""
+
+    def __init__(self) -> None:
+        self.functions: list[str] = []
+        self.found: list[tuple[str, ast.ExceptHandler]] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.functions.append(node.name)
+        self.generic_visit(node)
+        self.functions.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        if any(each is None or (isinstance(each, ast.Name) and each.id in BROAD) for each in caught):
+            self.found.append((self.functions[-1] if self.functions else "", node))
+        self.generic_visit(node)
+
+
+BROAD = {"Exception", "BaseException"}
+
+
+def broad_catches() -> list[tuple[str, ast.ExceptHandler]]:
+    root = Path(rocketpy.__file__).parent
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        sites = _Sites()
+        sites.visit(ast.parse(path.read_text()))
+        found += [(f"{path.relative_to(root)}::{function}", handler) for function, handler in sites.found]
+    return found
+
+
+def test_every_broad_catch_is_listed_with_its_reason():
+    """A service that catches everything goes on with state that nobody can vouch for."""
+    assert sorted({site for site, _ in broad_catches()}) == sorted(BROAD_CATCHES)
+    assert len(broad_catches()) == len(BROAD_CATCHES) + 1, "the hub has two, for ready peers and for the backlog"
+
+
+@pytest.mark.parametrize(
+    ("site", "handler"), broad_catches(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_broad_catch_decides_by_the_one_rule_or_raises_again(site, handler):
+    """``contain`` and what calls it let a StoreError and our own mistakes pass."""
+    called = {node.func for node in ast.walk(handler) if isinstance(node, ast.Call)}
+    names = {each.id if isinstance(each, ast.Name) else each.attr for each in called if not isinstance(each, ast.Call)}
+    raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    assert raises or names & {"contain", "is_containable", "_failed", "_refuse", "answer_failure"}, site
+
+
+def test_contain_is_the_same_rule_without_a_block(caplog):
+    contain(ZeroDivisionError("x"), _log, "serving %s", "peer:1")
+    assert caplog.messages == ["serving peer:1 failed unexpectedly; only that was given up"]
+    contain(DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), _log, "serving %s", "peer:1")
+    assert caplog.messages[1].startswith("serving peer:1 was given up: no space")
+    for failure in (StoreError("torn", path="/f"), AssertionError("ours")):
+        with pytest.raises(type(failure)):
+            contain(failure, _log, "serving")
+    assert len(caplog.messages) == 2

@@ -30,6 +30,7 @@ from rocketpy.broker.start_settings import (
 )
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
+from rocketpy.remoting.descriptors import raise_descriptor_limit
 from rocketpy.settings import format_settings
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
@@ -41,6 +42,9 @@ SHUTDOWN_SECONDS = 30.0
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long a worker thread that has finished a sync may wait for the loop to notice (Python's default is 5 ms)."""
+
+NAMESRV_CONNECTIONS_MAX = 200
+"""Of the nameserver in this process, which listens on loopback: descriptors are set aside for them."""
 
 GC_THRESHOLDS = (50_000, 20, 100)
 
@@ -70,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"warning: {warning}", file=sys.stderr)
         configure_logging(settings.broker)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        raise_descriptor_limit()
         trio.run(_serve, settings, started)
     except* (SettingsError, StartError, StoreError) as group:
         status = _report(group, is_start=not started)
@@ -152,7 +157,7 @@ async def _run_embedded_nameserver(
             kv_config_path=os.path.join(directory, "kvConfig.json"),
             config_store_path=os.path.join(directory, "namesrv.properties"),
         ),
-        NettyServerConfig(listen_port=NAMESRV_PORT),
+        NettyServerConfig(listen_port=NAMESRV_PORT, connections_max=NAMESRV_CONNECTIONS_MAX),
         tls=settings.tls_server,
         host=LOOPBACK,
         disk=OsDisk(),

@@ -36,6 +36,7 @@ from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
+from rocketpy.remoting.descriptors import descriptor_limit
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
@@ -95,6 +96,7 @@ async def run_broker(
                 plug_ins=plug_ins,
                 flush_replies=partial(_flush_replies, servers),
                 open_runner=open_runner,
+                process_descriptors_max=descriptor_limit(),
             ) as store,
             open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
         ):

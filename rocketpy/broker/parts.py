@@ -35,11 +35,14 @@ from rocketpy.protocol.hot_headers import decode_hot_send
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection_budget import ConnectionBudget
+from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.settings import setting_rows
 from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.descriptor_budget import descriptor_budget
 
 LIVE_STORE_KEYS = [row.key for row in setting_rows(MessageStoreConfig) if row.live]
 
@@ -111,6 +114,7 @@ class BrokerParts:
         """Return a server for the main port, and one for the VIP port when there is one."""
         dispatcher = self.dispatcher()
         dispatchers = [dispatcher, dispatcher.without([RequestCode.PULL_MESSAGE])]
+        budget = self._connection_budget()
         return [
             RemotingServer(
                 listeners=[listener],
@@ -118,6 +122,7 @@ class BrokerParts:
                 config=self._server_config,
                 on_close=self.connection_closed,
                 tls=self._tls,
+                budget=budget,
             )
             for listener, each in zip(listeners, dispatchers, strict=False)
         ]
@@ -169,6 +174,14 @@ class BrokerParts:
         return dispatcher
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _connection_budget(self) -> ConnectionBudget:
+        """One budget for all ports, within what the store's files leave of the descriptors."""
+        config = self._server_config
+        files = descriptor_budget(self._ground.store_config, descriptor_limit())
+        return ConnectionBudget(
+            allowed_connections(config.connections_max, needed_by_files=files.total), config.connections_per_address_max
+        )
 
     def _all_services(self) -> Sequence[Service]:
         accounts = self._ground.tables.accounts

@@ -19,6 +19,7 @@ from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.logs import configure_logging
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.descriptors import raise_descriptor_limit
 from rocketpy.remoting.tls import with_config_file
 from rocketpy.settings import format_settings, load_settings
 from rocketpy.store.disk import OsDisk
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(format_settings(namesrv, server_config)))
         else:
             configure_logging(namesrv)
+            raise_descriptor_limit()
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
             trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:

@@ -19,6 +19,8 @@ from rocketpy.nameserver.processor import DefaultRequestProcessor
 from rocketpy.nameserver.route_info import RouteInfoManager
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection_budget import ConnectionBudget
+from rocketpy.remoting.descriptors import allowed_connections
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
@@ -73,6 +75,10 @@ async def run_nameserver(
         config=server_config,
         on_close=housekeeping.connection_closed,
         tls=server_tls,
+        budget=ConnectionBudget(
+            allowed_connections(server_config.connections_max, needed_by_files=0),
+            server_config.connections_per_address_max,
+        ),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(housekeeping.run)

@@ -23,6 +23,7 @@ from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher, Processor
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
@@ -82,6 +83,7 @@ class RemotingClient:
             start_task=TaskPool(nursery=nursery).start,
             on_end=self._forget,
             incoming=IncomingBytes(INCOMING_BYTES_MAX),
+            refusals=RefusalLog(),
         )
         self._connections: dict[str, Connection] = {}
         # One caller connects while the others wait: connecting awaits, and two of them must not make two connections.

@@ -65,6 +65,13 @@ class NettyServerConfig:
     server_pooled_byte_buf_allocator_enable: bool = setting(True, ignored="Python allocates")
     use_epoll_native_selector: bool = setting(False, ignored="epoll is used where the platform has it")
     connections_max: int = setting(10_000, unit="connections")
+    """Over all listeners of a program; less where the limit of open files leaves less."""
+    connections_per_address_max: int = setting(9_000, unit="connections")
+    """Of them; never more than nine tenths."""
+    connection_first_frame_seconds: int = setting(60, unit="s")
+    """A connection without a whole frame by then is closed: clients connect when they have something to ask."""
+    connection_frame_seconds: int = setting(300, unit="s")
+    """A frame that has begun is whole by then, or its connection is closed: 16 MiB at half a megabit a second."""
     connection_deferred_replies_max: int = setting(65_536, unit="replies")
     connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes")
     incoming_bytes_max: int = setting(256 << 20, unit="bytes")

@@ -88,6 +88,7 @@ class Connection:
         "dropped_replies",
         "frames_received",
         "last_active",
+        "opened_at",
         "peer",
     )
 
@@ -102,7 +103,7 @@ class Connection:
     ) -> None:
         self.peer = f"{address[0]}:{address[1]}"
         self.born_host = pack_host(address[0], address[1])
-        self.last_active = now
+        self.opened_at = self.last_active = now
         self.frames_received = 0
         self.dropped_replies = 0
         self._dispatcher = dispatcher
@@ -298,6 +299,8 @@ class Connection:
                 may_be_more |= bool(self._cut_frames)
                 break
         self.frames_received += len(frames) - len(self._cut_frames)
+        if frames and not may_be_more and self._reader.buffered_bytes:
+            self._reader.next_frames(1)  # none is whole; garbage is refused now, not when more of it comes
         return may_be_more
 
     @property

@@ -34,6 +34,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.tls_acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS = 0.001
@@ -55,7 +56,7 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Peer:
     """A socket, its connection, and what the hub is waiting for on it."""
 
-    __slots__ = ("address", "backlogged", "connection", "events", "fd", "is_blocked", "is_silent", "sock")
+    __slots__ = ("address", "backlogged", "connection", "events", "fd", "is_blocked", "is_parked", "is_silent", "sock")
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], connection: Connection) -> None:
         self.sock = sock
@@ -66,6 +67,7 @@ class _Peer:
         self.is_silent = True  # its first byte has not come yet
         self.is_blocked = False  # the socket has not taken everything: EPOLLOUT will say that it takes more
         self.backlogged = False  # not read: it has frames to be served first, or is about to be closed
+        self.is_parked = False  # backlogged, and not served either until it reads its replies
 
 
 class Hub:
@@ -79,6 +81,7 @@ class Hub:
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
         incoming: IncomingBytes,
+        refusals: RefusalLog,
         allows: Callable[[bytes, tuple[str, int]], bool],
         take_tls: Callable[[socket.socket, tuple[str, int]], None],
         monotonic: Callable[[], float] = time.perf_counter,
@@ -89,6 +92,7 @@ class Hub:
         self.start_task = start_task
         self._on_end = on_end  # called in the middle of a send: only notes
         self._incoming = incoming
+        self._refusals = refusals
         self._allows = allows  # whether a connection may begin with this byte
         self._take_tls = take_tls
         self._monotonic = monotonic
@@ -117,9 +121,9 @@ class Hub:
             now=trio.current_time(),
         )
         peer = _Peer(sock, address, connection)
+        self._epoll.register(peer.fd, _IN)
         self._peers[peer.fd] = peer
         self._peer_of[connection] = peer
-        self._epoll.register(peer.fd, _IN)
         return connection
 
     @property
@@ -160,7 +164,7 @@ class Hub:
         if peer.is_blocked and connection.outgoing_size > self._limits.outgoing_bytes_max:
             _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
             self.end(connection)
-        elif peer.is_blocked or peer.events != _IN:
+        elif peer.is_blocked or peer.is_parked or peer.events != _IN:
             self._watch(peer)
 
     def end(self, connection: Connection) -> None:
@@ -305,13 +309,21 @@ class Hub:
         before = connection.frames_received
         if connection.serve(budget, self._is_over) and not connection.is_closed:
             peer.backlogged = True
-            self._backlog.append(peer)
+            if connection.wants_reading:
+                self._backlog.append(peer)
+            else:
+                peer.is_parked = True
         return connection.frames_received - before
 
     def _refuse(self, peer: _Peer, failure: Exception) -> None:
         """Close a connection after the burst: what it asked for before it failed is answered."""
         if isinstance(failure, RemoteProtocolError):
-            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", peer.connection.peer, failure)
+            self._refusals.warn(
+                peer.address[0],
+                "%s is not RocketMQ's protocol: %s; its connection is closed",
+                peer.connection.peer,
+                failure,
+            )
         else:
             contain(failure, _log, "serving %s, whose connection is closed,", peer.connection.peer)
         peer.backlogged = True
@@ -324,3 +336,6 @@ class Hub:
         if events != peer.events:
             peer.events = events
             self._epoll.modify(peer.fd, events)
+        if peer.is_parked and connection.wants_reading:
+            peer.is_parked = False
+            self._backlog.append(peer)

@@ -10,18 +10,21 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import trio
 
+from rocketpy.containment import Contained
 from rocketpy.errors import StartError
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.ended_connections import EndedConnections
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls import ServerTls
@@ -42,6 +45,7 @@ class RemotingServerStatistics:
     accepted_count: int
     refused_count: int
     idle_closed_count: int
+    late_closed_count: int  # connections whose first frame, or a frame that had begun, was not whole in time
     tls_refused_count: int  # connections that tls.server.mode does not allow, and failed handshakes
     tasks: int
 
@@ -80,14 +84,17 @@ class RemotingServer:
         config: NettyServerConfig,
         on_close: Callable[[Connection], None] | None = None,
         tls: ServerTls | None = None,
+        budget: ConnectionBudget | None = None,
         use_hub: bool | None = None,
     ) -> None:
-        """Without ``tls`` the server speaks none; one may be shared by several servers."""
+        """Without ``tls`` the server speaks none. Several servers of one program share ``tls`` and ``budget``."""
         assert listeners, "a server without a listener"
         self._listeners = list(listeners)
         self._config = config
         self._burst = dispatcher.burst
         self._ended = EndedConnections(on_close)
+        self._budget = budget or ConnectionBudget(config.connections_max, config.connections_per_address_max)
+        self._refusals = RefusalLog()
         self._tasks = TaskPool()
         limits = config.limits()
         incoming = IncomingBytes(config.incoming_bytes_max)
@@ -97,16 +104,18 @@ class RemotingServer:
             start_task=self._tasks.start,
             on_end=self._ended.add,
             incoming=incoming,
+            refusals=self._refusals,
         )
-        self._acceptor = TlsAcceptor(tls=tls, serve_stream=self._stream_driver.serve_stream)
+        self._acceptor = TlsAcceptor(tls=tls, serve_stream=self._stream_driver.serve_stream, refusals=self._refusals)
         self._hub: Hub | None = None
         if Hub.is_supported() if use_hub is None else use_hub:
             self._hub = Hub(
                 dispatcher=dispatcher,
                 limits=limits,
                 start_task=self._tasks.start,
-                on_end=self._ended.add,
+                on_end=self._hub_ended,
                 incoming=incoming,
+                refusals=self._refusals,
                 allows=self._acceptor.allows,
                 take_tls=self._take_tls,
             )
@@ -114,6 +123,9 @@ class RemotingServer:
         self._accepted_count = 0
         self._refused_count = 0
         self._idle_closed_count = 0
+        self._late_closed_count = 0
+        self._unfinished: dict[Connection, tuple[int, float]] = {}  # frames before the one that has begun, seen since
+        self._spare = _spare_descriptor()
 
     @property
     def port(self) -> int:
@@ -145,6 +157,7 @@ class RemotingServer:
             accepted_count=self._accepted_count,
             refused_count=self._refused_count,
             idle_closed_count=self._idle_closed_count,
+            late_closed_count=self._late_closed_count,
             tls_refused_count=self._acceptor.refused_count,
             tasks=self._tasks.running_count,
         )
@@ -165,12 +178,14 @@ class RemotingServer:
             self._nursery = self._tasks.nursery = None
             for listener in self._listeners:
                 listener.close()
+            if self._spare is not None:
+                self._spare.close()
             self._ended.finish()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Accept until the listener is closed; out of descriptors means waiting, never ending."""
+        """Accept until the listener is closed; out of descriptors means refusing and waiting, never ending."""
         while True:
             try:
                 await trio.lowlevel.wait_readable(listener)
@@ -184,42 +199,121 @@ class RemotingServer:
                 except OSError as failure:
                     if failure.errno == errno.EBADF:  # closed by stop_accepting
                         return
-                    _log.warning("cannot accept a connection: %s", failure.strerror)
+                    self._refuse_waiting(listener, failure)
                     await trio.sleep(ACCEPT_RETRY_SECONDS)
                     break
                 self._take(sock, (address[0], address[1]))
 
+    def _refuse_waiting(self, listener: socket.socket, failure: OSError) -> None:
+        """Close those who wait to be accepted: each is told at once, and the listener is not ready for ever."""
+        self._note_refused("a peer", f"cannot accept a connection: {failure.strerror}")
+        if failure.errno not in (errno.EMFILE, errno.ENFILE) or self._spare is None:
+            return
+        self._spare.close()
+        try:
+            for _ in range(ACCEPTS_PER_WAKE_UP):
+                listener.accept()[0].close()
+                self._refused_count += 1
+        except OSError:  # all of them, or somebody was faster with the descriptor
+            pass
+        self._spare = _spare_descriptor()
+
     def _take(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        if len(self.connections) + self._acceptor.under_way_count >= self._config.connections_max:
-            self._refused_count += 1
-            if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
-                _log.warning("refused %s: %d connections are open", address[0], self._config.connections_max)
+        why = self._budget.take(address[0])
+        if why is not None:
+            self._note_refused(address[0], why)
             sock.close()
             return
         self._accepted_count += 1
-        set_socket_options(sock, self._config.server_socket_snd_buf_size, self._config.server_socket_rcv_buf_size)
-        if self._hub is not None:
-            self._hub.add(sock, address)
-            return
-        assert self._nursery is not None
-        patience_seconds = self._config.server_channel_max_idle_time_seconds
-        self._nursery.start_soon(self._acceptor.serve_either, _stream(sock), address, patience_seconds)
+        with Contained(_log, "taking the connection of %s:%d", *address) as work:
+            set_socket_options(sock, self._config.server_socket_snd_buf_size, self._config.server_socket_rcv_buf_size)
+            if self._hub is not None:
+                self._hub.add(sock, address)
+            else:
+                self._start_stream(self._acceptor.serve_either, sock, address, self._patience_seconds)
+        if work.has_failed:
+            self._budget.release(address[0])
+            sock.close()
+
+    def _note_refused(self, host: str, why: str) -> None:
+        self._refused_count += 1
+        if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+            _log.warning("refused %s: %s", host, why)
 
     def _take_tls(self, sock: socket.socket, address: tuple[str, int]) -> None:
         """Shake hands with a connection that the hub has handed back."""
+        self._start_stream(self._acceptor.serve_tls, sock, address)
+
+    def _start_stream(
+        self, serve: Callable[..., Awaitable[None]], sock: socket.socket, address: tuple[str, int], *arguments: object
+    ) -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(self._acceptor.serve_tls, _stream(sock), address)
+        self._nursery.start_soon(self._serve_stream, serve, _stream(sock), address, *arguments)
+
+    async def _serve_stream(
+        self,
+        serve: Callable[..., Awaitable[None]],
+        stream: trio.SocketStream,
+        address: tuple[str, int],
+        *arguments: object,
+    ) -> None:
+        """Serve a stream in its own task; a bug in that ends this connection only."""
+        try:
+            with Contained(_log, "serving %s:%d", *address):
+                await serve(stream, address, *arguments)
+        finally:
+            stream.socket.close()
+            self._budget.release(address[0])
+
+    def _hub_ended(self, connection: Connection) -> None:
+        self._budget.release(connection.peer.rpartition(":")[0])
+        self._ended.add(connection)
+
+    @property
+    def _patience_seconds(self) -> float:
+        return min(self._config.server_channel_max_idle_time_seconds, self._config.connection_first_frame_seconds)
 
     async def _close_idle(self) -> None:
-        """Close what has neither sent nor received for the configured time (120 s, as in RocketMQ)."""
-        idle_seconds = self._config.server_channel_max_idle_time_seconds
+        """Close what has neither sent nor received for the configured time (120 s, as in RocketMQ), or never ends."""
+        period = min(IDLE_SWEEP_SECONDS, max(1.0, self._patience_seconds / 4))
         while True:
-            await trio.sleep(min(IDLE_SWEEP_SECONDS, max(1.0, idle_seconds / 4)))
-            oldest = trio.current_time() - idle_seconds
-            for connection in self.connections:
-                if connection.last_active < oldest:
-                    self._idle_closed_count += 1
-                    connection.close()
+            await trio.sleep(period)
+            self._sweep(trio.current_time())
+
+    def _sweep(self, now: float) -> None:
+        oldest = now - self._config.server_channel_max_idle_time_seconds
+        unfinished, self._unfinished = self._unfinished, {}
+        for connection in self.connections:
+            if connection.last_active < oldest:
+                self._idle_closed_count += 1
+                connection.close()
+            elif self._is_late(connection, unfinished.get(connection), now):
+                self._late_closed_count += 1
+                self._refusals.warn(
+                    connection.peer.rpartition(":")[0],
+                    "%s takes too long to send a frame; its connection is closed",
+                    connection.peer,
+                )
+                connection.close()
+
+    def _is_late(self, connection: Connection, begun: tuple[int, float] | None, now: float) -> bool:
+        """Whether a frame should be whole by now. Only the sweep looks at this: a message costs nothing."""
+        frames = connection.frames_received
+        if frames == 0 and now - connection.opened_at >= self._config.connection_first_frame_seconds:
+            return True
+        if not connection.buffered_size or not connection.wants_reading:
+            return False  # or we do not read, because the peer does not
+        since = now if begun is None or begun[0] != frames else begun[1]
+        self._unfinished[connection] = (frames, since)
+        return now - since >= self._config.connection_frame_seconds
+
+
+def _spare_descriptor() -> socket.socket | None:
+    """A descriptor that is closed to accept with, when there is no other; None when there is not even this one."""
+    try:
+        return socket.socket()
+    except OSError:
+        return None
 
 
 def _stream(sock: socket.socket) -> trio.SocketStream:

@@ -18,6 +18,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
 
 READ_SIZE = 65_536
 WRITE_SIZE = 262_144  # given to a stream at once: TLS encrypts all of it, on this thread, before any of it leaves
@@ -52,6 +53,7 @@ class StreamDriver:
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
         incoming: IncomingBytes,
+        refusals: RefusalLog,
     ) -> None:
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
@@ -59,6 +61,7 @@ class StreamDriver:
         self.start_task = start_task
         self._on_end = on_end  # called in the middle of a send: only notes
         self._incoming = incoming
+        self._refusals = refusals
         self._writers: dict[Connection, _Writer] = {}
 
     @property
@@ -128,7 +131,7 @@ class StreamDriver:
                     break
                 connection.last_active = trio.current_time()
                 connection.receive(bytes(chunk))
-                if not await self._serve(connection):
+                if not await self._serve(connection, writer):
                     break
                 self._incoming.account(connection)
         except RemoteProtocolError as failure:
@@ -139,7 +142,7 @@ class StreamDriver:
         with trio.move_on_after(FAREWELL_SECONDS):
             await self._drained(connection, writer)
 
-    async def _serve(self, connection: Connection) -> bool:
+    async def _serve(self, connection: Connection, writer: _Writer) -> bool:
         """Serve what has come, a slice at a time; False when the connection is to be closed."""
         more = True
         while more:
@@ -151,11 +154,16 @@ class StreamDriver:
                     self._refuse(connection, failure)
                     return False
             await trio.lowlevel.checkpoint()
+            while more and not connection.wants_reading:
+                await self._drained(connection, writer)
         return True
 
     def _refuse(self, connection: Connection, failure: Exception) -> None:
         if isinstance(failure, RemoteProtocolError):
-            _log.warning("%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure)
+            host = connection.peer.rpartition(":")[0]
+            self._refusals.warn(
+                host, "%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure
+            )
         else:
             contain(failure, _log, "serving %s, whose connection is closed,", connection.peer)
 

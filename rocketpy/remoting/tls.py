@@ -49,7 +49,7 @@ def with_config_file(
     if server.config_file:
         loaded = load_settings(server.config_file, server, client)
         server, client, warnings = loaded.of(TlsServerConfig), loaded.of(TlsClientConfig), loaded.warnings
-    return server, client, (*warnings, *_without_effect(server), *_without_effect(client))
+    return server, client, (*warnings, *_without_effect(server), *_open_door(server), *_without_effect(client))
 
 
 def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
@@ -61,6 +61,16 @@ def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
         f"{key} has no effect: tls.test.mode.enable is true, which is its default"
         for key, value in settings_values(config).items()
         if key.endswith(_IDLE_IN_TEST_MODE) and value != default.get(key)
+    ]
+
+
+def _open_door(config: TlsServerConfig) -> list[str]:
+    """Warn where every client needs a certificate, except those that do without TLS."""
+    if config.client_auth is not ClientAuth.REQUIRE or config.mode is not TlsMode.PERMISSIVE:
+        return []
+    return [
+        "tls.server.need.client.auth = 'require' asks nothing of connections without TLS, and tls.server.mode is "
+        "permissive, which is its default: expected enforcing"
     ]
 
 

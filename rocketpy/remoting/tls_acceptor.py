@@ -3,8 +3,9 @@
 0x16 begins a TLS handshake; as the first byte of a frame it would announce 369 MB, so there is no ambiguity. The byte
 is looked at and left where it is: a plain connection is served by the hub as if nobody had looked.
 
-Rules: a handshake has HANDSHAKE_SECONDS. At most HANDSHAKES_MAX are under way, and when one more comes the oldest gives
-way: a peer that means it is done in milliseconds, so those that only hold on are the ones that go.
+Rules: a handshake has HANDSHAKE_SECONDS. At most HANDSHAKES_MAX are under way, and when one more comes the oldest of
+the address with the most gives way: a peer that means it is done in milliseconds, so those that only hold on are the
+ones that go, and an address that floods pushes out its own. Whatever ends a handshake, its socket is closed.
 
 Compatibility: ``NettyRemotingServer.HandshakeHandler`` (4.9.8), which closes what the mode does not allow. Netty gives
 a handshake ten seconds as well, and bounds their number nowhere.
@@ -15,11 +16,13 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import trio
 
 from rocketpy.remoting.config import TlsMode
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.tls import ServerTls
 
 TLS_HANDSHAKE = b"\x16"
@@ -35,19 +38,19 @@ _log = logging.getLogger("rocketpy.remoting")
 class TlsAcceptor:
     """The handshakes of one server; what comes out of one is handed to ``serve_stream``, in the same task."""
 
-    def __init__(self, *, tls: ServerTls | None, serve_stream: ServeStream) -> None:
+    def __init__(self, *, tls: ServerTls | None, serve_stream: ServeStream, refusals: RefusalLog) -> None:
         """Without ``tls`` the server speaks none, as with mode ``disabled``."""
         self._tls = tls
         self._serve_stream = serve_stream
-        self._under_way: dict[trio.CancelScope, None] = {}  # handshakes, in the order in which they began
-        self._silent_count = 0  # of those whose first byte is awaited
+        self._refusals = refusals
+        self._under_way: dict[trio.CancelScope, str] = {}  # handshakes, in the order in which they began: of which host
         self.refused_count = 0
         """Connections that the mode does not allow, and handshakes that came to nothing."""
 
     @property
     def under_way_count(self) -> int:
-        """Connections that are not served yet: their handshake, or their first byte, is awaited."""
-        return len(self._under_way) + self._silent_count
+        """How many handshakes are under way."""
+        return len(self._under_way)
 
     def allows(self, first: bytes, address: Address) -> bool:
         """Say whether a connection that begins with this byte may go on; a refusal is logged."""
@@ -70,34 +73,39 @@ class TlsAcceptor:
             self._refuse(address, f"no certificate for test mode could be made: {failure}")
             await trio.aclose_forcefully(plain)
             return
-        if await self._shaken_hands(stream, address):
+        has_shaken = False
+        try:
+            has_shaken = await self._shaken_hands(stream, address)
+        finally:
+            if not has_shaken:
+                await trio.aclose_forcefully(stream)
+        if has_shaken:
             await self._serve_stream(stream, address)
-        else:
-            await trio.aclose_forcefully(stream)
 
     async def serve_either(self, plain: trio.SocketStream, address: Address, patience_seconds: float) -> None:
         """Serve an accepted connection where there is no hub to look at its first byte; owns and closes it."""
         first = b""
-        self._silent_count += 1
         try:
             with trio.move_on_after(patience_seconds):
                 first = await plain.socket.recv(1, socket.MSG_PEEK)
         except OSError as failure:
             _log.debug("%s:%d has ended before it said anything: %s", *address, failure)
         finally:
-            self._silent_count -= 1
-        if not first or not self.allows(first, address):
-            await trio.aclose_forcefully(plain)
-        elif first == TLS_HANDSHAKE:
+            is_allowed = bool(first) and self.allows(first, address)
+            if not is_allowed:
+                await trio.aclose_forcefully(plain)
+        if not is_allowed:
+            return
+        if first == TLS_HANDSHAKE:
             await self.serve_tls(plain, address)
         else:
             await self._serve_stream(plain, address)
 
     async def _shaken_hands(self, stream: trio.SSLStream[trio.SocketStream], address: Address) -> bool:
         if len(self._under_way) >= HANDSHAKES_MAX:
-            next(iter(self._under_way)).cancel()
+            self._make_room()
         with trio.move_on_after(HANDSHAKE_SECONDS) as scope:
-            self._under_way[scope] = None
+            self._under_way[scope] = address[0]
             try:
                 await stream.do_handshake()
                 return True
@@ -111,9 +119,14 @@ class TlsAcceptor:
         self._refuse(address, f"its TLS handshake {why}")
         return False
 
+    def _make_room(self) -> None:
+        """End the oldest handshake of the address that has most of them."""
+        greedy, _ = Counter(self._under_way.values()).most_common(1)[0]
+        next(scope for scope, host in self._under_way.items() if host == greedy).cancel()
+
     def _refuse(self, address: Address, why: str) -> None:
         self.refused_count += 1
-        _log.warning("closed the connection of %s:%d: %s", *address, why)
+        self._refusals.warn(address[0], "closed the connection of %s:%d: %s", *address, why)
 
 
 def _reason(failure: BaseException) -> str:

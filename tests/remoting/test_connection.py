@@ -128,6 +128,55 @@ def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
     assert connection.frames_received == 7
 
 
+def test_few_frames_that_a_slice_cuts_off_do_not_wait_for_the_peers_next_bytes() -> None:
+    """The budget was not reached, time was: there is more to serve all the same."""
+    connection, _ = make_connection()
+    for number in range(3):
+        connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=number)))
+    assert connection.serve(5, lambda: True)
+    assert [each.opaque for each in sent(connection)] == [0]
+    assert connection.serve(5, lambda: True)
+    connection.serve(5, lambda: False)
+    assert [each.opaque for each in sent(connection)] == [1, 2]
+
+
+def test_pieces_go_out_in_order_and_are_joined_up_to_a_size() -> None:
+    connection, _ = make_connection()
+    for frame in (b"aaa", b"bb", b"c" * 10, b"d"):
+        connection.reply_frame(frame)
+    assert connection.outgoing_size == 16
+    pieces = []
+    while connection.outgoing_size:
+        pieces.append(bytes(connection.take_piece(5)))
+    assert pieces == [b"aaabb", b"c" * 10, b"d"]
+    connection.reply_frame(b"later")
+    connection.put_back_outgoing(memoryview(b"front"))
+    assert connection.take_outgoing() == b"frontlater"
+
+
+async def test_a_task_that_fails_ends_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
+    connection, transport = make_connection()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    assert connection.start_task(fail)
+    assert connection.start_command(fail)
+    assert transport.kinds == [TaskKind.READ, TaskKind.COMMAND]
+    await transport.tasks[0]()
+    assert connection.is_closed
+    assert "a task of 10.1.2.3:4567, whose connection is closed, failed unexpectedly" in caplog.text
+
+
+def test_a_send_that_finds_the_peer_gone_ends_the_connection_in_the_middle_of_a_notification() -> None:
+    connection, transport = make_connection(transport=NotingTransport(sends_fail=lambda connection: True))
+    connection.oneway(make_request(40))
+    connection.oneway(make_request(40))
+    assert transport.ended == [connection]
+    assert transport.flushed == 1
+    assert connection.dropped_replies == 1
+
+
 def test_a_fast_path_may_take_or_decline_a_request() -> None:
     connection, _ = make_connection()
     taken: list[bytes] = []

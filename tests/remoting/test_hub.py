@@ -1,11 +1,342 @@
-"""What only the hub does; what both drivers do is in test_server."""
+"""What only the hub does, over socket pairs and sockets that fail by plan; what both drivers do is in test_server."""
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
+from collections.abc import AsyncIterator, Iterator
 
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import StoreError
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.remoting import hub as hub_module
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 from rocketpy.remoting.hub import Hub
+from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
+from tests.patience import until
+
+ECHO, DEFER = 1001, 1004
+SIZE = 1002
+"""Answers with as many bytes as the body says."""
+
+
+class PlannedSocket:
+    """A socket whose sends go as planned: how many bytes are taken, or what is raised; then as they do."""
+
+    def __init__(self, sock: socket.socket, plan: list[int | BaseException] | None = None) -> None:
+        self.sock = sock
+        self.plan = plan or []
+        self.given: list[int] = []
+        """The sizes of what it was asked to send."""
+        self.fileno, self.recv, self.close = sock.fileno, sock.recv, sock.close
+        self.setblocking = sock.setblocking
+
+    def send(self, data: bytes | memoryview) -> int:
+        self.given.append(len(data))
+        if not self.plan:
+            return self.sock.send(data)
+        step = self.plan.pop(0)
+        if isinstance(step, BaseException):
+            raise step
+        return self.sock.send(memoryview(data)[:step])
+
+
+@attrs.define
+class World:
+    """A hub, the program that it serves, and the sockets at its two ends."""
+
+    hub: Hub
+    dispatcher: Dispatcher
+    ended: list[Connection]
+    taken_for_tls: list[socket.socket]
+    refused_bytes: set[bytes]
+    deferred: list[tuple[Connection, RemotingCommand]]
+    _sockets: contextlib.ExitStack
+    _count: int = 0
+
+    def connect(self, *plan: int | BaseException, buffer: int | None = None) -> tuple[socket.socket, PlannedSocket]:
+        """Return a peer, and the hub's end of its connection."""
+        ours, theirs = socket.socketpair()
+        self._sockets.enter_context(ours)
+        self._sockets.enter_context(theirs)
+        ours.setblocking(False)
+        if buffer is not None:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+        planned = PlannedSocket(theirs, list(plan))
+        self._count += 1
+        self.hub.add(planned, ("10.0.0.1", self._count))  # type: ignore[arg-type]
+        return ours, planned
+
+
+def answer_size(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return make_response(request, body=bytes(int(request.body or b"0")))
+
+
+@contextlib.contextmanager
+def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 << 20) -> Iterator[World]:
+    dispatcher = Dispatcher()
+    ended: list[Connection] = []
+    taken: list[socket.socket] = []
+    refused: set[bytes] = set()
+    deferred: list[tuple[Connection, RemotingCommand]] = []
+    hub = Hub(
+        dispatcher=dispatcher,
+        limits=limits or ConnectionLimits(),
+        start_task=lambda *_: False,
+        on_end=ended.append,
+        incoming=IncomingBytes(incoming_max),
+        refusals=RefusalLog(),
+        allows=lambda first, address: first not in refused,
+        take_tls=lambda sock, address: taken.append(sock),
+    )
+
+    def defer(connection: Connection, request: RemotingCommand) -> Deferred:
+        deferred.append((connection, request))
+        return DEFERRED
+
+    dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
+    dispatcher.register(SIZE, answer_size)
+    dispatcher.register(DEFER, defer)
+    with contextlib.ExitStack() as sockets:
+        yield World(hub, dispatcher, ended, taken, refused, deferred, sockets)
+
+
+@contextlib.asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(world.hub.run)
+        yield world
+        nursery.cancel_scope.cancel()
+
+
+def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
+    request = make_request(code, body=body)
+    request.opaque = opaque
+    return encode_frame(request)
+
+
+async def answers(peer: socket.socket, count: int) -> list[RemotingCommand]:
+    reader, found = FrameReader(), []
+    while len(found) < count:
+        while (frame := reader.next_frame()) is not None:
+            found.append(decode_command(*frame))
+        if len(found) < count:
+            await until(lambda: select.select([peer], [], [], 0)[0])
+            chunk = peer.recv(1 << 20)
+            assert chunk, "the hub closed the connection"
+            reader.receive(chunk)
+    return found
+
+
+def is_at_end(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_it_needs_epoll() -> None:
     assert Hub.is_supported() == hasattr(select, "epoll")
+
+
+async def test_what_a_socket_does_not_take_waits_until_it_takes_more() -> None:
+    """Parts of a frame, nothing at all, and the rest: in order, and no send in between without a reason."""
+    with a_world() as world:
+        async with running(world):
+            peer, sock = world.connect(5, BlockingIOError(), 7)
+            peer.send(ask(ECHO, 1, b"first"))
+            (first,) = await answers(peer, 1)
+            assert first.body == b"first"
+            assert sock.given == sorted(sock.given, reverse=True)
+            assert len(sock.given) == 4
+            peer.send(ask(ECHO, 2, b"second"))
+            assert (await answers(peer, 1))[0].body == b"second"
+
+
+async def test_many_replies_to_a_peer_that_does_not_read_cost_no_send_and_no_copy_each() -> None:
+    """Before, every one of them joined and gave the kernel all that waited: quadratic for one stalled consumer."""
+    with a_world() as world:
+        async with running(world):
+            peer, sock = world.connect(buffer=8192)
+            peer.send(ask(DEFER))
+            await until(lambda: world.deferred)
+            connection, _ = world.deferred[0]
+            frame = ask(40, body=bytes(50_000))
+            for _ in range(400):
+                connection.reply_frame(frame)
+                connection.flush()
+            assert len(sock.given) <= 3
+            assert sum(sock.given) < 4 * len(frame)
+            assert connection.outgoing_size > 390 * len(frame)
+            assert len(await answers(peer, 400)) == 400
+            # What is left of a piece is given again without a copy, but it is never more than a piece.
+            assert max(sock.given) <= hub_module.SEND_SIZE
+
+
+async def test_a_reply_longer_than_a_piece_arrives_whole() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect(buffer=8192)
+            size = 3 * hub_module.SEND_SIZE
+            peer.send(ask(SIZE, 1, b"%d" % size) + ask(ECHO, 2, b"next"))
+            large, small = await answers(peer, 2)
+            assert large.body == bytes(size)
+            assert small.body == b"next"
+
+
+async def test_a_peer_that_does_not_read_is_not_served_further_and_goes_on_when_it_reads() -> None:
+    """One chunk of requests may ask for a hundred times its size: only a slice of it is answered ahead."""
+    with a_world(ConnectionLimits(outgoing_bytes_pause=200_000, outgoing_bytes_max=20_000_000)) as world:
+        async with running(world):
+            peer, _ = world.connect(buffer=8192)
+            peer.send(b"".join(ask(SIZE, opaque, b"100000") for opaque in range(400)))
+            await until(lambda: not world.hub.connections[0].wants_reading)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert world.hub.connections[0].outgoing_size < 7_500_000
+            assert [each.opaque for each in await answers(peer, 400)] == list(range(400))
+
+
+async def test_a_failing_send_ends_its_connection_and_calls_nothing() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect(ConnectionResetError())
+            good, _ = world.connect()
+            peer.send(ask(ECHO))
+            good.send(ask(ECHO, 2))
+            assert (await answers(good, 1))[0].opaque == 2
+            await until(lambda: is_at_end(peer))
+            assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
+            world.hub.end(world.ended[0])  # again: nothing happens
+            assert len(world.ended) == 1
+
+
+async def test_an_unforeseen_failure_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only in serving: looking at the first byte, reading and watching are steps of the hub as well."""
+    for step in ("_greet", "_read", "_watch"):
+        with a_world() as world:
+            async with running(world):
+                bad, _ = world.connect(*([BlockingIOError()] if step == "_watch" else []))
+                broken = next(iter(world.hub._peers.values()))
+                whole = getattr(world.hub, step)
+
+                def fail(peer: object, *arguments: object, broken: object = broken, whole: object = whole) -> object:
+                    if peer is broken:
+                        raise KeyError("a bug")
+                    assert callable(whole)
+                    return whole(peer, *arguments)
+
+                monkeypatch.setattr(world.hub, step, fail)
+                good, _ = world.connect()
+                bad.send(ask(ECHO))
+                good.send(ask(ECHO, 2))
+                assert (await answers(good, 1))[0].opaque == 2
+                await until(lambda bad=bad: is_at_end(bad))
+                assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
+
+
+async def test_a_store_failure_in_any_step_ends_the_hub() -> None:
+    with a_world() as world:
+
+        def fail(connection: Connection, request: RemotingCommand) -> None:
+            raise StoreError("gone", path="p")
+
+        world.dispatcher.register(7, fail)
+        peer, _ = world.connect()
+        peer.send(ask(7))
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with running(world):
+                await trio.sleep_forever()
+        assert caught.group_contains(StoreError)
+        assert is_at_end(peer)
+
+
+async def test_garbage_after_whole_requests_is_refused_after_they_are_answered() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect()
+            peer.send(ask(ECHO, 1) + ask(ECHO, 2) + b"\xff\xff\xff\xff\xff\xff\xff\xff")
+            assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
+            await until(lambda: is_at_end(peer))
+
+
+async def test_a_peer_that_ends_before_its_first_byte_is_forgotten() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect()
+            await until(lambda: world.hub.connections)
+            peer.close()
+            await until(lambda: len(world.ended) == 1)
+            assert not world.hub._peers
+
+
+async def test_the_first_byte_decides_what_serves_a_connection() -> None:
+    with a_world() as world:
+        async with running(world):
+            tls, taken = world.connect()
+            refused, _ = world.connect()
+            world.refused_bytes.add(b"G")
+            tls.send(b"\x16\x03\x01")
+            refused.send(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: world.taken_for_tls and len(world.ended) == 1)
+            assert world.taken_for_tls == [taken]
+            assert taken.recv(3) == b"\x16\x03\x01", "the byte was looked at and left where it is"
+            assert [each.peer for each in world.ended] == ["10.0.0.1:2"], "what goes to TLS has not ended"
+            assert world.hub.connections == []
+
+
+async def test_ready_peers_that_had_to_wait_come_first_in_the_next_turn() -> None:
+    """Epoll names busy peers in the same order each time: without a memory the last ones would starve."""
+    with a_world() as world:
+        served: list[str] = []
+
+        def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+            served.append(connection.peer)
+            return make_response(request)
+
+        world.dispatcher.register(8, note)
+        peers = [world.connect()[0] for _ in range(3)]
+        for peer in peers:
+            peer.send(ask(8) * hub_module.SLICE_FRAMES)
+        world.hub._deadline = float("inf")
+        for turn in range(3):
+            world.hub._turn(float("inf"))
+            assert len(served) == (turn + 1) * hub_module.SLICE_FRAMES
+        assert len(set(served)) == 3
+        for peer in peers:  # and again: the order of the turns is kept over many of them
+            peer.send(ask(8) * hub_module.SLICE_FRAMES)
+        for _ in range(3):
+            world.hub._turn(float("inf"))
+        assert [served.count(each) for each in set(served)] == [2 * hub_module.SLICE_FRAMES] * 3
+        for connection in world.hub.connections:
+            world.hub.end(connection)
+
+
+async def test_a_send_between_turns_counts_as_activity_of_its_own_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The hub may have slept for long when a service sends: the connection was active then, not at the last turn."""
+    with a_world() as world:
+        peer, _ = world.connect()
+        peer.send(ask(DEFER))
+        world.hub._turn(float("inf"))
+        world.hub._now = 0.0  # as after each slice
+        (connection,) = world.hub.connections
+        await trio.sleep(100)
+        connection.reply_frame(b"late")
+        connection.flush()
+        assert connection.last_active == 100
+        await trio.sleep(100)
+        connection.flush()
+        assert connection.last_active == 100, "nothing was sent"
+        world.hub.end(connection)

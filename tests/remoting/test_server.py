@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import struct
+import time
 
 import pytest
 import trio
@@ -12,11 +15,13 @@ import trio.testing
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
-from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.server import RemotingServer, open_listeners
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILURE, Program, Running
 
 
@@ -178,6 +183,20 @@ async def test_garbage_ends_only_its_own_connection(running: Running, garbage: b
     assert (await good.answer()).opaque == 2
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [encode_frame(ask(ECHO, 3))[:8] + b"x" * (len(encode_frame(ask(ECHO, 3))) - 8), b"\xff" * 12],
+    ids=["a whole frame with a header that is none", "a length that is none"],
+)
+async def test_whole_requests_before_garbage_are_answered(running: Running, garbage: bytes) -> None:
+    """A producer whose next frame is damaged hears what became of those before it."""
+    peer = await connect(running)
+    await peer.stream.send_all(encode_frame(ask(ECHO, 1)) + encode_frame(ask(ECHO, 2)) + garbage)
+    assert [(await peer.answer()).opaque for _ in range(2)] == [1, 2]
+    assert await peer.receive() is None
+    assert running.program.ended_bursts > 0
+
+
 async def test_a_reset_in_the_middle_of_a_frame_ends_only_its_own_connection(running: Running) -> None:
     good, bad = await connect(running), await connect(running)
     await bad.stream.send_all(encode_frame(ask(ECHO, 1, body=b"x" * 1000))[:500])
@@ -243,12 +262,60 @@ class TestFewConnections:
         assert running.server.statistics().refused_count == 1
 
 
-class TestUnfinishedFrames:
-    """Half a frame each, from many peers, is bounded over all of them."""
+class TestSharedBudget:
+    """``connectionsMax`` counts over all listeners of a program, ``connectionsPerAddressMax`` within it."""
 
     @pytest.fixture
-    def use_hub(self) -> bool:
-        return True
+    def server_config(self) -> NettyServerConfig:
+        return NettyServerConfig(connections_max=100, connections_per_address_max=2)
+
+    async def test_an_address_has_its_share_and_room_is_free_again(self, running: Running) -> None:
+        first, _second = await served(running), await served(running)
+        third = await connect(running)
+        assert await third.receive() is None
+        await first.stream.aclose()
+        await until(lambda: len(running.server.connections) == 1)
+        await served(running)
+
+
+@pytest.mark.parametrize("use_hub", [True, False])
+async def test_two_listeners_of_a_program_share_their_connections(use_hub: bool) -> None:
+    program = Program()
+    budget = ConnectionBudget(2, 2)
+    servers = [
+        RemotingServer(
+            listeners=await open_listeners("127.0.0.1", 0),
+            dispatcher=program.dispatcher,
+            config=NettyServerConfig(),
+            budget=budget,
+            use_hub=use_hub,
+        )
+        for _ in range(2)
+    ]
+    async with trio.open_nursery() as nursery:
+        both = [Running(program, server, f"127.0.0.1:{server.port}") for server in servers]
+        for server in servers:
+            nursery.start_soon(server.run)
+        first, _second = await served(both[0]), await served(both[1])
+        for each in both:
+            assert await (await connect(each)).receive() is None
+        await first.stream.aclose()
+        await until(lambda: budget.count == 1)
+        await served(both[1])
+        nursery.cancel_scope.cancel()
+    assert budget.count == 0
+
+
+async def served(running: Running) -> Peer:
+    """A peer whose connection has been taken."""
+    peer = await connect(running)
+    await peer.send(ask(ECHO, 1))
+    assert (await peer.answer()).opaque == 1
+    return peer
+
+
+class TestUnfinishedFrames:
+    """Half a frame each, from many peers, is bounded over all of them (``incomingBytesMax``), under both drivers."""
 
     @pytest.fixture
     def server_config(self) -> NettyServerConfig:
@@ -265,6 +332,137 @@ class TestUnfinishedFrames:
         assert await large.receive() is None
         await until(lambda: len(running.server.connections) == 1)
         assert running.server.connections[0].buffered_size == 100 << 10
+
+    async def test_frames_that_come_in_small_pieces_count_as_well(self, running: Running) -> None:
+        """A thousand peers that send 16 MiB in pieces of 60,000 bytes would hold 16 GB."""
+        peers = [await connect(running) for _ in range(4)]
+        frame = encode_frame(ask(ECHO, 1, body=b"x" * (2 << 20)))
+        for piece in range(6):  # 4 * 360,000 bytes: more than a mebibyte, none of it of a full read
+            for number, peer in enumerate(peers):
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await peer.stream.send_all(frame[piece * 60_000 : (piece + 1) * 60_000])
+                await until(
+                    lambda piece=piece, number=number: (
+                        len(running.server.connections) < 4
+                        or running.server.connections[number].buffered_size == (piece + 1) * 60_000
+                    )
+                )
+                if len(running.server.connections) < 4:
+                    return
+        raise AssertionError("1.4 MB of unfinished frames, and the limit is 1 MiB")
+
+    async def test_whole_frames_do_not_count_however_long_they_are(self, running: Running) -> None:
+        """Honest peers with large messages must not be closed for what has been served already."""
+        peers = [await connect(running) for _ in range(4)]
+        for opaque in range(3):
+            for peer in peers:
+                await peer.send(ask(ECHO, opaque, body=b"x" * (700 << 10)))
+                assert (await peer.answer()).opaque == opaque
+        assert len(running.server.connections) == 4
+        incoming = running.server._stream_driver._incoming
+        assert not any(connection in incoming for connection in running.server.connections)
+
+
+class TestSlowFrames:
+    """``connectionFirstFrameSeconds`` and ``connectionFrameSeconds``: one byte now and then keeps no connection."""
+
+    @pytest.fixture
+    def server_config(self) -> NettyServerConfig:
+        return NettyServerConfig(connection_first_frame_seconds=20, connection_frame_seconds=50)
+
+    async def test_a_first_frame_that_does_not_come_in_time(
+        self, running: Running, mock_clock: trio.testing.MockClock
+    ) -> None:
+        peer = await connect(running)
+        frame = encode_frame(ask(ECHO, 1))
+        for position in range(5):
+            await peer.stream.send_all(frame[position : position + 1])
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            mock_clock.jump(6)
+        await until_blocked(lambda: not running.server.connections)
+        assert running.server.statistics().late_closed_count == 1
+        assert running.server.statistics().idle_closed_count == 0
+
+    async def test_a_frame_that_is_never_whole(self, running: Running, mock_clock: trio.testing.MockClock) -> None:
+        drip, busy = await served(running), await served(running)
+        frame = encode_frame(ask(ECHO, 1, body=b"x" * 100))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for position in range(12):
+            await drip.stream.send_all(frame[position : position + 1])
+            # The other one always has a part of a frame outstanding, but each becomes whole.
+            await busy.stream.send_all(frame[:50] if position == 0 else frame[50:] + frame[:50])
+            if position:
+                assert (await busy.answer()).opaque == 1
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            if len(running.server.connections) < 2:
+                break
+            mock_clock.jump(6)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        await until_blocked(lambda: len(running.server.connections) == 1)
+        assert running.server.statistics().late_closed_count == 1
+        await busy.stream.send_all(frame[50:])
+        assert (await busy.answer()).opaque == 1
+
+
+@pytest.mark.parametrize("use_hub", [True, False])
+async def test_without_a_descriptor_peers_are_refused_and_the_server_goes_on(use_hub: bool) -> None:
+    """Whoever waits is told at once, and the listener, ready for ever, does not become a busy loop."""
+    program = Program()
+    server = RemotingServer(
+        listeners=await open_listeners("127.0.0.1", 0),
+        dispatcher=program.dispatcher,
+        config=NettyServerConfig(),
+        use_hub=use_hub,
+    )
+    running = Running(program, server, f"127.0.0.1:{server.port}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as sockets:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            known = await served(running)
+            waiting = [sockets.enter_context(socket.socket()) for _ in range(5)]
+            for each in waiting:
+                each.setblocking(False)
+            highest = max(each.fileno() for each in waiting)
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free(highest), hard))
+                for each in waiting:
+                    each.connect_ex(("127.0.0.1", server.port))
+                for each in waiting:
+                    await until(lambda each=each: is_closed(each))
+                await known.send(ask(ECHO, 2))
+                assert (await known.answer()).opaque == 2
+                began = time.process_time()
+                await trio.sleep(0.3)
+                assert time.process_time() - began < 0.25, "it waits, it does not spin"
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                while _GAPS:
+                    os.close(_GAPS.pop())
+            await served(running)
+            nursery.cancel_scope.cancel()
+
+
+def lowest_free(highest: int) -> int:
+    """A limit of descriptors below which none is free: fill the gaps under it."""
+    while True:
+        free = os.dup(0)
+        if free > highest:
+            os.close(free)
+            return free
+        _GAPS.append(free)
+
+
+_GAPS: list[int] = []
+
+
+def is_closed(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 @pytest.mark.parametrize("use_hub", [True, False])
@@ -355,3 +553,63 @@ async def test_fairness_nobody_waits_while_others_keep_the_hub_busy(running: Run
             for index in range(len(peers)):
                 nursery.start_soon(use, index)
     assert min(when_first_was_done) > 2000
+
+
+@pytest.mark.parametrize("use_hub", [True, False], ids=["hub", "stream"])
+async def test_a_thousand_members_that_reset_at_once_end_nothing_else(use_hub: bool) -> None:
+    """The end of one notifies the others, whose sockets are gone too: that was a recursion, and the end of a broker."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(1000, (hard - 200) // 2)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * count + 200)), hard))
+    members: dict[Connection, None] = {}
+    ended: list[Connection] = []
+    notified = 0
+    depth = deepest = 0
+
+    def register(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        members[connection] = None
+        return make_response(request)
+
+    def on_close(connection: Connection) -> None:
+        nonlocal depth, deepest, notified
+        depth += 1
+        deepest = max(deepest, depth)
+        ended.append(connection)
+        members.pop(connection, None)
+        for member in list(members):
+            if not member.is_closed:
+                notified += 1
+                member.oneway(make_request(40, oneway=True))
+        depth -= 1
+
+    program = Program()
+    program.dispatcher.register(34, register)
+    server = RemotingServer(
+        listeners=await open_listeners("127.0.0.1", 0),
+        dispatcher=program.dispatcher,
+        config=NettyServerConfig(),
+        on_close=on_close,
+        use_hub=use_hub,
+    )
+    running = Running(program, server, f"127.0.0.1:{server.port}")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        bystander = await served(running)
+        peers = [await connect(running) for _ in range(count)]
+        for peer in peers:
+            await peer.send(ask(34, 1))
+        await until(lambda: len(members) == count)
+        for peer in peers:
+            assert (await peer.answer()).opaque == 1
+            peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for peer in peers:
+            peer.stream.socket.close()
+        await until(lambda: len(ended) == count)
+        await bystander.send(ask(ECHO, 7))
+        assert (await bystander.answer()).opaque == 7
+        nursery.cancel_scope.cancel()
+    assert deepest == 1
+    assert len(set(ended[:count])) == count
+    if use_hub:
+        assert notified < 3 * count, "a dead member is found once, and is not notified again"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

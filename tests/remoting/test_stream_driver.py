@@ -11,6 +11,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import StreamDriver
 
 
@@ -24,6 +25,7 @@ async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection() ->
         start_task=lambda *a: False,
         on_end=ended.append,
         incoming=IncomingBytes(1 << 20),
+        refusals=RefusalLog(),
     )
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:

@@ -175,6 +175,23 @@ def test_a_file_of_tls_settings_wins_over_what_was_set_elsewhere(tmp_path: Path)
         with_config_file(attrs.evolve(server, config_file=str(tmp_path / "missing")), client)
 
 
+@pytest.mark.parametrize(
+    ("mode", "auth", "warns"),
+    [("permissive", "require", True), ("enforcing", "require", False), ("permissive", "optional", False)],
+)
+def test_asking_every_client_for_a_certificate_is_worth_little_without_enforcing(
+    mode: str, auth: str, warns: bool
+) -> None:
+    """A connection without TLS needs none: that must be said at the start, for who sets one key relies on it."""
+    config = server_config(server_mode=mode, need_client_auth=auth, auth_client=True)
+    *_, warnings = with_config_file(config, TlsClientConfig())
+    expected = (
+        "tls.server.need.client.auth = 'require' asks nothing of connections without TLS, and tls.server.mode is "
+        "permissive, which is its default: expected enforcing"
+    )
+    assert warnings == ((expected,) if warns else ())
+
+
 class Files:
     """A certificate and key that somebody replaces."""
 
@@ -214,6 +231,23 @@ def test_new_files_count_for_new_connections_once_they_fit_together(
     tls.reload_if_changed()
     assert shown_by(tls) == "tests server-2"
     assert told == [f"loaded the certificate for TLS again: {files.cert}"]
+
+
+def test_a_new_trust_file_counts_for_new_connections(tmp_path: Path) -> None:
+    """An authority that is withdrawn must not vouch for anybody until the next start."""
+    trust = tmp_path / "trust.crt"
+    shutil.copy(crt("stranger"), trust)
+    tls = ServerTls(server_config(need_client_auth="require", auth_client=True, trust_cert_path=str(trust)))
+    ours = client_config(cert_path=crt("client"), key_path=key("client"))
+    with pytest.raises(ssl.SSLError):
+        shake_hands(tls.context, client_context(ours))
+    shutil.copy(crt("authority"), trust)
+    tls.reload_if_changed()
+    shake_hands(tls.context, client_context(ours))
+    shutil.copy(crt("stranger"), trust)
+    tls.reload_if_changed()
+    with pytest.raises(ssl.SSLError):
+        shake_hands(tls.context, client_context(ours))
 
 
 @pytest.mark.parametrize("damage", ["removed", "cut", "garbage"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting import tls_acceptor
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls_acceptor import TlsAcceptor
 from tests.patience import until, until_blocked
 from tests.remoting.certificate_files import client_config, crt, key, server_config
 from tests.remoting.conftest import DEFER, ECHO, Program, Running
@@ -218,6 +221,36 @@ class TestReload:
             await echo(running, WITH_TLS, client_config())
 
 
+async def connect_from(host: str, running: Running) -> Peer:
+    """Connect from another address of this machine."""
+    sock = trio.socket.socket()
+    await sock.bind((host, 0))
+    await sock.connect(("127.0.0.1", running.server.port))
+    return Peer(trio.SocketStream(sock))
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16"], ids=["before the first byte", "in the handshake"])
+async def test_whatever_ends_a_handshake_closes_its_socket(first: bytes) -> None:
+    """Also the end of the server: a stream that nobody closes keeps its peer waiting."""
+
+    async def serve(stream: trio.abc.Stream, address: tuple[str, int]) -> None:
+        raise AssertionError("no handshake is ever done here")
+
+    acceptor = TlsAcceptor(tls=ServerTls(server_config()), serve_stream=serve, refusals=RefusalLog())
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.setblocking(False)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+        ours.send(first)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.serve_either, stream, ("10.0.0.1", 1), 60.0)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert acceptor.under_way_count == len(first)
+            nursery.cancel_scope.cancel()
+        assert theirs.fileno() == -1
+        assert acceptor.under_way_count == 0
+
+
 class TestSlowPeers:
     """Handshakes are bounded in time and number, and what they hold is counted."""
 
@@ -246,6 +279,21 @@ class TestSlowPeers:
             assert "its TLS handshake gave way to 2 later ones" in caplog.text
             assert await echo(running, WITH_TLS) == b"hello"
             assert await peers[1].receive() is None
+
+    async def test_an_address_that_floods_pushes_out_its_own_handshakes(self, running: Running) -> None:
+        """An honest peer in the middle of its handshake must not give way to one that only holds on to many."""
+        with mock.patch.object(tls_acceptor, "HANDSHAKES_MAX", 3):
+            honest = await connect_from("127.0.0.2", running)
+            await honest.stream.send_all(b"\x16")
+            await until(lambda: running.server._acceptor.under_way_count == 1)
+            flood = []
+            for count in range(1, 5):
+                flood.append(await connect(running))
+                await flood[-1].stream.send_all(b"\x16")
+                await until(lambda count=count: running.server._acceptor.under_way_count == min(count + 1, 3))
+            assert await flood[0].receive() is None
+            assert await flood[1].receive() is None
+            assert "127.0.0.2" in running.server._acceptor._under_way.values()
 
     async def test_handshakes_count_as_connections(self, running: Running) -> None:
         peers = [await connect(running) for _ in range(6)]
