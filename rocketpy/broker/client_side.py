@@ -44,7 +44,7 @@ class ClientSide:
         self._consumer_manage = ConsumerManageProcessor(
             consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=ground.store
         )
-        self._lock = LockProcessor(rebalance_lock_manager=tables.locks)
+        self._lock = LockProcessor(config=config, rebalance_lock_manager=tables.locks)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes of clients that are neither sends nor pulls."""

@@ -80,6 +80,13 @@ class BrokerConfig:
         60_000, key="rocketmq.broker.rebalance.lockMaxLiveTime", unit="ms", validator=Between(1), live=True
     )
 
+    client_body_bytes_max: int = setting(524_288, unit="bytes", validator=Between(1024), live=True)
+    """Of a heartbeat, or a request for locks."""
+    connection_client_bytes_max: int = setting(8 << 20, unit="bytes", validator=Between(0), live=True)
+    client_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(0), live=True)
+    """What heartbeats of one connection, and of all, may have us keep: groups and subscriptions."""
+    consumer_offsets_max: int = setting(1_000_000, unit="offsets", validator=Between(0), live=True)
+
     # Filters
     enable_property_filter: bool = setting(False, live=True)
     filter_support_retry: bool = setting(False, live=True)

@@ -327,13 +327,11 @@ class ConsumerFilterManager:
         loaded.dead_time = filter_data.dead_time or max(filter_data.born_time, now - _DEAD_BEFORE_START_MS)
 
     def _snapshot(self) -> object:
-        return encode_value(
-            ConsumerFilterWrapper(
-                {
-                    topic: FilterDataMapByTopic(topic, {group: each.data() for group, each in of_topic.items()})
-                    for topic, of_topic in self._filters.items()
-                }
-            )
+        return ConsumerFilterWrapper(
+            {
+                topic: FilterDataMapByTopic(topic, {group: each.data() for group, each in of_topic.items()})
+                for topic, of_topic in self._filters.items()
+            }
         )
 
 

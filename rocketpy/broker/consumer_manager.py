@@ -21,6 +21,21 @@ from rocketpy.broker.subscription_watch import SubscriptionWatch
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.remoting.connection import Connection
 
+_GROUP_BYTES = 1000
+_SUBSCRIPTION_BYTES = 500
+_TAG_BYTES = 90
+_TAG_CODE_BYTES = 36
+"""What takes memory beside the texts, about."""
+
+
+def kept_bytes(consumer: ConsumerData) -> int:
+    """Return about how much memory it takes to keep what a client says of a group."""
+    size = _GROUP_BYTES + len(consumer.group_name)
+    for each in consumer.subscription_data_set:
+        size += _SUBSCRIPTION_BYTES + len(each.topic) + len(each.sub_string)
+        size += len(each.tags_set) * _TAG_BYTES + sum(map(len, each.tags_set)) + len(each.code_set) * _TAG_CODE_BYTES
+    return size
+
 
 @attrs.define(eq=False)
 class ConsumerGroupInfo:
@@ -89,8 +104,9 @@ class ConsumerManager:
         self._consumer_filter_manager = consumer_filter_manager
         self._subscription_watch = subscription_watch
         self._groups: dict[str, ConsumerGroupInfo] = {}
-        # The groups of each connection, so that the end of one among thousands costs nothing.
-        self._groups_of: dict[Connection, set[str]] = {}
+        # The groups of each connection, so that the end of one among thousands costs nothing; with what it has us keep.
+        self._groups_of: dict[Connection, dict[str, int]] = {}
+        self._kept_bytes = 0
 
     def __iter__(self) -> Iterator[ConsumerGroupInfo]:
         return iter(list(self._groups.values()))
@@ -98,6 +114,16 @@ class ConsumerManager:
     def groups_of(self, channel: Connection) -> set[str]:
         """Return the groups that a connection is in."""
         return set(self._groups_of.get(channel, ()))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the heartbeats of all connections have us keep, about."""
+        return self._kept_bytes
+
+    def kept_bytes_of(self, channel: Connection, group: str | None = None) -> int:
+        """Return what the heartbeats of a connection have us keep, about: of one group, or of all."""
+        kept = self._groups_of.get(channel, {})
+        return sum(kept.values()) if group is None else kept.get(group, 0)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
         """Return a group, None when nobody of it is online."""
@@ -122,7 +148,9 @@ class ConsumerManager:
             )
         client.last_update = self._current_time()
         is_new = info.update_channel(client, consumer)
-        self._groups_of.setdefault(client.channel, set()).add(group)
+        kept, size = self._groups_of.setdefault(client.channel, {}), kept_bytes(consumer)
+        self._kept_bytes += size - kept.get(group, 0)
+        kept[group] = size
         has_changed = info.update_subscription(consumer.subscription_data_set) or is_new
         self._consumer_filter_manager.register(group, consumer.subscription_data_set)
         self._subscription_watch.heard(client, consumer)
@@ -138,7 +166,7 @@ class ConsumerManager:
             self._consumer_filter_manager.unregister(group)
         self._subscription_watch.left(group, channel)
         groups = self._groups_of[channel]
-        groups.discard(group)
+        self._kept_bytes -= groups.pop(group)
         if not groups:
             del self._groups_of[channel]
         return True

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping
 
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.topic_name import LMQ_PREFIX
@@ -28,18 +29,27 @@ LMQ_FILE_NAME = "lmqConsumerOffset.json"
 _SEPARATOR = "@"
 
 GROUPS_OF_TOPICS_MAX = 500_000
-"""Pairs of a group and a topic that clients may make up by committing offsets; pulls need a topic and a group first."""
-
-QUEUES_MAX = 65_536
-"""Queues of such a pair; no topic has more."""
+"""Pairs of a group and a topic that clients may make up by committing offsets; pulls need a topic and a group first.
+The sum of their queues is bounded by ``consumerOffsetsMax``."""
 
 
 class ConsumerOffsetManager:
-    """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``."""
+    """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``.
 
-    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, enable_lmq: bool = False) -> None:
+    A snapshot is taken every few seconds, of hundreds of thousands of pairs. It shares the offsets of each pair with
+    the table, and the first change of a pair after it makes a copy for the table.
+    """
+
+    def __init__(
+        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, enable_lmq: bool = False
+    ) -> None:
         self.offset_table: dict[str, dict[int, int]] = {}
         """Read freely; change it only through the methods."""
+        self._config = config
+        self._unshared: set[str] = set()  # keys whose offsets no snapshot has
+        self._count = 0  # of offsets
+        self._groups_of: dict[str, dict[str, None]] = {}  # by topic, in the order of the table
+        self._topics_of: dict[str, dict[str, None]] = {}  # by group
         self._enable_lmq = enable_lmq
         self._plain = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
         self.stored = self._plain
@@ -61,13 +71,19 @@ class ConsumerOffsetManager:
             loaded = self._plain.load(_decode)
         if loaded is not None:
             self.offset_table = loaded
+            self._unshared = set(loaded)
+            self._count = sum(map(len, loaded.values()))
+            for key in loaded:
+                self._index(*_split(key))
 
     def has_room_for(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether an offset that clients bring may be kept: known ones always, new ones up to a bound."""
         offsets = self.offset_table.get(topic + _SEPARATOR + group)
-        if offsets is None:
-            return len(self.offset_table) < GROUPS_OF_TOPICS_MAX
-        return queue_id in offsets or len(offsets) < QUEUES_MAX
+        if offsets is not None and queue_id in offsets:
+            return True
+        if self._count >= self._config.consumer_offsets_max:
+            return False
+        return offsets is not None or len(self.offset_table) < GROUPS_OF_TOPICS_MAX
 
     def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
         """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""
@@ -77,8 +93,15 @@ class ConsumerOffsetManager:
         offsets = self.offset_table.get(key)
         if offsets is None:
             offsets = self.offset_table[key] = {}
+            self._unshared.add(key)
+            self._index(topic, group)
         elif offsets.get(queue_id) == consumer_offset:
             return
+        elif key not in self._unshared:
+            offsets = self.offset_table[key] = dict(offsets)
+            self._unshared.add(key)
+        if queue_id not in offsets:
+            self._count += 1
         offsets[queue_id] = consumer_offset
         self.stored.changed()
 
@@ -97,37 +120,53 @@ class ConsumerOffsetManager:
         """Let a group go on where another one is in a topic; what it had there itself is forgotten."""
         offsets = self.offset_table.get(topic + _SEPARATOR + source_group)
         if offsets is not None:
-            self.offset_table[topic + _SEPARATOR + target_group] = dict(offsets)
+            key = topic + _SEPARATOR + target_group
+            self._count += len(offsets) - len(self.offset_table.get(key, ()))
+            self.offset_table[key] = dict(offsets)
+            self._unshared.add(key)
+            self._index(topic, target_group)
             self.stored.changed()
 
     def remove_offset(self, group: str) -> None:
         """Forget all offsets of a group."""
-        keys = [key for key in self.offset_table if _split(key)[1] == group]
-        for key in keys:
-            del self.offset_table[key]
-        if keys:
+        topics = self._topics_of.pop(group, {})
+        for topic in topics:
+            self._count -= len(self.offset_table.pop(topic + _SEPARATOR + group, ()))
+            groups = self._groups_of[topic]
+            del groups[group]
+            if not groups:
+                del self._groups_of[topic]
+        if topics:
             self.stored.changed()
 
     def which_topic_by_consumer(self, group: str) -> list[str]:
         """Return the topics in which a group has offsets."""
-        return [topic for topic, owner in map(_split, self.offset_table) if owner == group]
+        return list(self._topics_of.get(group, ()))
 
     def which_group_by_topic(self, topic: str) -> list[str]:
         """Return the groups that have offsets in a topic."""
-        return [group for of_topic, group in map(_split, self.offset_table) if of_topic == topic]
+        return list(self._groups_of.get(topic, ()))
+
+    def snapshot(self) -> dict[str, dict[int, int]]:
+        """Return the table of this moment, which never changes afterwards."""
+        self._unshared.clear()
+        return dict(self.offset_table)
+
+    def _index(self, topic: str, group: str) -> None:
+        self._groups_of.setdefault(topic, {})[group] = None
+        self._topics_of.setdefault(group, {})[topic] = None
 
     def _snapshot(self) -> object:
-        return {"offsetTable": {key: dict(offsets) for key, offsets in self.offset_table.items()}}
+        return {"offsetTable": self.snapshot()}
 
     def _snapshot_with_light(self) -> object:
-        plain: dict[str, dict[int, int]] = {}
-        light: dict[str, int] = {}
-        for key, offsets in self.offset_table.items():
-            if _split(key)[1].startswith(LMQ_PREFIX):
-                light[key] = offsets.get(0, 0)
-            else:
-                plain[key] = dict(offsets)
-        return {"lmqOffsetTable": light, "offsetTable": plain}
+        plain = self.snapshot()
+        light = [key for group in self._topics_of if group.startswith(LMQ_PREFIX) for key in self._keys_of(group)]
+        light_table = {key: plain.pop(key).get(0, 0) for key in light if key in plain}
+        return {"lmqOffsetTable": light_table, "offsetTable": plain}
+
+    def _keys_of(self, group: str) -> list[str]:
+        return [topic + _SEPARATOR + group for topic in self._topics_of[group]]
 
 
 def _split(key: str) -> tuple[str, str]:

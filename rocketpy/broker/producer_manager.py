@@ -11,6 +11,8 @@ from rocketpy.broker.client_channel import CHANNEL_EXPIRED_SECONDS, ClientChanne
 from rocketpy.remoting.connection import Connection
 
 _TRIES = 3
+MEMBER_BYTES = 600
+"""What it takes to keep that a connection is in a group, about, with the longest name."""
 
 
 class ProducerManager:
@@ -23,6 +25,7 @@ class ProducerManager:
         self._channel_by_client_id: dict[str, Connection] = {}
         # By connection, in how many groups it is under each client id: heartbeats may change the id group by group.
         self._group_counts: dict[Connection, dict[str, int]] = {}
+        self._member_count = 0  # of all groups together
         self._turn = 0  # of available_channel, over all groups
 
     @property
@@ -33,6 +36,15 @@ class ProducerManager:
     def groups_of(self, channel: Connection) -> set[str]:
         """Return the groups that a connection is in."""
         return set(self._groups_of.get(channel, ()))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the heartbeats of all connections have us keep, about."""
+        return self._member_count * MEMBER_BYTES
+
+    def kept_bytes_of(self, channel: Connection) -> int:
+        """Return what the heartbeats of a connection have us keep, about."""
+        return len(self._groups_of.get(channel, ())) * MEMBER_BYTES
 
     def members(self, group: str) -> list[ClientChannelInfo] | None:
         """Return the members of a group, None when nobody of it is online."""
@@ -71,6 +83,7 @@ class ProducerManager:
         client.last_update = self._current_time()
         members = self._groups.setdefault(group, {})
         known = members.get(client.channel)
+        self._member_count += known is None
         members[client.channel] = client
         self._groups_of.setdefault(client.channel, set()).add(group)
         if known is None or known.client_id != client.client_id:
@@ -87,6 +100,7 @@ class ProducerManager:
         client = members.pop(channel, None) if members is not None else None
         if client is None:
             return False
+        self._member_count -= 1
         if not members:
             del self._groups[group]
         groups = self._groups_of[channel]

@@ -21,6 +21,9 @@ from rocketpy.protocol.message import MessageQueue
 LOCKS_MAX = 200_000
 """So many queues are locked at once, of all groups; another one is not locked until some are free."""
 
+LINES_MAX = 32
+"""Queues of one request that are logged one by one."""
+
 _log = logging.getLogger("rocketpy.broker.lock")
 
 
@@ -46,7 +49,7 @@ class RebalanceLockManager:
         now = self._current_time()
         live_seconds = self._config.lock_max_live_time / 1000
         locks = self._locks.setdefault(group, {})
-        held = []
+        held, lines = [], _Lines(group)
         for queue in queues:
             lock = locks.get(queue)
             if lock is None and self._count >= LOCKS_MAX:
@@ -54,13 +57,14 @@ class RebalanceLockManager:
             if lock is None or lock.client_id == client_id or now - lock.renewed > live_seconds:
                 if lock is None:
                     self._count += 1
-                    _note("queue locked", group, queue, client=client_id)
+                    lines.add("queue locked", queue, client=client_id)
                 elif lock.client_id != client_id:
-                    _note("queue locked: its lock had expired", group, queue, client=client_id, was=lock.client_id)
+                    lines.add("queue locked: its lock had expired", queue, client=client_id, was=lock.client_id)
                 locks[queue] = _Lock(client_id, now)
                 held.append(queue)
             else:
-                _note("queue not locked: another holds it", group, queue, client=client_id, holder=lock.client_id)
+                lines.add("queue not locked: another holds it", queue, client=client_id, holder=lock.client_id)
+        lines.end(client_id)
         if not locks:
             del self._locks[group]
         return held
@@ -70,12 +74,14 @@ class RebalanceLockManager:
         locks = self._locks.get(group)
         if locks is None:
             return
+        lines = _Lines(group)
         for queue in queues:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
-                _note("queue unlocked", group, queue, client=client_id)
+                lines.add("queue unlocked", queue, client=client_id)
                 del locks[queue]
                 self._count -= 1
+        lines.end(client_id)
         if not locks:
             del self._locks[group]
 
@@ -98,7 +104,23 @@ class RebalanceLockManager:
         return None if lock is None else lock.client_id
 
 
-def _note(text: str, group: str, queue: MessageQueue, **fields: str) -> None:
-    if _log.isEnabledFor(logging.INFO):
-        place = event_fields(group=group, topic=queue.topic, broker=queue.broker_name, queueId=queue.queue_id, **fields)
-        _log.info(text, extra=place)
+class _Lines:
+    """The lines of one request in the log: one for each queue, but not for thousands."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._is_wanted = _log.isEnabledFor(logging.INFO)
+        self._count = 0
+
+    def add(self, text: str, queue: MessageQueue, **fields: str) -> None:
+        self._count += 1
+        if self._is_wanted and self._count <= LINES_MAX:
+            place = {"topic": queue.topic, "broker": queue.broker_name, "queueId": queue.queue_id}
+            _log.info(text, extra=event_fields(group=self._group, **place, **fields))
+
+    def end(self, client_id: str) -> None:
+        if self._is_wanted and self._count > LINES_MAX:
+            more = self._count - LINES_MAX
+            _log.info(
+                "more queues of the same request", extra=event_fields(group=self._group, client=client_id, count=more)
+            )

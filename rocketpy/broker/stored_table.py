@@ -1,8 +1,8 @@
 """The JSON file behind a table of the broker: read at start, written again after changes.
 
 A table says :meth:`StoredTable.changed` after each change and never waits. Services write it: PersistService soon after
-a change, an administrative command before it answers. The text is made from a snapshot in the worker thread that
-writes it, so a big table does not hold up the loop.
+a change, an administrative command before it answers. A snapshot is encoded in the worker thread that writes it, so a
+big table does not hold up the loop.
 
 The file is RocketMQ's byte for byte (pretty fastjson text). Compatibility: ``ConfigManager`` of 4.9.8, which writes
 inside the change, without syncing, and has a moment in which there is no file.
@@ -15,10 +15,12 @@ import os.path
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import attrs
 import trio
 
 from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.protocol import fastjson
+from rocketpy.protocol.bodies.codec import encode_value
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, persist_text, read_text
 
@@ -28,7 +30,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 
 class StoredTable:
-    """One file. ``snapshot`` returns what to write as plain values that nobody changes afterwards."""
+    """One file. ``snapshot`` returns what to write, a body or plain values, which nobody changes afterwards."""
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]) -> None:
         self.path = path
@@ -96,6 +98,7 @@ class StoredTable:
 
     def _write(self, snapshot: object) -> None:
         self._disk.make_directories(os.path.dirname(self.path))
-        text = fastjson.dumps(snapshot, pretty=True)
+        value = encode_value(snapshot) if attrs.has(type(snapshot)) else snapshot
+        text = fastjson.dumps(value, pretty=True)
         persist_text(self._disk, self.path, text, keeps_backup=self._is_damaged)
         self._is_damaged = False

@@ -19,7 +19,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.clock import Clock
 from rocketpy.log_files import event_fields
-from rocketpy.protocol.bodies.codec import decode_value, encode_value
+from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.fastjson import dumps
@@ -158,7 +158,7 @@ class SubscriptionGroupManager:
         self.stored.changed()
 
     def _snapshot(self) -> object:
-        return encode_value(self.wrapper())
+        return self.wrapper()
 
 
 def _entry_bytes(group: str) -> int:

@@ -114,7 +114,11 @@ def make_tables(
             enable_lmq=enable_lmq,
         ),
         offsets=ConsumerOffsetManager(
-            path=path("consumerOffset.json"), disk=disk, run_blocking=run_blocking, enable_lmq=enable_lmq
+            config=config,
+            path=path("consumerOffset.json"),
+            disk=disk,
+            run_blocking=run_blocking,
+            enable_lmq=enable_lmq,
         ),
         consumers=ConsumerManager(
             current_time=current_time, consumer_filter_manager=filters, subscription_watch=subscription_watch

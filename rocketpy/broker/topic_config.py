@@ -32,7 +32,7 @@ from rocketpy.broker.topic_validator import (
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.log_files import event_fields
-from rocketpy.protocol.bodies.codec import decode_value, encode_value
+from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
@@ -275,7 +275,7 @@ class TopicConfigManager:
         self.stored.changed()
 
     def _snapshot(self) -> object:
-        return encode_value(self.wrapper())
+        return self.wrapper()
 
     def _own_topics(self) -> list[TopicConfig]:
         config = self._config

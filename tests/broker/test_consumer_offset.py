@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from rocketpy.broker import consumer_offset
 from rocketpy.errors import StartError
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
+from tests.worst_requests import processor_seconds
 
 
 def test_a_group_without_offset_has_minus_one(tables: Tables) -> None:
@@ -25,17 +27,35 @@ def test_an_offset_may_go_back(tables: Tables) -> None:
     assert tables.offsets.query_offset("g", "t", 0) == 3
 
 
-def test_there_is_room_for_what_is_known_and_for_so_many_more(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_room_for_what_is_known_and_for_so_many_more(
+    tables_with: Callable[..., Tables], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(consumer_offset, "GROUPS_OF_TOPICS_MAX", 2)
-    monkeypatch.setattr(consumer_offset, "QUEUES_MAX", 2)
+    tables = tables_with(consumer_offsets_max=3)
     for group in ("g", "h"):
         assert tables.offsets.has_room_for(group, "t", 0)
         tables.offsets.commit_offset("peer", group, "t", 0, 1)
     assert not tables.offsets.has_room_for("i", "t", 0)
     assert tables.offsets.has_room_for("g", "t", 7)
     tables.offsets.commit_offset("peer", "g", "t", 7, 1)
-    assert not tables.offsets.has_room_for("g", "t", 8)
+    assert not tables.offsets.has_room_for("g", "t", 8)  # the sum of all queues counts, whatever pair they are of
+    assert not tables.offsets.has_room_for("h", "t", 8)
     assert tables.offsets.has_room_for("g", "t", 7)
+    tables.offsets.clone_offset("g", "h", "t")  # an operator is not bound by it
+    tables.offsets.remove_offset("g")
+    assert not tables.offsets.has_room_for("i", "u", 0) or len(tables.offsets.offset_table) == 1
+    tables.offsets.remove_offset("h")
+    assert tables.offsets.has_room_for("i", "u", 0)
+
+
+def test_the_bound_counts_what_the_file_holds(tmp_path: Path) -> None:
+    (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:7,1:8},"u@g":{0:1}}}')
+    tables = make_tables(tmp_path, consumer_offsets_max=3)
+    tables.offsets.load()
+    assert not tables.offsets.has_room_for("g", "t", 2)
+    assert tables.offsets.has_room_for("g", "t", 1)
+    assert tables.offsets.which_topic_by_consumer("g") == ["t", "u"]
+    assert tables.offsets.which_group_by_topic("u") == ["g"]
 
 
 def test_the_same_offset_again_is_no_change(tables: Tables) -> None:
@@ -118,9 +138,30 @@ def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -
 
 async def test_a_snapshot_does_not_change_with_the_table(tables: Tables) -> None:
     tables.offsets.commit_offset("peer", "g", "t", 0, 1)
+    tables.offsets.commit_offset("peer", "h", "t", 0, 1)
     snapshot = tables.offsets._snapshot()
-    tables.offsets.commit_offset("peer", "g", "t", 0, 2)
-    assert snapshot == {"offsetTable": {"t@g": {0: 1}}}
+    for offset in (2, 3):
+        tables.offsets.commit_offset("peer", "g", "t", 0, offset)
+    tables.offsets.commit_offset("peer", "g", "t", 1, 9)
+    tables.offsets.remove_offset("h")
+    assert snapshot == {"offsetTable": {"t@g": {0: 1}, "t@h": {0: 1}}}
+    later = tables.offsets.snapshot()
+    tables.offsets.commit_offset("peer", "g", "t", 1, 10)
+    assert later == {"t@g": {0: 3, 1: 9}}
+    assert tables.offsets.query_offset("g", "t", 1) == 10
+
+
+def test_a_snapshot_of_many_pairs_takes_no_time_of_the_loop(tables: Tables) -> None:
+    for number in range(50_000):
+        tables.offsets.commit_offset("peer", f"g{number % 10}", f"t{number // 10}", 0, 1)
+
+    def commits_and_snapshots() -> None:
+        tables.offsets.commit_offset("peer", "g0", "t0", 0, time.monotonic_ns())
+        tables.offsets._snapshot()
+
+    assert processor_seconds(commits_and_snapshots, enough=0.005) < 0.005
+    assert processor_seconds(lambda: tables.offsets.which_group_by_topic("t1"), enough=0.001) < 0.001
+    assert processor_seconds(lambda: tables.offsets.which_topic_by_consumer("g1"), enough=0.001) < 0.001
 
 
 # ---- light queues ---------------------------------------------------------------------------------------------------

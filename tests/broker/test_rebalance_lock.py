@@ -103,3 +103,11 @@ def test_there_is_an_end_to_locks(tables: Tables, monkeypatch: pytest.MonkeyPatc
     tables.time.now += 601
     assert tables.locks.forget_expired() == 2
     assert tables.locks.try_lock_batch("h", [Q0, Q1, Q2], "c2") == [Q0, Q1]
+
+
+def test_thousands_of_queues_are_not_thousands_of_lines(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.lock")
+    tables.locks.try_lock_batch("g", [MessageQueue("t", "b", number) for number in range(1000)], "c1")
+    assert len(caplog.records) == rebalance_lock.LINES_MAX + 1
+    line = LineFormatter(is_one_line=True).format(caplog.records[-1])
+    assert line.endswith(f"more queues of the same request group=g client=c1 count={1000 - rebalance_lock.LINES_MAX}")

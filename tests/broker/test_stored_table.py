@@ -149,7 +149,7 @@ def loaded(name: str, content: bytes, *, backup: bytes | None = None) -> object:
         )
         groups.load()
         return groups.subscription_group_table
-    offsets = ConsumerOffsetManager(path=path, disk=disk, run_blocking=run_inline)
+    offsets = ConsumerOffsetManager(config=BrokerConfig(), path=path, disk=disk, run_blocking=run_inline)
     offsets.load()
     return offsets.offset_table
 

@@ -1,7 +1,10 @@
 """HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG: who is there, and what they subscribe to.
 
+What a heartbeat may have us keep is bounded, for a connection and for all, and so is each of its subscriptions. A group
+that is beyond is left out: the others of the same heartbeat count, and the answer names what is wrong.
+
 Compatibility: ``ClientManageProcessor`` (4.9.8); broker.md 9. A heartbeat with a group that could not have a retry
-topic is refused as a whole, where Java creates a topic that nobody could send to.
+topic is refused as a whole, where Java creates a topic that nobody could send to. Java has no bounds.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_filter import compile_expression, is_tag_type
-from rocketpy.broker.consumer_manager import ConsumerManager
+from rocketpy.broker.consumer_manager import ConsumerManager, kept_bytes
 from rocketpy.broker.processors.pull_check import not_supported
 from rocketpy.broker.processors.request_body import check_name, check_range, read_body
-from rocketpy.broker.producer_manager import ProducerManager
+from rocketpy.broker.producer_manager import MEMBER_BYTES, ProducerManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
@@ -29,8 +32,9 @@ from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, Unre
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.selector.sql92_errors import SelectorError
+from rocketpy.protocol.selector.tag import EXPRESSION_SIZE_MAX, TAGS_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
-from rocketpy.protocol.topic_name import RETRY_PREFIX
+from rocketpy.protocol.topic_name import RETRY_PREFIX, TOPIC_LENGTH_MAX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
@@ -65,8 +69,8 @@ class ClientManageProcessor:
         dispatcher.register(RequestCode.CHECK_CLIENT_CONFIG, self.process_check_client_config)
 
     def process_heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Take over everything a client says of itself; members of changed groups are told."""
-        heartbeat = read_body(request, HeartbeatData)
+        """Take over everything a client says of itself; members of changed groups are notified."""
+        heartbeat = read_body(request, HeartbeatData, self._config.client_body_bytes_max)
         client_id = check_name(heartbeat, "clientID", heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:
             check_topic_name(RETRY_PREFIX + check_name(consumer, "groupName", consumer.group_name))
@@ -78,10 +82,25 @@ class ClientManageProcessor:
         client = ClientChannelInfo(
             connection, client_id, request.language, request.version, self._current_time(), access_key
         )
+        faults = []
         for consumer in heartbeat.consumer_data_set:
-            self._register_consumer(client, consumer)
+            fault = _subscription_fault(consumer)
+            if fault is None:
+                fault = self._room_fault(connection, kept_bytes(consumer), beside=consumer.group_name)
+            if fault is None:
+                self._register_consumer(client, consumer)
+            else:
+                faults.append(f"group {consumer.group_name} is not taken: {fault}")
+        known = self._producer_manager.groups_of(connection)
         for producer in heartbeat.producer_data_set:
-            self._producer_manager.register_producer(producer.group_name, client)
+            fault = None if producer.group_name in known else self._room_fault(connection, MEMBER_BYTES)
+            if fault is None:
+                self._producer_manager.register_producer(producer.group_name, client)
+            else:
+                faults.append(f"producer group {producer.group_name} is not taken: {fault}")
+        if faults:
+            more = f", and {len(faults) - 1} groups more" if len(faults) > 1 else ""
+            raise RequestError(ResponseCode.SYSTEM_ERROR, faults[0] + more)
         return make_response(request)
 
     def process_unregister_client(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -99,7 +118,8 @@ class ClientManageProcessor:
         """Say before a consumer starts whether its selector can be served here."""
         if not request.body:
             return make_response(request)
-        subscription = read_body(request, CheckClientRequestBody).subscription_data
+        body = read_body(request, CheckClientRequestBody, self._config.client_body_bytes_max)
+        subscription = body.subscription_data
         if subscription is None or is_tag_type(subscription.expression_type):
             return make_response(request)
         if not self._config.enable_property_filter:
@@ -123,6 +143,20 @@ class ClientManageProcessor:
         )
         check_range(heartbeat, "producerDataSet", len(producers), 0, GROUPS_OF_CLIENT_MAX)
 
+    def _room_fault(self, connection: Connection, size: int, *, beside: str = "") -> str | None:
+        """Return why there is no room for ``size`` bytes of a group, None when there is; its old ones do not count."""
+        config, consumers, producers = self._config, self._consumer_manager, self._producer_manager
+        more = size - consumers.kept_bytes_of(connection, beside)
+        if more <= 0:
+            return None
+        of_connection = consumers.kept_bytes_of(connection) + producers.kept_bytes_of(connection) + more
+        if of_connection > config.connection_client_bytes_max:
+            return f"{of_connection} bytes to keep of one connection, see connectionClientBytesMax"
+        of_all = consumers.kept_bytes + producers.kept_bytes + more
+        if of_all > config.client_bytes_max:
+            return f"{of_all} bytes to keep of all clients, see clientBytesMax"
+        return None
+
     def _register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
         group = consumer.group_name
         group_config = self._subscription_group_manager.find_subscription_group_config(group)
@@ -141,3 +175,20 @@ class ClientManageProcessor:
         group_config = self._subscription_group_manager.subscription_group_table.get(group)
         is_wanted = group_config is None or group_config.notify_consumer_ids_changed_enable
         return is_wanted and self._config.notify_consumer_ids_changed_enable
+
+
+def _subscription_fault(consumer: ConsumerData) -> str | None:
+    """Return what is too large in the subscriptions of a group, None when nothing is."""
+    for each in consumer.subscription_data_set:
+        for field, size, size_max in (
+            ("topic", len(each.topic), TOPIC_LENGTH_MAX),
+            ("subString", len(each.sub_string), EXPRESSION_SIZE_MAX),
+            ("expressionType", len(each.expression_type or ""), TOPIC_LENGTH_MAX),
+            ("tagsSet", len(each.tags_set), TAGS_MAX),
+            ("tagsSet", sum(map(len, each.tags_set)), EXPRESSION_SIZE_MAX),
+            ("codeSet", len(each.code_set), TAGS_MAX),
+        ):
+            if size > size_max:
+                topic = each.topic[:TOPIC_LENGTH_MAX]
+                return f"SubscriptionData.{field} of topic {topic}: expected at most {size_max}, found {size}"
+    return None

@@ -16,10 +16,18 @@ SETTINGS_SIZE_MAX = 262_144
 """How long a text of settings may be that a request brings: there are some hundred, of some bytes each."""
 
 
-def read_body(request: RemotingCommand, body_class: type[BodyT]) -> BodyT:
-    """Return the body as a value; RequestError(SYSTEM_ERROR) naming class and field when it is missing or wrong."""
+def read_body(request: RemotingCommand, body_class: type[BodyT], size_max: int | None = None) -> BodyT:
+    """Return the body as a value; RequestError(SYSTEM_ERROR) naming class and field when it is missing or wrong.
+
+    One of more than ``size_max`` bytes is refused before it is read, which takes a second for what a frame may hold.
+    """
     if not request.body:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{body_class.__name__}: expected a body, found none")
+    if size_max is not None and len(request.body) > size_max:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{body_class.__name__}: expected at most {size_max} bytes, found {len(request.body)}",
+        )
     try:
         return decode_body(request.body, body_class)
     except RemoteProtocolError as failure:
@@ -40,9 +48,14 @@ def check_name(owner: object, field: str, value: str | None) -> str:
     if value is None or not value.strip():
         found = "nothing" if value is None else "a blank text"
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{type(owner).__name__}.{field}: expected a name, found {found}")
-    if len(value) > NAME_LENGTH_MAX:
+    check_length(owner, field, value, NAME_LENGTH_MAX)
+    return value
+
+
+def check_length(owner: object, field: str, value: str, length_max: int) -> None:
+    """Refuse a text that is too long with a remark that names its place."""
+    if len(value) > length_max:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
-            f"{type(owner).__name__}.{field}: expected at most {NAME_LENGTH_MAX} characters, found {len(value)}",
+            f"{type(owner).__name__}.{field}: expected at most {length_max} characters, found {len(value)}",
         )
-    return value

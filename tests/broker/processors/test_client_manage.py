@@ -19,8 +19,10 @@ from rocketpy.protocol.bodies.heartbeat import (
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
+from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 
 def heartbeat(
@@ -257,3 +259,90 @@ async def test_names_have_a_length(broker: BrokerOnBytes, request_: RemotingComm
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == f"{field}: expected at most 255 characters, found 256"
     assert broker.tables.producers.groups == []
+
+
+# ---- how much a client may have us keep -----------------------------------------------------------------------------
+
+
+def subscribing(client_id: str, *groups: tuple[str, SubscriptionData]) -> RemotingCommand:
+    consumers = [ConsumerData(group, subscription_data_set=[subscription]) for group, subscription in groups]
+    return make_request(RequestCode.HEART_BEAT, body=encode_body(HeartbeatData(client_id, [], consumers)))
+
+
+@pytest.mark.parametrize(
+    ("subscription", "fault"),
+    [
+        (SubscriptionData("t" * 128), f"topic of topic {'t' * 127}: expected at most 127, found 128"),
+        (SubscriptionData("t", "a" * 32_769), "subString of topic t: expected at most 32768, found 32769"),
+        (SubscriptionData("t", tags_set=["a"] * 1001), "tagsSet of topic t: expected at most 1000, found 1001"),
+        (SubscriptionData("t", tags_set=["a" * 40_000]), "tagsSet of topic t: expected at most 32768, found 40000"),
+        (SubscriptionData("t", code_set=[1] * 1001), "codeSet of topic t: expected at most 1000, found 1001"),
+        (
+            SubscriptionData("t", expression_type="x" * 128),
+            "expressionType of topic t: expected at most 127, found 128",
+        ),
+    ],
+)
+async def test_a_subscription_that_is_too_large_is_refused_and_takes_no_other_with_it(
+    broker: BrokerOnBytes, subscription: SubscriptionData, fault: str
+) -> None:
+    beat = subscribing("c1", ("a", SubscriptionData("t")), ("bad", subscription), ("b", SubscriptionData("t")))
+    (answer, *_) = [each for each in await broker.ask_all(beat) if each.is_response]
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"group bad is not taken: SubscriptionData.{fault}"
+    assert [each.group_name for each in broker.tables.consumers] == ["a", "b"]
+
+
+async def test_a_heartbeat_that_is_too_long_is_not_even_read(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    broker = broker_with(client_body_bytes_max=2000)
+    answer = await broker.ask(subscribing("c1", ("g", SubscriptionData("t", "x" * 2000))))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert (answer.remark or "").startswith("HeartbeatData: expected at most 2000 bytes, found 2")
+    assert len(list(broker.tables.consumers)) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "taken"),
+    [
+        ({"connection_client_bytes_max": 10_000}, "of one connection, see connectionClientBytesMax", 12),
+        ({"client_bytes_max": 10_000}, "of all clients, see clientBytesMax", 6),
+    ],
+)
+async def test_what_heartbeats_have_us_keep_is_bounded_and_given_back(
+    broker_with: Callable[..., BrokerOnBytes], settings: dict[str, int], said: str, taken: int
+) -> None:
+    """Thousands of groups with long subscriptions, each within its bounds, filled memory all the same."""
+    broker = broker_with(**settings)
+    connections = [broker.connect() for _ in range(2)]
+    for connection in connections:
+        groups = [(f"{connection.peer.rpartition(':')[2]}-{number}", SubscriptionData("t")) for number in range(10)]
+        answers = await broker.ask_all(subscribing("c", *groups), connection)
+        (answer,) = [each for each in answers if each.is_response]
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert said in (answer.remark or "")
+        producers = HeartbeatData("c", [ProducerData(f"p{number}") for number in range(20)])
+        await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(producers)), connection)
+        assert len(broker.tables.producers.groups_of(connection)) < 20
+    known = [each.group_name for each in broker.tables.consumers]
+    assert len(known) == taken
+    again = await broker.ask(subscribing("c", (known[0], SubscriptionData("t"))), connections[0])
+    assert again.code == ResponseCode.SUCCESS, again.remark  # what is known goes on
+    for connection in connections:
+        connection.close()
+    assert broker.tables.consumers.kept_bytes == broker.tables.producers.kept_bytes == 0
+
+
+async def test_a_heartbeat_of_the_longest_kind_holds_the_loop_for_a_moment(broker: BrokerOnBytes) -> None:
+    subscriptions = [SubscriptionData(f"topic-{number}", "*", 1) for number in range(3000)]
+    many = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=subscriptions)])
+    groups = HeartbeatData("c", [ProducerData(f"p{number}") for number in range(15_000)])
+    for body in (many, groups):
+        frame = encode_frame(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+        assert 300_000 < len(frame) < 524_288
+
+        def serve(frame: bytes = frame) -> None:
+            connection = broker.connect()
+            connection.receive(frame)
+            connection.serve(1)
+
+        assert processor_seconds(serve, enough=2 * SLICE_SECONDS_MAX) < 2 * SLICE_SECONDS_MAX

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -54,3 +56,20 @@ async def test_a_wrong_body_is_refused(broker: BrokerOnBytes, code: int, body: b
     answer = await broker.ask(make_request(code, body=body))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert remark in (answer.remark or "")
+
+
+async def test_names_and_requests_have_a_length(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    """A lock is kept under the names of its queue, for ten minutes."""
+    broker = broker_with(client_body_bytes_max=3000)
+    for queue, fault in (
+        (MessageQueue("t" * 128, "b", 0), "MessageQueue.topic: expected at most 127 characters, found 128"),
+        (MessageQueue("t", "b" * 256, 0), "MessageQueue.brokerName: expected at most 255 characters, found 256"),
+    ):
+        answer = await broker.ask(lock("c", queue))
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, fault)
+        assert broker.tables.locks.holder("g", queue) is None
+    many = [MessageQueue("t", "b", number) for number in range(100)]
+    for request in (lock("c", *many), unlock("c", *many)):
+        answer = await broker.ask(request)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "expected at most 3000 bytes, found" in (answer.remark or "")
