@@ -1,0 +1,115 @@
+"""A broker without file descriptors: it refuses what needs one, lives, and works again when there are some.
+
+Anybody may open connections and say nothing. They take descriptors, which the store needs for its files.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.blackbox import processes
+from tests.blackbox.processes import Process
+from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Response, Wire
+
+pytestmark = pytest.mark.blackbox
+
+DESCRIPTORS = 256
+IDLE_CONNECTIONS = 300
+_RECOVERY_TIMEOUT_S = 60.0
+
+
+@attrs.frozen
+class PoorBroker:
+    """A running broker that may open 256 files."""
+
+    process: Process
+    address: str
+
+    @contextmanager
+    def without_descriptors(self) -> Iterator[None]:
+        """Let it open nothing at all for the block; what it has open it keeps."""
+        limits = resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (1, limits[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.fixture
+def poor_broker(tmp_path: Path) -> Iterator[PoorBroker]:
+    first = processes.free_ports(6)
+    nameserver = processes.start_nameserver(tmp_path / "nameserver", first)
+    settings = processes.broker_settings(tmp_path, first + 4, f"127.0.0.1:{first}")
+    wrap = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh"]
+    broker = processes.start_broker(tmp_path, settings, wrap=wrap)
+    try:
+        processes.await_brokers(f"127.0.0.1:{first}", {"broker-0"}, [broker, nameserver])
+        yield PoorBroker(broker, f"127.0.0.1:{first + 4}")
+    finally:
+        statuses = broker.terminate(), nameserver.terminate()
+    assert statuses == (0, 0), broker.log()
+
+
+def idle_connections(stack: ExitStack, address: str, count: int) -> None:
+    """Open connections that say nothing; the broker may close some of them, or leave them unanswered."""
+    host, port = address.rsplit(":", 1)
+    for _ in range(count):
+        idle = stack.enter_context(socket.socket())
+        idle.setblocking(False)
+        idle.connect_ex((host, int(port)))
+
+
+def send_until_stored(wire: Wire, topic: str) -> Response:
+    deadline = time.monotonic() + _RECOVERY_TIMEOUT_S
+    while (response := wire.send(topic, 0, b"after")).code != SUCCESS:
+        assert response.code == SERVICE_NOT_AVAILABLE, response
+        assert time.monotonic() < deadline, response
+        time.sleep(0.1)
+    return response
+
+
+def test_idle_connections_do_not_end_a_broker_with_few_descriptors(poor_broker: PoorBroker) -> None:
+    with Wire(poor_broker.address) as wire, ExitStack() as stack:
+        assert wire.send("Before", 0, b"before").code == SUCCESS
+        idle_connections(stack, poor_broker.address, IDLE_CONNECTIONS)
+        for number in range(20):
+            response = wire.send(f"New{number}", 0, b"new")
+            if response.code != SUCCESS:
+                assert response.code == SERVICE_NOT_AVAILABLE, response
+                assert "no file descriptor is left" in response.remark
+        time.sleep(1.5)  # long enough for a flush of queues and for tables to be written
+        assert wire.send("Before", 0, b"during").code == SUCCESS
+        assert poor_broker.process.is_running()
+        stack.close()
+        for number in range(20):
+            send_until_stored(wire, f"New{number}")
+        assert [each.body for each in wire.pull_all("Before", 0, 0, 2)] == [b"before", b"during"]
+    assert "Traceback" not in poor_broker.process.log()
+
+
+def test_without_any_descriptor_open_queues_take_messages_and_others_say_why(poor_broker: PoorBroker) -> None:
+    with Wire(poor_broker.address) as wire:
+        assert wire.send("Open", 0, b"0").code == SUCCESS
+        with poor_broker.without_descriptors():
+            began = time.monotonic()
+            count = 1
+            while time.monotonic() < began + 2.0:  # flushes and tables meet the shortage too
+                refusal = wire.send("Other", 0, b"no")
+                assert refusal.code == SERVICE_NOT_AVAILABLE
+                assert "no file descriptor is left" in refusal.remark
+                assert wire.send("Open", 0, b"%d" % count).code == SUCCESS
+                count += 1
+            assert len(list(wire.pull_all("Open", 0, 0, count))) == count
+            assert poor_broker.process.is_running()
+        assert int(send_until_stored(wire, "Other").fields["queueOffset"]) == 0, "a refused message took an offset"
+        assert wire.send("Third", 0, b"new").code == SUCCESS
+    assert "Traceback" not in poor_broker.process.log()
