@@ -83,6 +83,14 @@ def is_closed(machine: StoreMachine) -> bool:
     return not machine.world.is_open
 
 
+def can_read(machine: StoreMachine) -> bool:
+    return machine.world.is_open and not is_short(machine)
+
+
+def is_short(machine: StoreMachine) -> bool:
+    return machine.world.disk.descriptors_max < UNLIMITED
+
+
 class StoreMachine(RuleBasedStateMachine):
     """One store through its lives. Begins closed, on an empty disk."""
 
@@ -107,6 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def end_well(self) -> None:
         self.world.disk.capacity_bytes = UNLIMITED
+        self.world.disk.descriptors_max = UNLIMITED
         self.world.disk_delay_ms = 0
         if self.world.is_open:
             if not self.is_faulty:
@@ -196,6 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_closed)
     @rule()
     def start(self) -> None:
+        self.world.disk.descriptors_max = UNLIMITED
         is_full = self.world.disk.capacity_bytes < UNLIMITED
         with self.living(may_be_refused=is_full and self.may_need_space):
             found = self.world.open()
@@ -348,6 +358,17 @@ class StoreMachine(RuleBasedStateMachine):
             file.sync()
             file.close()
 
+    @precondition(is_open)
+    @rule(left=st.integers(0, 4))
+    def descriptors_run_out(self, left: int) -> None:
+        """Leave so many: no reason for a life to end, whatever it does meanwhile but to begin or to read."""
+        self.world.disk.descriptors_max = self.world.disk.descriptor_count + left
+
+    @precondition(is_short)
+    @rule()
+    def descriptors_are_back(self) -> None:
+        self.world.disk.descriptors_max = UNLIMITED
+
     @precondition(lambda machine: machine.world.disk.capacity_bytes < UNLIMITED)
     @rule()
     def disk_has_space_again(self) -> None:
@@ -406,7 +427,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ---- what readers see -----------------------------------------------------------------------------------------
 
-    @precondition(is_open)
+    @precondition(can_read)
     @rule()
     def read_everything(self) -> None:
         self.end_burst()
@@ -418,7 +439,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model.written()
                 self.model.shown(*self.world.contents())
 
-    @precondition(is_open)
+    @precondition(can_read)
     @rule(queue=queue_names, key=st.sampled_from(["a", "b"]))
     def search_by_key(self, queue: tuple[str, int], key: str) -> None:
         topic, world = queue[0], self.world
@@ -443,7 +464,7 @@ class StoreMachine(RuleBasedStateMachine):
             ]
             assert found == expected, f"the index has {found} for {key!r} of {topic}, expected {expected}"
 
-    @precondition(is_open)
+    @precondition(can_read)
     @rule(queue=queue_names, which=st.integers(0, 50))
     def search_by_time(self, queue: tuple[str, int], which: int) -> None:
         self.time_passes(1_000)  # until a pool is empty
@@ -458,7 +479,7 @@ class StoreMachine(RuleBasedStateMachine):
             found = self.world.ask(lambda store: store.offset_in_queue_by_time(*queue, wanted))
             assert stored[found] == wanted
 
-    @precondition(is_open)
+    @precondition(can_read)
     @rule(queue=queue_names, which=st.integers(0, 50))
     def pull(self, queue: tuple[str, int], which: int) -> None:
         self.end_burst()

@@ -242,6 +242,15 @@ class MessageReader:
         (timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
         return int(timestamp_ms)
 
+    def is_likely_on_disk(self, topic: str, queue_id: int, queue_offset: int) -> Steps[bool]:
+        """Return whether the message of a unit is so far back that memory hardly has it; False if there is none."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not _has(queue, queue_offset):
+            return False
+        (unit,) = yield [queue.locate(queue_offset, 1)]
+        physical_offset, _, _ = UNIT.unpack(unit)
+        return bool(self._commit_log.wrote_offset - physical_offset > self._limits.memory_bytes)
+
     def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> Steps[QueueListing | None]:
         """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
         queue = self._queues.get(topic, queue_id)

@@ -80,7 +80,6 @@ class MessageStore:
             corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
         )
         self._run_blocking = run_blocking
-        self._memory_bytes = limits.memory_bytes
         self._clock = clock
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:
@@ -210,13 +209,16 @@ class MessageStore:
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
-    def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether the message of a unit is so far back that it is likely to be on disk only; False if unknown."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
-            return False
-        physical_offset, _, _ = queue.unit_at(queue_offset)
-        return self._commit_log.wrote_offset - physical_offset > self._memory_bytes
+    def check_in_disk_by_consume_offset_nowait(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
+        """Whether the message of a unit is so far back that it is likely to be on disk only; False if unknown.
+
+        None if the unit itself is cold: then ask :meth:`check_in_disk_by_consume_offset`.
+        """
+        return read_nowait(self._reader.is_likely_on_disk(topic, queue_id, queue_offset))
+
+    async def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Answer the same wherever the unit is; a worker thread waits for the disk."""
+        return await read_blocking(self._reader.is_likely_on_disk(topic, queue_id, queue_offset), self._run_blocking)
 
     async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a time; 0 if there is none."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import attrs
+import trio
 
 from rocketpy.broker.admin_side import AdminSide
 from rocketpy.broker.client_side import ClientSide
@@ -40,6 +41,7 @@ class FakeStore:
     by_time: dict[tuple[str, int, int], int] = attrs.field(factory=dict)
     time_spans: dict[tuple[str, int], QueueTimeSpan] = attrs.field(factory=dict)
     queues_on_disk: set[tuple[str, int]] = attrs.field(factory=set)
+    units_are_cold: bool = False
     listings: dict[tuple[str, int], list[ListedUnit]] = attrs.field(factory=dict)
     records: dict[int, bytes] = attrs.field(factory=dict)
     deleted: list[str] = attrs.field(factory=list)
@@ -53,7 +55,11 @@ class FakeStore:
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         return self.max_offsets.get((topic, queue_id), 0)
 
-    def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+    def check_in_disk_by_consume_offset_nowait(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
+        return None if self.units_are_cold else (topic, queue_id) in self.queues_on_disk
+
+    async def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        await trio.lowlevel.checkpoint()
         return (topic, queue_id) in self.queues_on_disk
 
     async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:

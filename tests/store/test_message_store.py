@@ -44,7 +44,12 @@ Reports = list[RecoveryReport]
 
 @asynccontextmanager
 async def opened(
-    place: Place, *, clock: ManualClock | None = None, reports: Reports | None = None, **changes: object
+    place: Place,
+    *,
+    clock: ManualClock | None = None,
+    reports: Reports | None = None,
+    memory_bytes: int = 1 << 40,
+    **changes: object,
 ) -> AsyncIterator[MessageStore]:
     async with open_message_store(
         config_for(place, **changes),
@@ -53,7 +58,7 @@ async def opened(
         run_blocking=run_in_turn,
         store_host=STORE_HOST,
         reports=NO_REPORTS if reports is None else StoreReports(recovered=reports.append),
-        memory_bytes=1 << 40,
+        memory_bytes=memory_bytes,
     ) as store:
         yield store
 
@@ -157,8 +162,27 @@ async def test_single_records_and_times(place: Place) -> None:
         assert await store.offset_in_queue_by_time("None", 0, begin_ms) == 0
         assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (0, 20)
         assert (store.min_offset_in_queue("None", 0), store.max_offset_in_queue("None", 0)) == (0, 0)
-        assert not store.check_in_disk_by_consume_offset("T", 0, 0)
-        assert not store.check_in_disk_by_consume_offset("None", 0, 0)
+        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is False
+        assert store.check_in_disk_by_consume_offset_nowait("None", 0, 0) is False
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 40])
+async def test_whether_a_cold_unit_s_message_is_on_disk_is_asked_in_the_worker(memory_bytes: int) -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    async with opened(place, memory_bytes=memory_bytes) as store:
+        for number in range(10):
+            send(store, b"%d" % number)
+        store.end_burst()
+        is_on_disk = memory_bytes == 1
+        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is is_on_disk
+        disk.evict(place.queue_file("T", 0))
+        reads = disk.calls["read"]
+        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is None
+        assert disk.calls["read"] == reads
+        assert await store.check_in_disk_by_consume_offset("T", 0, 0) is is_on_disk
+        assert disk.calls["read"] == reads + 1
+        assert not await store.check_in_disk_by_consume_offset("None", 0, 0)
 
 
 async def test_a_cold_read_goes_to_the_worker() -> None:

@@ -25,8 +25,10 @@ from rocketpy.protocol.headers.offset import (
     UpdateConsumerOffsetResponseHeader,
 )
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 from rocketpy.store.message_store import MessageStore
+
+_TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -73,19 +75,38 @@ class ConsumerManageProcessor:
         self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
         return make_response(request, header=UpdateConsumerOffsetResponseHeader())
 
-    def process_query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer how far a group is; a group without offset begins at 0 while the queue still begins there."""
-        header = read_header(request, QueryConsumerOffsetRequestHeader)
-        offset = self._consumer_offset_manager.query_offset(header.consumer_group, header.topic, header.queue_id)
-        if offset < 0:
-            offset = 0
-            if header.queue_id < 0 or not self._is_young(header.topic, header.queue_id):
-                raise RequestError(
-                    ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-                )
-        return make_response(request, header=QueryConsumerOffsetResponseHeader(offset))
+    def process_query_consumer_offset(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Deferred:
+        """Answer how far a group is; a group without offset begins at 0 while the queue still begins there.
 
-    def _is_young(self, topic: str, queue_id: int) -> bool:
-        if self._store.min_offset_in_queue(topic, queue_id) > 0:
-            return False
-        return not self._store.check_in_disk_by_consume_offset(topic, queue_id, 0)
+        Whether it does is known from the queue's first unit. When that is cold a task reads it.
+        """
+        header = read_header(request, QueryConsumerOffsetRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._consumer_offset_manager.query_offset(header.consumer_group, topic, queue_id)
+        if offset >= 0:
+            return make_response(request, header=QueryConsumerOffsetResponseHeader(offset))
+        if queue_id < 0 or self._store.min_offset_in_queue(topic, queue_id) > 0:
+            raise _not_found()
+        is_on_disk = self._store.check_in_disk_by_consume_offset_nowait(topic, queue_id, 0)
+        if is_on_disk is not None:
+            return _begin_of_group(request, is_on_disk=is_on_disk)
+        if not connection.answer_later(request, self._look_on_disk, request, topic, queue_id):
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
+        return DEFERRED
+
+    async def _look_on_disk(self, request: RemotingCommand, topic: str, queue_id: int) -> RemotingCommand:
+        is_on_disk = await self._store.check_in_disk_by_consume_offset(topic, queue_id, 0)
+        return _begin_of_group(request, is_on_disk=is_on_disk)
+
+
+def _begin_of_group(request: RemotingCommand, *, is_on_disk: bool) -> RemotingCommand:
+    """Return offset 0 for a group that is new, or raise RequestError if it has to choose where to begin."""
+    if is_on_disk:
+        raise _not_found()
+    return make_response(request, header=QueryConsumerOffsetResponseHeader(0))
+
+
+def _not_found() -> RequestError:
+    return RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")

@@ -66,6 +66,17 @@ async def test_a_new_group_on_an_old_queue_is_told_to_choose(broker: BrokerOnByt
     assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
+@pytest.mark.parametrize("is_on_disk", [False, True])
+async def test_a_cold_queue_is_looked_at_by_a_task(broker: BrokerOnBytes, is_on_disk: bool) -> None:
+    """The loop must not wait for the disk because a new group asks where to begin."""
+    broker.store.units_are_cold = True
+    if is_on_disk:
+        broker.store.queues_on_disk.add(("t", 0))
+    answer = await broker.ask(query())
+    expected = ResponseCode.QUERY_NOT_FOUND if is_on_disk else ResponseCode.SUCCESS
+    assert (answer.code, (answer.ext_fields or {}).get("offset")) == (expected, None if is_on_disk else "0")
+
+
 async def test_an_offset_of_zero_counts_as_committed(broker: BrokerOnBytes) -> None:
     broker.store.min_offsets["t", 0] = 1
     await broker.ask(update(0))
