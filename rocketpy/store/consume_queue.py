@@ -126,10 +126,7 @@ class ConsumeQueue:
         """
         if not self.writes_ext:
             return tags_code
-        ext = self.ext if self.ext is not None else self._make_ext()
-        if not ext.has_begun:
-            ext.begin(self._last_tags_code())
-        address = ext.put(CqExtUnit(tags_code, store_timestamp_ms, bit_map or b""))
+        address = self._begun_ext().put(CqExtUnit(tags_code, store_timestamp_ms, bit_map or b""))
         return tags_code if address is None else address
 
     def write_units(self) -> None:
@@ -296,6 +293,8 @@ class ConsumeQueue:
             physical_offset, size, _ = self.unit_at(self.min_offset)
             if size == PRE_BLANK_SIZE or 0 <= physical_offset < log_min_offset:  # else it begins where it did
                 self.min_offset = self.first_at_or_behind(log_min_offset)
+        if self.writes_ext and self.files:
+            self._begun_ext()  # which may read, clear and sync: here, and not with the first message
         self._found = None
 
     def remove_files(self) -> None:
@@ -441,6 +440,13 @@ class ConsumeQueue:
         mapped_file = add_sparse_file(self.files, self._disk, base, self._file_size, blank)
         self.has_new_file = True
         return mapped_file
+
+    def _begun_ext(self) -> ConsumeQueueExt:
+        """Return the extension, ready to be written. Only that of a queue without units may begin on the event loop."""
+        ext = self.ext if self.ext is not None else self._make_ext()
+        if not ext.has_begun:
+            ext.begin(self._last_tags_code())
+        return ext
 
     def _make_ext(self) -> ConsumeQueueExt:
         place = self._ext_place

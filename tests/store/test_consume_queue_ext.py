@@ -602,3 +602,31 @@ async def test_a_java_store_is_filtered_by_its_real_tags(tmp_path: Path) -> None
                     result = await store.get_message(*queue, offset, 32, TagsFilter(code))
                     found, offset = found + result.message_count, result.next_begin_offset
                 assert found == codes.count(code), (queue, code)
+
+
+@pytest.mark.parametrize("was_written", [False, True])
+@pytest.mark.parametrize("is_clean", [False, True])
+async def test_the_first_message_after_a_start_waits_for_no_disk(was_written: bool, is_clean: bool) -> None:
+    """Where the next unit goes is looked up, and what a crash has left there is cleared, before the store is open."""
+    place = Place(SimDisk(), "/store")
+    disk = place.disk
+    assert isinstance(disk, SimDisk)
+    queues = [(topic, queue_id) for topic in "AB" for queue_id in range(3)]
+    async with opened(place, enable_consume_queue_ext=was_written) as store:
+        for topic, queue_id in queues:
+            send(store, b"one", topic, queue_id)
+        store.end_burst()
+    if not is_clean:
+        disk.open("/store/abort", create=True).close()
+        for topic, queue_id in queues if was_written else ():
+            file = disk.open(f"/store/consumequeue_ext/{topic}/{queue_id}/{0:020d}")
+            file.write(500, b"left by a crash")
+            file.close()
+    async with opened(place, enable_consume_queue_ext=True) as store:
+        before = {method: disk.calls[method] for method in ("read", "sync", "reads_zero_from")}
+        for topic, queue_id in queues:
+            send(store, b"two", topic, queue_id)
+        store.end_burst()
+        assert {method: disk.calls[method] for method in before} == before
+        for topic, queue_id in queues:
+            assert store.max_offset_in_queue(topic, queue_id) == 2
