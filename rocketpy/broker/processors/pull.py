@@ -6,8 +6,8 @@ nothing and may wait is held; the answer is then deferred.
 A message that cannot be served because its unit or record is damaged refuses the pull that begins with it: the consumer
 stays there and hears the place, until the store is repaired or its offset is set behind it. Everything else is served.
 
-What fails unexpectedly in an answer that was put off (a hook, a bug) is SYSTEM_ERROR for that pull, as the dispatcher
-does it for those that are answered at once.
+What fails unexpectedly while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull, as the dispatcher does
+it for those that are answered at once or by a task.
 
 Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. What a held pull has already looked at and did not want is
 not looked at again, unless the group has subscribed to something else meanwhile. A pull is held for SUSPEND_MS_MAX at
@@ -156,7 +156,7 @@ class PullMessageProcessor:
         )
         result = self._store.get_message_nowait(topic, queue_id, queue_offset, header.max_msg_nums, message_filter)
         if result is None:
-            if not connection.start_task(self._read_cold, pull):
+            if not connection.answer_later(pull, self._read_cold, pull):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
             return True
         if result.damage:
@@ -209,7 +209,7 @@ class PullMessageProcessor:
             header.topic, header.queue_id, pull.queue_offset, header.max_msg_nums, pull.message_filter
         )
         if result is None:
-            if not pull.connection.start_task(self._read_cold, pull):
+            if not pull.connection.answer_later(pull, self._read_cold, pull):
                 self._refuse_deferred(pull, ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
             return True
         if result.damage:
@@ -237,16 +237,8 @@ class PullMessageProcessor:
             pull.message_filter = message_filter
             pull.queue_offset = header.queue_offset  # what was not wanted may be wanted now
 
-    async def _read_cold(self, pull: PullRequest) -> None:
+    async def _read_cold(self, pull: PullRequest) -> bytes:
         """Read what the page cache does not hold; the worker thread waits for the disk, the loop does not."""
-        with Contained(_log, "the pull of %s from %s", pull.header.consumer_group, pull.header.topic) as contained:
-            await self._read_cold_unguarded(pull)
-        if contained.has_failed:
-            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
-        pull.connection.flush()
-        self._hold_service.serve_woken()  # by a message about a moved offset
-
-    async def _read_cold_unguarded(self, pull: PullRequest) -> None:
         header = pull.header
         began = trio.current_time()
         result = await self._store.get_message(
@@ -256,9 +248,8 @@ class PullMessageProcessor:
             waited_ms = int((trio.current_time() - began) * 1000)
             self._stats.inc_pull_wait(header.consumer_group, header.topic, header.queue_id, waited_ms)
         if result.damage:
-            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
-        else:
-            self._answer_deferred(pull, pull_response_code(result.status, pull.queue_offset), result)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
+        return self._answer(pull, pull_response_code(result.status, pull.queue_offset), result)
 
     def _answer_deferred(self, pull: PullRequest, code: int, result: GetMessageResult) -> None:
         try:
@@ -266,23 +257,17 @@ class PullMessageProcessor:
         except RequestError as refusal:
             self._refuse_deferred(pull, refusal.response_code, refusal.remark)
             return
-        if pull.is_oneway:
-            pull.connection.drop_deferred()
-        else:
-            pull.connection.reply_deferred(frame)
+        pull.connection.answer_deferred(pull, frame)
 
     def _refuse_deferred(self, pull: PullRequest, code: int, remark: str) -> None:
-        if pull.is_oneway:
-            pull.connection.drop_deferred()
-        else:
-            refusal = RemotingCommand(
-                code=code,
-                remark=remark,
-                opaque=pull.opaque,
-                flag=RESPONSE_FLAG,
-                serialize_type=pull.serialize_type,
-            )
-            pull.connection.reply_deferred(encode_frame(refusal))
+        refusal = RemotingCommand(
+            code=code,
+            remark=remark,
+            opaque=pull.opaque,
+            flag=RESPONSE_FLAG,
+            serialize_type=pull.serialize_type,
+        )
+        pull.connection.answer_deferred(pull, encode_frame(refusal))
 
     def _answer(self, pull: PullRequest, code: int, result: GetMessageResult) -> bytes:
         """Return the frame that ends a pull, once it is counted; RequestError when no frame holds the answer."""

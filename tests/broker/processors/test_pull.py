@@ -150,11 +150,11 @@ async def test_of_several_faults_the_first_of_the_table_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["topic", "consumer_group", "subscription", "expression_type"])
-async def test_a_text_of_megabytes_is_not_sent_back_whole(name: str) -> None:
+async def test_a_long_text_is_not_sent_back_whole(name: str) -> None:
     async with open_message_broker(auto_create_subscription_group=False) as broker:
         if name != "consumer_group":
             broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
-        text = "\x01" * 2_000_000 if name != "subscription" else "||" * 7_500_000
+        text = "\x01" * 150_000 if name != "subscription" else "||" * 450_000  # as a header holds
         assert len((await refused(broker, pull(**{name: text})))[1]) < 500
 
 
