@@ -102,6 +102,7 @@ class PullRequest:
     resume: Callable[[PullRequest, bool], bool]
     """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
     owner: str | None = None  # whose account it is for, as hooks want to know
+    is_deferred: bool = False  # it is held, or a task answers it
     subscription: SubscriptionData | None = None
     """While it is held: the group's subscription that its filter was made from; None if it brought its own."""
     held_bytes: int = 0  # what it keeps while it is held, about

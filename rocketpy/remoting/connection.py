@@ -267,8 +267,8 @@ class Connection:
     def serve(self, frames_max: int, is_over: Callable[[], bool] = _never) -> bool:
         """Serve at most ``frames_max`` whole frames; True when more may be waiting.
 
-        ``is_over`` is asked after each request that has no fast path, for some of them take a millisecond: with True
-        the others wait for the next call.
+        ``is_over`` is asked after each request that may have taken a millisecond: that has no fast path, or whose fast
+        path says so (TOOK_LONG). With True the others wait for the next call.
         """
         frames = self._cut_frames
         may_be_more = bool(frames)  # in the reader, behind those
@@ -280,18 +280,21 @@ class Connection:
         fast_paths = self._dispatcher.fast_paths
         remaining = iter(frames)
         for serialize_type, header, body in remaining:
+            served: int = False
             if serialize_type == 0:
                 fast_path = fast_paths.get(header[:12])
                 if fast_path is not None:
                     try:
-                        if fast_path(self, header, body):
+                        served = fast_path(self, header, body)
+                        if served is True:
                             continue
                     except RemoteProtocolError:
                         raise
                     except Exception as failure:  # a fast path goes past the dispatcher's guard
                         self._dispatcher.answer_failure(self, header, body, failure)
                         continue
-            self._dispatcher.dispatch(self, serialize_type, header, body)
+            if not served:
+                self._dispatcher.dispatch(self, serialize_type, header, body)
             if self._closed:
                 return False
             if is_over():

@@ -52,7 +52,12 @@ DEFERRED: Final = Deferred()
 
 Processor = Callable[["Connection", RemotingCommand], "RemotingCommand | Deferred | None"]
 AsyncProcessor = Callable[["Connection", RemotingCommand], Awaitable["RemotingCommand | None"]]
-FastPath = Callable[["Connection", bytes, "bytes | None"], bool]
+FastPath = Callable[["Connection", bytes, "bytes | None"], int]
+"""Serves a request and returns True, or TOOK_LONG; False, with nothing done, for what it does not serve."""
+
+TOOK_LONG: Final = 2
+"""What a fast path returns for a request that may have taken a millisecond: then the driver looks at the time."""
+
 FastGuard = Callable[[FastPath], FastPath]
 Authorize = Callable[["Connection", RemotingCommand], None]
 """Raises RequestError for a request that its peer may not make."""

@@ -7,7 +7,8 @@ chooses the queue file by the times of its records, not by the file's modificati
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
 
@@ -28,7 +29,10 @@ from rocketpy.store.results import GetMessageResult, GetMessageStatus, ListedUni
 
 _NO_EXT: Mapping[int, CqExtUnit] = {}
 _UNITS_MAX = 800
-"""One read looks at so many units at most, or at as many as messages were asked for (RocketMQ: 16000 bytes)."""
+"""One read looks at so many units at most, or at as many as one answer may have messages, if more were asked for.
+
+Compatibility: RocketMQ looks at as many as were asked for, 2^31 perhaps.
+"""
 
 _HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset, physicalOffset; up to sysFlag
 assert _HEAD.size == 40
@@ -46,11 +50,18 @@ class MessageReader:
     """The reads of one store, as steps for one of the drivers."""
 
     def __init__(
-        self, *, commit_log: CommitLog, queues: ConsumeQueueTable, limits: ReadLimits, corrects_offsets: bool
+        self,
+        *,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        limits: ReadLimits,
+        corrects_offsets: bool,
+        busy_seconds: Callable[[], float] = time.thread_time,
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._limits = limits
+        self._busy_seconds = busy_seconds  # how long this thread was busy: judging records is bounded by it
         self._corrects_offsets = corrects_offsets  # a slave does not, unless offsetCheckInSlave
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
@@ -141,9 +152,11 @@ class MessageReader:
         commit_log = self._commit_log
         log_end = commit_log.wrote_offset
         # As in RocketMQ one read ends with its queue file, and looks at a bounded number of units.
-        units_max = max(_UNITS_MAX, max_msg_nums)
+        units_max = max(_UNITS_MAX, min(max_msg_nums, self._limits.count_in_memory))
         end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
-        scan = QueueScan(self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums)
+        scan = QueueScan(
+            self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums, self._busy_seconds
+        )
         # Files may go while the disk is waited for: then the queue begins behind what they held, or is empty.
         while scan.next_offset < scan.end_offset and not scan.is_full and _has(queue, scan.next_offset):
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]

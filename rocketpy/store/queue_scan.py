@@ -3,6 +3,9 @@
 The limits are RocketMQ's: the first message whatever its size, then so many messages and bytes, fewer when they are
 likely to be on disk. Sizes are checked before filters, counts only for messages that are wanted.
 
+Records are judged for a bounded time; an answer that ends for that says where to go on, as any other.
+Compatibility: RocketMQ judges the records of up to 800 units for an answer, or of as many as messages were asked for.
+
 Nothing is passed over silently. An answer ends before a unit that leads out of the log, or to what is no record; one
 that would begin there says so. Compatibility: ``DefaultMessageStore.getMessage`` (4.9.8) goes on behind such a unit, or
 hands out whatever it leads to. A record that was expired is passed over here too.
@@ -11,7 +14,8 @@ hands out whatever it leads to. A record that was expired is passed over here to
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -23,6 +27,19 @@ from rocketpy.store.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, UNIT
 from rocketpy.store.mapped_file import MappedFile
 from rocketpy.store.read_steps import Reads
 from rocketpy.store.results import GetMessageStatus, MessageFilter
+
+JUDGE_SECONDS_MAX = 0.010
+"""An answer ends when its filter has judged records for so long (processor time), and the next pull goes on there:
+the thread that judges serves everybody. An ordinary selector judges a record in 30 microseconds."""
+
+JUDGED_BYTES_MAX = 8 << 20
+"""And when it has judged so many bytes of records, which have to be read and copied first."""
+
+_LONG_RECORD_SIZE = 4096
+"""Properties of a longer record may take milliseconds to judge."""
+
+_UNITS_TO_JUDGE = 64
+"""So many units are read at a time when their records decide: a round reads the records of some of them."""
 
 GAP_MAX = 8192
 """Copying this many unwanted bytes costs about as much as another system call."""
@@ -62,8 +79,9 @@ class QueueScan:
     """One walk over units: what it has chosen so far, and when the answer is full."""
 
     __slots__ = (
-        "_begin_offset", "_body_size", "_count_max", "_limits", "_log_end", "_message_filter", "_spans", "bodies",
-        "damage", "end_offset", "is_full", "last_physical_offset", "message_count", "next_offset", "status",
+        "_begin_offset", "_body_size", "_busy_seconds", "_count_max", "_judged_bytes", "_judged_seconds", "_limits",
+        "_log_end", "_message_filter", "_spans", "bodies", "damage", "end_offset", "is_full", "last_physical_offset",
+        "message_count", "next_offset", "status",
     )  # fmt: skip
 
     def __init__(
@@ -74,8 +92,12 @@ class QueueScan:
         next_offset: int,
         end_offset: int,
         count_max: int,
+        busy_seconds: Callable[[], float] = time.thread_time,
     ) -> None:
         self._limits = limits
+        self._busy_seconds = busy_seconds
+        self._judged_seconds = 0.0
+        self._judged_bytes = 0
         self._log_end = log_end
         self._message_filter = message_filter
         self._count_max = count_max
@@ -96,7 +118,7 @@ class QueueScan:
         """Return how many units to read now: with a filter nobody knows how many it takes."""
         left = self.end_offset - self.next_offset
         if self._message_filter is not None:
-            return left
+            return min(left, _UNITS_TO_JUDGE) if self._message_filter.needs_record else left
         return min(left, max(1, min(self._count_max, self._limits.count_in_memory) - self.message_count))
 
     def choose(self, units: bytes, commit_log: CommitLog, ext_units: Mapping[int, CqExtUnit]) -> Reads:
@@ -152,12 +174,8 @@ class QueueScan:
             sound_count = span.count_sound(content)
             is_sound = sound_count == len(span.records)
             if message_filter is not None and message_filter.needs_record:
-                for begin, end, _ in span.records[:sound_count]:
-                    record = content[begin:end]
-                    if message_filter.is_matched_by_commit_log(record):
-                        bodies.append(record)
-                        self.message_count += 1
-                        self._body_size += len(record)
+                if not self._judge(span.records[:sound_count], content, message_filter):
+                    break
             else:
                 if span.is_solid and is_sound:
                     bodies.append(content)
@@ -179,6 +197,26 @@ class QueueScan:
         else:
             self.is_full = False
         self.is_full |= self.message_count >= self._count_max
+
+    def _judge(self, records: list[tuple[int, int, int]], content: bytes, message_filter: MessageFilter) -> bool:
+        """Add the records that the filter wants; False when it has judged for long enough: then the answer ends."""
+        busy_seconds = self._busy_seconds
+        began = busy_seconds()
+        ends_at = began + JUDGE_SECONDS_MAX - self._judged_seconds
+        for count, (begin, end, queue_offset) in enumerate(records, 1):
+            record = content[begin:end]
+            if message_filter.is_matched_by_commit_log(record):
+                self.bodies.append(record)
+                self.message_count += 1
+                self._body_size += len(record)
+            self._judged_bytes += end - begin
+            if count & 3 and end - begin < _LONG_RECORD_SIZE:
+                continue  # the clock costs as much as a small part of judging
+            if busy_seconds() > ends_at or self._judged_bytes > JUDGED_BYTES_MAX:
+                self.next_offset = self.end_offset = queue_offset + 1
+                return False
+        self._judged_seconds += busy_seconds() - began
+        return True
 
     def _stop_at(self, queue_offset: int, found: str) -> None:
         """End the answer before a unit that cannot be served; the next read begins with it, and gets to know why."""

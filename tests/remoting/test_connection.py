@@ -14,7 +14,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection, pack_host
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 
 ECHO = 1001
@@ -175,6 +175,27 @@ def test_a_send_that_finds_the_peer_gone_ends_the_connection_in_the_middle_of_a_
     assert transport.ended == [connection]
     assert transport.flushed == 1
     assert connection.dropped_replies == 1
+
+
+def test_the_time_is_looked_at_after_a_fast_path_that_took_long() -> None:
+    """A pull that judges hundreds of messages is served as fast as others; sixty of them are not served in one go."""
+    connection, _ = make_connection()
+    answers = iter((True, True, TOOK_LONG, True, TOOK_LONG, True))
+    asked: list[int] = []
+    connection._dispatcher.register_fast_path(ECHO, lambda connection, header, body: next(answers))
+
+    def is_over() -> bool:
+        asked.append(connection.frames_received)
+        return True
+
+    frames = b"".join(encode_frame(RemotingCommand(code=ECHO, opaque=number)) for number in range(6))
+    connection.receive(frames)
+    assert connection.serve(64, is_over)
+    assert (connection.frames_received, len(asked)) == (3, 1)
+    assert connection.serve(64, is_over)
+    assert (connection.frames_received, len(asked)) == (5, 2)
+    assert connection.serve(64, is_over), "there may be more behind those that were kept"
+    assert (connection.frames_received, len(asked)) == (6, 2)
 
 
 def test_a_fast_path_may_take_or_decline_a_request() -> None:

@@ -123,6 +123,20 @@ def test_a_filter_by_tags_skips_without_reading(place: Place) -> None:
     assert (bodies(many), many.next_begin_offset) == (numbered(5), 5)
 
 
+def test_no_more_units_are_looked_at_for_who_asks_for_more_messages_than_an_answer_holds(place: Place) -> None:
+    """RocketMQ looks at as many as were asked for: 300 bytes of a pull would hold up the broker for a whole file."""
+    parts = Parts(place, log_file_size=1 << 20, queue_file_size=20_000 * 20)
+    parts.put_all(numbered(2000))
+    result = parts.get(0, max_msg_nums=(1 << 31) - 1, message_filter=Filter(tags_code("none")))
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 800)
+    limits = attrs.evolve(LIMITS, count_in_memory=1000)
+    parts = Parts(Place(SimDisk(), "/other"), limits=limits, log_file_size=1 << 20, queue_file_size=20_000 * 20)
+    parts.put_all(numbered(2000))
+    result = parts.get(0, max_msg_nums=(1 << 31) - 1, message_filter=Filter(tags_code("none")))
+    assert result.next_begin_offset == 1000, "an operator wants longer answers"
+
+
+
 def test_a_filter_by_record_goes_on_until_the_answer_is_full(place: Place) -> None:
     parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
     parts.put_all(numbered(600))

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.store import queue_scan
 from rocketpy.store.commit_log import CommitLog
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.consume_queue_ext import CqExtUnit
@@ -245,3 +246,75 @@ def test_limits_are_the_settings_with_a_share_of_the_memory() -> None:
     assert (limits.bytes_in_memory, limits.count_in_memory) == (262_144, 32)
     assert (limits.bytes_in_disk, limits.count_in_disk) == (65_536, 8)
     assert limits.memory_bytes == 400
+
+
+# ---- judging is bounded ----------------------------------------------------------------------------------------------
+
+
+class Busy:
+    """A filter whose judgement of a record takes so long, and the clock that says so."""
+
+    needs_record = True
+
+    def __init__(self, places: set[int], seconds: float) -> None:
+        self.places = places
+        self.seconds = seconds
+        self.now = 5.0
+        self.judged = 0
+
+    def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
+        return True
+
+    def is_matched_by_commit_log(self, record: bytes) -> bool:
+        self.now += self.seconds
+        self.judged += 1
+        return RECORD_PLACE.unpack_from(record)[2] in self.places
+
+
+def scan_busy(log: Log, units: Sequence[tuple[int, int, int]], busy: Busy, begin: int, limits: ReadLimits) -> QueueScan:
+    scan = QueueScan(limits, LOG_END, busy, begin, len(units), 32, lambda: busy.now)
+    while not scan.is_full and scan.next_offset < scan.end_offset:
+        part = units[scan.next_offset : scan.next_offset + scan.count_to_look_at()]
+        wanted = scan.choose(b"".join(UNIT.pack(*each) for each in part), cast("CommitLog", log), {})
+        if wanted:
+            scan.take([log.content(file.base_offset + position, size) for file, position, size in wanted])
+    return scan
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "judged_max"),
+    [(200, 0.001, 16), (200, 0.004, 4), (5000, 0.004, 3), (200, 0.5, 4), (5000, 0.5, 1)],
+)
+def test_an_answer_ends_when_judging_has_taken_long_enough(size: int, seconds: float, judged_max: int) -> None:
+    """One thread serves everybody. The consumer goes on where it ended, and misses nothing."""
+    log, units = log_of([size] * 60)
+    places = {units[number][0] for number in (0, 13, 14, 29, 58)}
+    found: list[int] = []
+    answers = begin = 0
+    while begin < len(units):
+        busy = Busy(places, seconds)
+        scan = scan_busy(log, units, busy, begin, IN_MEMORY)
+        assert busy.judged <= judged_max
+        assert scan.next_offset == begin + busy.judged
+        expected = GetMessageStatus.FOUND if scan.bodies else GetMessageStatus.NO_MATCHED_MESSAGE
+        assert scan.status is expected
+        found += served(scan)
+        begin = scan.next_offset
+        answers += 1
+    assert found == sorted(places)
+    assert answers >= 60 // judged_max
+
+
+def test_an_answer_ends_when_it_has_judged_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_scan, "JUDGED_BYTES_MAX", 20_000)
+    log, units = log_of([5000] * 60)
+    busy = Busy(set(), 0.0)
+    scan = scan_busy(log, units, busy, 0, IN_MEMORY)
+    assert (scan.next_offset, busy.judged, scan.damage) == (5, 5, "")
+
+
+def test_a_filter_that_never_takes_long_sees_every_unit() -> None:
+    log, units = log_of([100] * 200)
+    busy = Busy({units[199][0]}, 1e-6)
+    scan = scan_busy(log, units, busy, 0, IN_MEMORY)
+    assert (scan.next_offset, busy.judged, served(scan)) == (200, 200, [units[199][0]])

@@ -174,7 +174,7 @@ class HotGuards:
     def _guarded_send(self, fast_path: FastPath, *, checks_topic: bool) -> FastPath:
         manager, sessions = self._manager, self._manager.sessions
 
-        def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        def guarded(connection: Connection, header: bytes, body: bytes | None) -> int:
             session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
             if session is not None and session.needs_nothing:
                 return fast_path(connection, header, body)
@@ -211,7 +211,7 @@ class HotGuards:
 def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastPath:
     sessions = manager.sessions
 
-    def guarded(connection: Connection, header: bytes, body: bytes | None) -> bool:
+    def guarded(connection: Connection, header: bytes, body: bytes | None) -> int:
         session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
         if session is not None and session.needs_nothing:
             return fast_path(connection, header, body)

@@ -40,7 +40,7 @@ from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUSPEND_FLAG
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.dispatch import DEFERRED, TOOK_LONG, Deferred, Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult
@@ -88,15 +88,18 @@ class PullMessageProcessor:
         if not self._hooks:
             dispatcher.register_fast_path(RequestCode.PULL_MESSAGE, self.process_hot)
 
-    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
-        """Serve a JSON pull that decodes in one step; False, with nothing done, when it does not."""
+    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a JSON pull that decodes in one step; False, with nothing done, when it does not.
+
+        A filter may have to be parsed, and may judge hundreds of messages: TOOK_LONG.
+        """
         try:
             request = decode_hot_pull(header)
         except HOT_HEADER_ERRORS:
             return False
         is_oneway = bool(request.flag & ONEWAY_FLAG)
         try:
-            held = self._pull(connection, request.ext_fields, request.opaque, SerializeType.JSON, is_oneway)
+            pull = self._pull(connection, request.ext_fields, request.opaque, SerializeType.JSON, is_oneway)
         except RequestError as refusal:
             if not is_oneway:
                 connection.reply(
@@ -104,17 +107,17 @@ class PullMessageProcessor:
                         code=refusal.response_code, remark=refusal.remark, opaque=request.opaque, flag=RESPONSE_FLAG
                     )
                 )
-            return True
-        if held:
+            return TOOK_LONG
+        if pull.is_deferred:
             connection.count_deferred()
-        return True
+        return True if pull.message_filter is None else TOOK_LONG
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Serve any pull; a refusal is raised as RequestError."""
         header = read_header(request, PullMessageRequestHeader)
         owner = (request.ext_fields or {}).get(COMMERCIAL_OWNER)
-        held = self._pull(connection, header, request.opaque, request.serialize_type, request.is_oneway, owner)
-        return DEFERRED if held else None
+        pull = self._pull(connection, header, request.opaque, request.serialize_type, request.is_oneway, owner)
+        return DEFERRED if pull.is_deferred else None
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -126,8 +129,8 @@ class PullMessageProcessor:
         serialize_type: SerializeType,
         is_oneway: bool,
         owner: str | None = None,
-    ) -> bool:
-        """Answer at once and return False, or arrange for a later answer and return True."""
+    ) -> PullRequest:
+        """Answer at once, or arrange for a later answer and say so in the pull."""
         check = self._check
         group_config = check.group_config(header.consumer_group)
         check.check_topic(connection, header)
@@ -158,7 +161,8 @@ class PullMessageProcessor:
         if result is None:
             if not connection.answer_later(pull, self._read_cold, pull):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
-            return True
+            pull.is_deferred = True
+            return pull
         if result.damage:
             raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
         code = pull_response_code(result.status, queue_offset)
@@ -166,11 +170,12 @@ class PullMessageProcessor:
             check.keep(pull)
             self._check_room(pull)
             self._hold_service.suspend(pull)
-            return True
+            pull.is_deferred = True
+            return pull
         frame = self._answer(pull, code, result)
         if not is_oneway:
             connection.reply_frame(frame)
-        return False
+        return pull
 
     def _check_room(self, pull: PullRequest) -> None:
         """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""

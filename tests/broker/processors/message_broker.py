@@ -6,7 +6,7 @@ are served, the store writes, replies are collected, woken pulls are served, tas
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import Dispatcher, FastPath
 from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk import Disk
@@ -55,13 +55,14 @@ SMALL_STORE = {
 class FastPathNote:
     """A fast path that notes whether it took each request."""
 
-    def __init__(self, fast_path: Callable[[Connection, bytes, bytes | None], bool]) -> None:
+    def __init__(self, fast_path: FastPath) -> None:
         self.taken: list[bool] = []
         self._fast_path = fast_path
 
-    def __call__(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
-        self.taken.append(self._fast_path(connection, header, body))
-        return self.taken[-1]
+    def __call__(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        served = self._fast_path(connection, header, body)
+        self.taken.append(bool(served))
+        return served
 
 
 @attrs.define(eq=False)
