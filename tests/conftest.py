@@ -1,4 +1,5 @@
-"""What all tests share: an order of tasks for each of them, and how Hypothesis looks for examples.
+"""What all tests share: an order of tasks for each of them, how Hypothesis looks for examples, and that tests which are
+named for settings vary them.
 
 An example has no deadline: under coverage, beside other work, it may take many times its usual 200 ms. In CI
 (ROCKETPY_TIER) the examples are the same in every run of the same code, so that what has passed passes again.
@@ -8,11 +9,19 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.task_order import pytest_runtest_setup
+from tests.varied_settings import NamedTests
 
 __all__ = ["pytest_runtest_setup"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hold the tests that are named for settings to what they are named for."""
+    config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
+
 
 settings.register_profile(
     "rocketpy-unit",

@@ -95,7 +95,7 @@ class MessageStoreConfig:
     max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1), live=True)
     access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
     default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
-    offset_check_in_slave: bool = setting(False)
+    offset_check_in_slave: bool = setting(False, ignored="no broker of this version is a slave")
     disk_fall_recorded: bool = setting(True)
 
     message_index_enable: bool = setting(True)

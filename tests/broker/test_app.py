@@ -14,6 +14,7 @@ import attrs
 import pytest
 import trio
 
+from rocketpy.broker import app
 from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
@@ -21,6 +22,7 @@ from rocketpy.clock import SystemClock
 from rocketpy.errors import SettingsError, StartError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -28,6 +30,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.remoting.server import open_listeners
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import OsDisk
@@ -123,6 +126,31 @@ async def test_what_is_sent_is_pulled_and_survives_a_restart(tmp_path: Path) -> 
     async with client_of(settings) as (client, at):
         again = await client.request(at.address, pull())
         assert again.body == answer.body
+
+
+async def test_with_sync_flush_the_answer_comes_when_the_message_is_durable(tmp_path: Path) -> None:
+    """With ASYNC_FLUSH before: nothing is synced for it."""
+    for flush, is_durable in ((FlushDiskType.SYNC_FLUSH, True), (FlushDiskType.ASYNC_FLUSH, False)):
+        settings = settings_at(tmp_path / flush.name, flush_interval_commit_log=3_600_000)
+        store = attrs.evolve(settings.store, flush_disk_type=flush, flush_commit_log_thorough_interval=3_600_000)
+        async with client_of(attrs.evolve(settings, store=store)) as (client, at):
+            assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+            answer = await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+            info = decode_body(answer.body or b"", KVTable).table
+            assert (info["remainHowManyDataToFlush"] == "0 B") is is_durable
+
+
+async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    async def noted(host: str | None, port: int, backlog: int) -> list[socket.socket]:
+        asked.append(backlog)
+        return await open_listeners(host, port, backlog)
+
+    monkeypatch.setattr(app, "open_listeners", noted)
+    settings = settings_at(tmp_path)
+    async with running(attrs.evolve(settings, server=attrs.evolve(settings.server, server_socket_backlog=7))):
+        assert asked == [7]
 
 
 async def test_with_sync_flush_the_answer_comes_too(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ async def test_automatic_creation_can_be_switched_off(tmp_path: Path) -> None:
 
 
 async def test_a_broker_whose_permission_goes_takes_no_part(tmp_path: Path) -> None:
-    """``brokerPermission``: nothing is read any more, and ordered topics are not written."""
+    """``brokerPermission``: nothing is read any more."""
     path = tmp_path / "broker.conf"
     path.write_text(FILE)
     async with client_of(settings_of(path)) as (client, broker):

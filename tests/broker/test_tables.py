@@ -49,6 +49,18 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, name: str) -> None:
         load(settings)
 
 
+def test_what_is_counted_is_a_setting(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    for enabled in (True, False):
+        broker = attrs.evolve(settings.broker, enable_detail_stat=enabled)
+        store = attrs.evolve(settings.store, disk_fall_recorded=enabled)
+        stats = load(attrs.evolve(settings, broker=broker, store=store)).stats
+        stats.record_fall("G", "T", 0, 5, 6)
+        stats.inc_queue_put("T", 0, 1, 300)
+        assert bool(stats.fall_bytes()) is enabled
+        assert (stats.get_stats_item("QUEUE_PUT_NUMS", "T@0") is not None) is enabled
+
+
 def test_delay_levels_are_those_of_the_store(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     settings = attrs.evolve(settings, store=attrs.evolve(settings.store, message_delay_level="1s 9s"))

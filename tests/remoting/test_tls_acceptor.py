@@ -151,8 +151,8 @@ class TestEnforcing:
 
     async def test_plain_is_closed_and_named(self, running: Running, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(RemotingError):
-            await echo(running, NettyClientConfig())
-        assert await echo(running, WITH_TLS) == b"hello"
+            await echo(running, NettyClientConfig(use_tls=False))
+        assert await echo(running, NettyClientConfig(use_tls=True)) == b"hello"
         (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
         assert record.getMessage().startswith("closed the connection of 127.0.0.1:")
         assert record.getMessage().endswith("it does not speak TLS, and tls.server.mode is enforcing")

@@ -124,6 +124,17 @@ async def test_a_full_disk_takes_no_message_and_is_read(autojump_clock: MockCloc
         await fill(store, clock, 1)
 
 
+async def test_how_full_a_disk_may_be_is_a_setting(autojump_clock: MockClock) -> None:
+    clock, disk = ManualClock(NOON_MS), SimDisk()
+    settings = {"clean_file_forcibly_enable": False, "disk_space_warning_level_ratio": 80}
+    async with opened(Place(disk, "/store"), clock, **settings) as store:
+        await fill(store, clock, 100)
+        disk.capacity_bytes = int(disk.used_bytes("/") / 0.84)
+        await trio.sleep(11)
+        why = "the disk of /store/commitlog is 85% full, messages are taken up to 80% (diskSpaceWarningLevelRatio)"
+        assert store.writable_or_why() == why
+
+
 async def test_a_nearly_full_disk_makes_room_by_itself(autojump_clock: MockClock) -> None:
     clock = ManualClock(NOON_MS)
     disk = SimDisk()

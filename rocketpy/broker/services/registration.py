@@ -26,7 +26,7 @@ from rocketpy.containment import Contained
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError, RemotingError, RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.route import MASTER_ID, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
@@ -109,7 +109,7 @@ class RegistrationService:
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
-            broker_id=self._config.broker_id,
+            broker_id=MASTER_ID,
         )
         request = make_request(RequestCode.UNREGISTER_BROKER, header)
         async with trio.open_nursery() as nursery:
@@ -135,7 +135,7 @@ class RegistrationService:
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
             ha_server_addr=self._ha_server_addr,
-            broker_id=self._config.broker_id,
+            broker_id=MASTER_ID,
             compressed=is_compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
@@ -169,7 +169,7 @@ class RegistrationService:
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
-            broker_id=self._config.broker_id,
+            broker_id=MASTER_ID,
         )
         body = encode_body(self._topic_config_manager.data_version)
         request = make_request(RequestCode.QUERY_DATA_VERSION, header, body)

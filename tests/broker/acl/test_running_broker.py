@@ -51,11 +51,17 @@ ADMIN = SessionCredentials("the-admin", "another-secret")
 
 @asynccontextmanager
 async def running_with_accounts(
-    directory: Path, port: int = 0, namesrv: str = "", **store: object
+    directory: Path, port: int = 0, namesrv: str = "", *, acl_strict: bool = False, **store: object
 ) -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
     settings = settings_at(directory / "store", port, **store)
-    broker = attrs.evolve(settings.broker, acl_enable=True, acl_directory=str(directory), namesrv_addr=namesrv)
+    broker = attrs.evolve(
+        settings.broker,
+        acl_enable=True,
+        acl_directory=str(directory),
+        acl_strict=acl_strict,
+        namesrv_addr=namesrv,
+    )
     async with running(attrs.evolve(settings, broker=broker)) as address:
         yield address
 
@@ -104,6 +110,20 @@ async def test_accounts_may_do_what_they_may_and_nobody_else_anything(tmp_path: 
     topics = (tmp_path / "store" / "config" / "topics.json").read_text()
     assert '"hello"' in topics
     assert '"other"' not in topics, "what was refused has left nothing"
+
+
+@pytest.mark.parametrize(("is_strict", "code"), [(False, ResponseCode.SUCCESS), (True, ResponseCode.SYSTEM_ERROR)])
+async def test_with_acl_strict_settings_are_shown_to_administrators_only(
+    tmp_path: Path, is_strict: bool, code: int
+) -> None:
+    async with (
+        running_with_accounts(tmp_path, acl_strict=is_strict) as at,
+        client_of(USER) as user,
+        client_of(ADMIN) as admin,
+    ):
+        request = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
+        assert (await user.request(at.address, request)).code == code
+        assert (await admin.request(at.address, request)).code == ResponseCode.SUCCESS
 
 
 async def test_a_message_gets_into_no_topic_by_naming_it(tmp_path: Path) -> None:

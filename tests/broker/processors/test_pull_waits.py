@@ -177,7 +177,7 @@ async def start_hold_service(nursery: trio.Nursery, broker: MessageBroker) -> No
 async def test_a_held_pull_ends_when_its_time_is_up(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, long_polling: bool
 ) -> None:
-    """Without long polling it waits for shortPollingTimeMills, whatever it asked for."""
+    """Without long polling it waits for a time that is a setting, a second, whatever it asked for."""
     async with open_message_broker(long_polling_enable=long_polling) as broker:
         await start_hold_service(nursery, broker)
         connection = await hold(broker, suspend_timeout_millis=15_000)

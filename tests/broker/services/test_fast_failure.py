@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.hooks import NO_HOOKS
+from rocketpy.broker.message_put import MessagePut
 from rocketpy.broker.processors.send_gate import SendGate
+from rocketpy.broker.send_side import SendSide
 from rocketpy.broker.services.fast_failure import REOPEN_SECONDS, FastFailureService
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.services.group_commit import FlushWait
 from tests.broker.broker_on_bytes import Transport
+from tests.broker.tables_of_a_broker import ground_of, make_tables
 
 
 class SlowStore:
@@ -137,13 +144,39 @@ async def test_another_slow_write_keeps_it_closed(autojump_clock: trio.testing.M
         assert gate.is_open
 
 
-async def test_the_limits_are_settings(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=False)
-    config = BrokerConfig(wait_time_mills_in_send_queue=5000)
-    async with service_over(store, config, busy_timeout_ms=50) as (service, gate):
-        store.write_seconds = 0.06
-        service.end_burst()
-        assert "osPageCacheBusyTimeOutMills is 50" in remark_of(gate.check, connection(trio.current_time()))
+async def test_how_long_a_send_may_wait_is_a_setting(autojump_clock: trio.testing.MockClock) -> None:
+    """Of those that came during a write of three seconds: 2.5 of them are too long for one, and not for the other."""
+    for limit_ms, remark in ((200, "waitTimeMillsInSendQueue is 200"), (2_900, None)):
+        store = SlowStore(autojump_clock, sync_flush=False)
+        config = BrokerConfig(wait_time_mills_in_send_queue=limit_ms)
+        async with service_over(store, config, busy_timeout_ms=60_000) as (service, gate):
+            came = trio.current_time()
+            store.write_seconds = 2.5
+            service.end_burst()
+            if remark is None:
+                gate.check(connection(came))
+            else:
+                assert remark in remark_of(gate.check, connection(came))
+
+
+class BusyStore(SlowStore):
+    """A store whose writes keep the processor for as long as it is told to."""
+
+    def end_burst(self) -> None:
+        enough = time.monotonic() + self.write_seconds
+        while time.monotonic() < enough:
+            pass
+
+
+async def test_how_long_a_write_may_take_is_a_setting(mock_clock: trio.testing.MockClock) -> None:
+    """Of the store, which the side of sends hands to the service."""
+    store = BusyStore(mock_clock, sync_flush=False)
+    tables = make_tables(Path("/nowhere"), wait_time_mills_in_send_queue=3_600_000)
+    ground = ground_of(tables, as_store(store), MessageStoreConfig(os_page_cache_busy_time_out_mills=50))
+    side = SendSide(ground, message_put=MessagePut(store=as_store(store), levels=tables.levels), hooks=NO_HOOKS)
+    store.write_seconds = 0.06
+    side.end_burst()
+    assert "osPageCacheBusyTimeOutMills is 50" in remark_of(side.gate.check, connection(trio.current_time()))
 
 
 async def test_a_limit_of_zero_does_not_refuse_everything(autojump_clock: trio.testing.MockClock) -> None:

@@ -601,10 +601,11 @@ async def test_a_record_of_another_topic_is_no_half_message() -> None:
 
 
 async def test_rounds_come_after_the_interval_which_may_change_meanwhile(autojump_clock: MockClock) -> None:
-    async with open_transaction_broker(load=False) as broker, trio.open_nursery() as nursery:
+    settings = {"load": False, "transaction_check_interval": 30_000}
+    async with open_transaction_broker(**settings) as broker, trio.open_nursery() as nursery:  # type: ignore[arg-type]
         await nursery.start(broker.service.run)
         assert broker.tables.topics.select_topic_config(TRANS_HALF_TOPIC) is None
-        await trio.sleep(59)
+        await trio.sleep(29)
         assert broker.service.statistics().round_count == 0
         await trio.sleep(2)
         assert broker.service.statistics().round_count == 1
