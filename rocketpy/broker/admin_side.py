@@ -22,6 +22,7 @@ from rocketpy.broker.processors.admin_stats import AdminStatsProcessor
 from rocketpy.broker.processors.admin_store import AdminStoreProcessor
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.consume_stats import ConsumeStatsProcessor
+from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.remoting.dispatch import Dispatcher
 
 
@@ -40,6 +41,7 @@ class AdminSide:
         self._live_settings = live_settings
         self._figures = figures
         self._register_all = register_all
+        self._whole_answers = WholeAnswers()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take every code of administration."""
@@ -77,9 +79,12 @@ class AdminSide:
             consumer_offset_manager=tables.offsets,
             store=store,
             stats=tables.stats,
+            whole_answers=self._whole_answers,
             register_topics=self._register_all,
         ).register(dispatcher)
-        AdminOffsetProcessor(consumer_offset_manager=tables.offsets, store=store).register(dispatcher)
+        AdminOffsetProcessor(
+            consumer_offset_manager=tables.offsets, store=store, whole_answers=self._whole_answers
+        ).register(dispatcher)
         AdminQueueProcessor(
             consumer_manager=tables.consumers, store=store, filter_of=tables.filters.filter_of
         ).register(dispatcher)
@@ -94,6 +99,7 @@ class AdminSide:
             consumer_offset_manager=tables.offsets,
             config=config,
             stats=tables.stats,
+            whole_answers=self._whole_answers,
             clock=self._ground.clock,
         ).register(dispatcher)
         AdminGroupOffsetProcessor(

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import attrs
+import trio
 
 from rocketpy.broker.client_channel import ClientChannelInfo
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_name, check_range, read_body
+from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError, ShortageError
-from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import (
     Connection as ConnectionBody,
 )
@@ -43,6 +44,8 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
+_MEMBERS_PER_TURN = 1000
+
 
 @attrs.define(eq=False, kw_only=True)
 class AdminGroupProcessor:
@@ -54,16 +57,17 @@ class AdminGroupProcessor:
     _consumer_offset_manager: ConsumerOffsetManager
     _config: BrokerConfig
     _stats: BrokerStatsManager
+    _whole_answers: WholeAnswers
     _clock: Clock
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create)
         dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete)
-        dispatcher.register(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
-        dispatcher.register(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
-        dispatcher.register(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
-        dispatcher.register(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
+        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
+        dispatcher.register_task(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
+        dispatcher.register_task(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
+        dispatcher.register_task(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Create a group or replace its configuration; in the file before it is answered."""
@@ -86,11 +90,15 @@ class AdminGroupProcessor:
         await self._persist()
         return make_response(request)
 
-    def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the whole table: what a slave copies."""
-        return make_response(request, body=encode_body(self._subscription_group_manager.wrapper()))
+        groups = self._subscription_group_manager
+        body = await self._whole_answers.encode_table("all groups", lambda: groups.data_version, groups.wrapper)
+        return make_response(request, body=body)
 
-    def process_get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_consumer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
         """Answer the members of a consumer group and what it subscribes to."""
         group = read_header(request, GetConsumerConnectionListRequestHeader).consumer_group
         info = self._consumer_manager.get_consumer_group_info(group)
@@ -103,23 +111,31 @@ class AdminGroupProcessor:
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
-        return make_response(request, body=encode_body(body))
+        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
 
-    def process_get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_producer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
         """Answer the members of a producer group."""
         group = read_header(request, GetProducerConnectionListRequestHeader).producer_group
         members = self._producer_manager.members(group)
         if members is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        return make_response(request, body=encode_body(ProducerConnection(connection_set=_connections(members))))
+        body = ProducerConnection(connection_set=_connections(members))
+        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
 
-    def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the members of every producer group, with when each was heard of last."""
-        table: dict[str, Sequence[ProducerInfo]] = {
-            group: [self._producer_info(client) for client in self._producer_manager.members(group) or ()]
-            for group in self._producer_manager.groups
-        }
-        return make_response(request, body=encode_body(ProducerTableInfo(data=table)))
+        table: dict[str, Sequence[ProducerInfo]] = {}
+        count = 0
+        for group in self._producer_manager.groups:
+            table[group] = [self._producer_info(client) for client in self._producer_manager.members(group) or ()]
+            count += len(table[group])
+            if count >= _MEMBERS_PER_TURN:
+                count = 0
+                await trio.lowlevel.checkpoint()
+        body = await self._whole_answers.encode("all producers", ProducerTableInfo(data=table))
+        return make_response(request, body=body)
 
     def _producer_info(self, client: ClientChannelInfo) -> ProducerInfo:
         return ProducerInfo(

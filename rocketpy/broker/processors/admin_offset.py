@@ -10,7 +10,7 @@ import attrs
 
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_range
-from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -36,6 +36,7 @@ class AdminOffsetProcessor:
 
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
+    _whole_answers: WholeAnswers
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
@@ -43,7 +44,7 @@ class AdminOffsetProcessor:
         dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset)
         dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset)
         dispatcher.register_task(RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime)
-        dispatcher.register(RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset)
+        dispatcher.register_task(RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset)
 
     async def process_search_offset_by_timestamp(
         self, connection: Connection, request: RemotingCommand
@@ -80,7 +81,14 @@ class AdminOffsetProcessor:
             timestamp = await self._store.store_timestamp_of(header.topic, header.queue_id, min_offset)
         return make_response(request, header=GetEarliestMsgStoretimeResponseHeader(timestamp))
 
-    def process_get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_all_consumer_offset(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
         """Answer the whole table: what a slave copies."""
-        body = ConsumerOffsetSerializeWrapper(offset_table=self._consumer_offset_manager.offset_table)
-        return make_response(request, body=encode_body(body))
+        offsets = self._consumer_offset_manager
+        body = await self._whole_answers.encode_table(
+            "all offsets",
+            lambda: offsets.stored.change_count,
+            lambda: ConsumerOffsetSerializeWrapper(offset_table=offsets.snapshot()),
+        )
+        return make_response(request, body=body)

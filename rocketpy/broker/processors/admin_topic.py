@@ -15,6 +15,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.processors.request_body import check_range
+from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.topic_config import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.topic_validator import check_topic_name
@@ -50,13 +51,14 @@ class AdminTopicProcessor:
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
     _stats: BrokerStatsManager
+    _whole_answers: WholeAnswers
     _register_topics: Callable[[], Awaitable[None]]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_TOPIC, self.process_update_and_create_topic)
         dispatcher.register_task(RequestCode.DELETE_TOPIC_IN_BROKER, self.process_delete_topic)
-        dispatcher.register(RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config)
+        dispatcher.register_task(RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config)
         dispatcher.register_task(RequestCode.GET_TOPIC_STATS_INFO, self.process_get_topic_stats_info)
         dispatcher.register(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.process_query_topic_consume_by_who)
         dispatcher.register(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.process_get_system_topic_list)
@@ -95,9 +97,10 @@ class AdminTopicProcessor:
             self._stats.on_topic_deleted(header.topic)
         return make_response(request)
 
-    def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the whole table: what a slave copies."""
-        body = encode_body(self._topic_config_manager.wrapper())
+        topics = self._topic_config_manager
+        body = await self._whole_answers.encode_table("all topics", lambda: topics.data_version, topics.wrapper)
         return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
 
     async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -34,12 +34,15 @@ from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.selector.tag import EXPRESSION_SIZE_MAX, TAGS_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG
-from rocketpy.protocol.topic_name import RETRY_PREFIX, TOPIC_LENGTH_MAX
+from rocketpy.protocol.topic_name import LMQ_PREFIX, RETRY_PREFIX, TOPIC_LENGTH_MAX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 GROUPS_OF_CLIENT_MAX = 1000
 """Producer groups, and consumer groups, of one connection."""
+
+GROUPS_CREATED_MAX = 200
+"""Groups that one heartbeat creates; the others of it are created by the next one, half a minute later."""
 
 SUBSCRIPTIONS_MAX = 10_000
 """Topics that one group subscribes to."""
@@ -82,13 +85,16 @@ class ClientManageProcessor:
         client = ClientChannelInfo(
             connection, client_id, request.language, request.version, self._current_time(), access_key
         )
-        faults = []
+        faults, created_count = [], 0
+        groups = self._subscription_group_manager.subscription_group_table.keys()
         for consumer in heartbeat.consumer_data_set:
+            group = consumer.group_name
+            created_count += group not in groups and not group.startswith(LMQ_PREFIX)
             fault = _subscription_fault(consumer)
             if fault is None:
                 fault = self._room_fault(connection, kept_bytes(consumer), beside=consumer.group_name)
             if fault is None:
-                self._register_consumer(client, consumer)
+                self._register_consumer(client, consumer, may_create=created_count <= GROUPS_CREATED_MAX)
             else:
                 faults.append(f"group {consumer.group_name} is not taken: {fault}")
         known = self._producer_manager.groups_of(connection)
@@ -157,9 +163,12 @@ class ClientManageProcessor:
             return f"{of_all} bytes to keep of all clients, see clientBytesMax"
         return None
 
-    def _register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
+    def _register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData, *, may_create: bool) -> None:
         group = consumer.group_name
-        group_config = self._subscription_group_manager.find_subscription_group_config(group)
+        groups = self._subscription_group_manager
+        group_config = groups.subscription_group_table.get(group)
+        if group_config is None and may_create:
+            group_config = groups.find_subscription_group_config(group)
         if group_config is not None:
             self._topic_config_manager.create_topic_in_send_message_back_method(
                 RETRY_PREFIX + group,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy.broker.processors.client_manage import GROUPS_OF_CLIENT_MAX
+from rocketpy.broker.processors.client_manage import GROUPS_CREATED_MAX, GROUPS_OF_CLIENT_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import (
@@ -346,3 +346,15 @@ async def test_a_heartbeat_of_the_longest_kind_holds_the_loop_for_a_moment(broke
             connection.serve(1)
 
         assert processor_seconds(serve, enough=2 * SLICE_SECONDS_MAX) < 2 * SLICE_SECONDS_MAX
+
+
+async def test_one_heartbeat_creates_only_so_many_groups_and_the_next_ones_the_others(broker: BrokerOnBytes) -> None:
+    """Each is two lines in the log and two tables; a thousand at once hold everybody up."""
+    connection = broker.connect()
+    beat = heartbeat(consumers=tuple(f"g{number}" for number in range(2 * GROUPS_CREATED_MAX + 10)))
+    created = []
+    for _ in range(4):
+        await broker.ask_all(beat, connection)
+        created.append(sum(topic.startswith("%RETRY%g") for topic in broker.tables.topics.topic_config_table))
+    assert created == [GROUPS_CREATED_MAX, 2 * GROUPS_CREATED_MAX] + [2 * GROUPS_CREATED_MAX + 10] * 2
+    assert len(list(broker.tables.consumers)) == 2 * GROUPS_CREATED_MAX + 10

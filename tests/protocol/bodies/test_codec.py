@@ -12,16 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
+from rocketpy.protocol.bodies import codec
 from rocketpy.protocol.bodies.codec import (
     JavaEnum,
     JavaSet,
     decode_body,
     decode_value,
     encode_body,
+    encode_pieces,
     encode_text,
     encode_value,
     named,
 )
+from rocketpy.protocol.bodies.group import (
+    ConsumerConnection,
+    ConsumerOffsetSerializeWrapper,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
 from rocketpy.protocol.fastjson import FrozenBean, dumps
 from rocketpy.protocol.headers.codec import Int32, Int64
 from rocketpy.protocol.message import MessageQueue
@@ -114,6 +124,7 @@ WHOLES = st.builds(
 
 def test_a_body_is_written_in_alphabetical_order_without_nulls() -> None:
     assert encode_body(FULL).decode() == encode_text(FULL) == FULL_TEXT
+    assert b"".join(encode_pieces(FULL)).decode() == FULL_TEXT
     assert encode_text(Whole("t")) == (
         '{"clientID":"","colour":"RED","colours":[],"count":7,"groups":[],"isOpen":false,"names":[],"offsets":{},'
         '"parts":[],"partsByName":{},"queues":{},"rate":0.0,"text":"t"}'
@@ -250,3 +261,23 @@ def test_integers_of_a_body_have_a_range() -> None:
     """A forgotten range would let numbers through that no Java peer can read."""
     with pytest.raises(AssertionError, match="Int32 or Int64"):
         decode_body('{"number":1}', Careless)
+
+
+def test_a_large_body_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever encodes a table of thousands of entries lets others run between the pieces."""
+    monkeypatch.setattr(codec, "_PIECE_ITEMS_MAX", 3)
+    bodies = [
+        ConsumerOffsetSerializeWrapper({f"t@g{number}": {0: number, 7: 1} for number in range(50)}),
+        ConsumerOffsetSerializeWrapper({"t@g": {number: number for number in range(50)}}),
+        ConsumerOffsetSerializeWrapper({}),
+        ProducerTableInfo(
+            {f"g{group}": [ProducerInfo(f"c{each}", "/a:1") for each in range(50)] for group in range(2)}
+        ),
+        ProducerTableInfo({"g": []}),
+        ConsumerConnection(subscription_table={"t": SubscriptionData("t", tags_set=list("abcdefgh"))}),
+        TopicStatsTable({MessageQueue("t", "b", number): TopicOffset(1, 2, 3) for number in range(50)}),
+    ]
+    for body in bodies:
+        pieces = list(encode_pieces(body))
+        assert b"".join(pieces) == encode_body(body)
+        assert max(map(len, pieces)) < 200

@@ -21,7 +21,7 @@ import pytest
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.batch import decode_batch_body, encode_batch_body
 from rocketpy.protocol.bodies.acl import AclConfig
-from rocketpy.protocol.bodies.codec import decode_body, decode_value, encode_body, encode_value
+from rocketpy.protocol.bodies.codec import decode_body, decode_value, encode_body, encode_pieces, encode_value
 from rocketpy.protocol.bodies.filter import ConsumerFilterWrapper
 from rocketpy.protocol.bodies.group import (
     ConsumerConnection,
@@ -254,6 +254,7 @@ def test_body_vectors_of_java_are_read_and_written_again_byte_for_byte(name: str
     assert decode_body(vector["pretty"], body_class) == body
     if name in BY_VALUE:
         assert decode_body(encode_body(body), body_class) == body
+        assert b"".join(encode_pieces(body)) == encode_body(body)
     else:
         assert encode_body(body).decode() == vector["compact"]
         assert dumps(encode_value(body), pretty=True) == vector["pretty"]

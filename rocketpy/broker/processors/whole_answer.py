@@ -1,0 +1,61 @@
+"""Encodes answers that list everything there is of something, a slice at a time.
+
+A table of 50,000 topics takes half a second to encode. Others are served in between, one answer is encoded at a time,
+and what does not fit a frame is refused as soon as that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import encode_pieces
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX
+
+PIECES_PER_SLICE = 50
+_BODY_BYTES_MAX = FRAME_LENGTH_MAX - 65_536
+"""What is left for the header of an answer is more than any has."""
+
+
+class WholeAnswers:
+    """Encodes bodies one after the other; those of a table whose version has not changed are kept."""
+
+    def __init__(self) -> None:
+        self._encoding = trio.Lock()  # encoding awaits, and many at once would hold many megabytes each
+        self._kept: dict[str, tuple[object, bytes]] = {}
+
+    async def encode(self, what: str, body: object) -> bytes:
+        """Return the bytes of a body, which nobody changes meanwhile; RequestError(SYSTEM_ERROR) beyond a frame.
+
+        ``what`` names it in the remark.
+        """
+        async with self._encoding:
+            return await _encoded(what, body)
+
+    async def encode_table(self, what: str, version: Callable[[], object], body: Callable[[], object]) -> bytes:
+        """Return the bytes of a table, the last ones while its version is equal."""
+        async with self._encoding:
+            now = version()
+            kept = self._kept.get(what)
+            if kept is None or kept[0] != now:
+                kept = self._kept[what] = now, await _encoded(what, body())
+            return kept[1]
+
+
+async def _encoded(what: str, body: object) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    for piece in encode_pieces(body):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _BODY_BYTES_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the answer cannot be sent: {what} take more than the {_BODY_BYTES_MAX} bytes that fit a frame",
+            )
+        if len(pieces) % PIECES_PER_SLICE == 0:
+            await trio.lowlevel.checkpoint()
+    return b"".join(pieces)
