@@ -47,7 +47,7 @@ class SendSide:
         self.services: tuple[FastFailureService, ...] = ()
         """What has to run for as long as the broker does."""
         if config.broker_fast_failure_enable:
-            self.end_burst, self.services = self.fast_failure.end_burst, (self.fast_failure,)
+            self.services = (self.fast_failure,)
         self._send_hooks = SendHooks(
             hooks.send,
             broker_addr=ground.broker_addr,

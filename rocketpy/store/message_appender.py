@@ -102,6 +102,8 @@ class MessageAppender:
         self._expecting: list[ConsumeQueue] = []  # with room for the message at hand
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
+        self._burst_took: Callable[[float], None] | None = None
+        self._monotonic: Callable[[], float] = float
 
     # ---- the hot call ---------------------------------------------------------------------------------------------
 
@@ -275,6 +277,7 @@ class MessageAppender:
         pool = self.pool
         if not self._parts and not self._touched and (pool is None or pool.committed_offset == self.wrote_offset):
             return
+        began = self._monotonic()
         touched, self._touched = self._touched, []
         unflushed, unit_count = self._queues.unflushed, 0
         try:
@@ -296,6 +299,12 @@ class MessageAppender:
         if self._message_arriving is not None:
             for queue in touched:
                 self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
+        if self._burst_took is not None:
+            self._burst_took(self._monotonic() - began)
+
+    def watch_bursts(self, took_seconds: Callable[[float], None], monotonic: Callable[[], float]) -> None:
+        """Call back at the end of each burst with the time that it took, whoever ended it: mostly for writing."""
+        self._burst_took, self._monotonic = took_seconds, monotonic
 
     def hand_over_to_index(self) -> None:
         """From the next message on, give keys to the index; what was stored before it has read from the log."""

@@ -98,6 +98,7 @@ class MessageStore:
         self.put_batch = appender.put_batch
         self.end_burst = services.end_burst
         self.writable_or_why = appender.writable_or_why
+        self.watch_bursts = appender.watch_bursts
         self.record_reader = RecordReader(
             commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
         )

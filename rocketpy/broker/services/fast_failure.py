@@ -3,7 +3,7 @@
 One thread serves every request as it is read, so a request waits in three places only, and each has its answer here::
 
     what waits                                        measured                        answered
-    requests that came while a write to the log took  the write (end of a burst)      osPageCacheBusyTimeOutMills and
+    requests that came while a write to the log took  the write (ends of bursts)      osPageCacheBusyTimeOutMills and
     longer than it may                                                                more: [PCBUSY_CLEAN_QUEUE]
     requests that had been read before such a write   since their bytes were read     waitTimeMillsInSendQueue and
                                                                                       more: [TIMEOUT_CLEAN_QUEUE]
@@ -80,22 +80,14 @@ class FastFailureService:
         self._slow_write = trio.lowlevel.ParkingLot()
         self._slow_write_count = 0
         self._silent_disk_count = 0
-        self._end_burst = store.end_burst
 
     def statistics(self) -> FastFailureStatistics:
         """Return the counters."""
         return FastFailureStatistics(self._slow_write_count, self._silent_disk_count, self._gate.refused_count)
 
-    def end_burst(self) -> None:
-        """End the burst of the store, and look at how long that takes: what the dispatcher calls."""
-        began = self._monotonic()
-        self._end_burst()
-        took_seconds = self._monotonic() - began
-        if took_seconds >= self._write_limit_seconds:
-            self._note_slow_write(took_seconds * 1000)
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open the gate again when it is time, and watch the disk, until cancelled."""
+        """Watch the writes and the disk, and open the gate again when it is time, until cancelled."""
+        self._store.watch_bursts(self._burst_took, self._monotonic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reopen)
             if self._store.sync_flush:
@@ -103,6 +95,11 @@ class FastFailureService:
             task_status.started()
 
     # ---- slow writes ----------------------------------------------------------------------------------------------
+
+    def _burst_took(self, seconds: float) -> None:
+        """Look at how long the end of a burst took. A request ended it, or a service, a flush, a read."""
+        if seconds >= self._write_limit_seconds:
+            self._note_slow_write(seconds * 1000)
 
     def _note_slow_write(self, took_ms: float) -> None:
         self._slow_write_count += 1
