@@ -105,13 +105,14 @@ class ConsumeQueueTable:
         return sum(map(len, self.topics.values()))
 
     def load(self) -> Iterator[None]:
-        """Find the queues on disk, yielding after each topic. What is no queue id is passed over, as in RocketMQ."""
+        """Find the queues on disk, yielding after each topic. What is no queue's directory is left alone."""
         if not self._disk.is_directory(self.path):
             self._disk.make_directories(self.path)
         for topic in self._directories(self.path):
             for name in self._disk.list_directory(os.path.join(self.path, topic)):
-                if name.isascii() and name.isdigit():
-                    self.find(topic, int(name)).files.load(drop_behind_gap=True)
+                queue_id = self._queue_id_of(self.path, topic, name)
+                if queue_id is not None:
+                    self.find(topic, queue_id).files.load(drop_behind_gap=True)
                 elif name.startswith(_DELETED_PREFIX):
                     self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
@@ -123,8 +124,9 @@ class ConsumeQueueTable:
         """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""
         for topic in self._directories(path):
             for name in self._disk.list_directory(os.path.join(path, topic)):
-                if name.isascii() and name.isdigit():
-                    queue = self.find(topic, int(name))
+                queue_id = self._queue_id_of(path, topic, name)
+                if queue_id is not None:
+                    queue = self.find(topic, queue_id)
                     queue.load_ext()
                     if not queue.files:
                         queue.remove_files_durably()
@@ -142,6 +144,11 @@ class ConsumeQueueTable:
                 yield
             if self._disk.is_directory(path):
                 self._disk.sync_directory(path)
+
+    def _queue_id_of(self, path: str, topic: str, name: str) -> int | None:
+        """Return the id of the queue whose directory has this name; None for what is foreign, and left alone."""
+        queue_id = layout.queue_id_of(name)
+        return queue_id if queue_id is not None and self._disk.is_directory(f"{path}/{topic}/{name}") else None
 
     def _directories(self, path: str) -> list[str]:
         """Return the names of directories in one: those of topics. A file that lies there is somebody else's."""

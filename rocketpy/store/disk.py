@@ -114,6 +114,10 @@ class Disk(Protocol):
         """Open a file; ``create`` makes it if it is missing. StoreError if it cannot be."""
         ...
 
+    def create_private(self, path: str) -> DiskFile:
+        """Make a file that only its owner may read and write, and open it. StoreError if there is one."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
         ...
@@ -187,15 +191,16 @@ def read_text(disk: Disk, path: str) -> str | None:
     return None
 
 
-def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False) -> None:
+def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False, is_private: bool = False) -> None:
     """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
 
     The predecessor stays as ``.bak``, unless ``keeps_backup`` says that it is worth less than the one that is there.
-    Both may be read by those who may read the file now: some hold secrets.
+    Both may be read by those who may read the file now: some hold secrets. A private file that is not there yet is made
+    for its owner alone; others as the process's umask says, mode 0644 at most.
     Compatibility: RocketMQ deletes the file before it renames the new one over it.
     """
     like = path if disk.exists(path) else None
-    _write_all(disk, path + ".tmp", text.encode(), like)
+    _write_all(disk, path + ".tmp", text.encode(), like, is_private=is_private)
     predecessor = b"" if keeps_backup else _read_all(disk, path)
     if predecessor:
         _write_all(disk, path + ".bak.tmp", predecessor, like)
@@ -230,9 +235,14 @@ def _read_all(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def _write_all(disk: Disk, path: str, content: bytes, like: str | None) -> None:
+def _write_all(disk: Disk, path: str, content: bytes, like: str | None, *, is_private: bool = False) -> None:
     """Write a whole file that is read by those who may read ``like``, from its first byte on."""
-    file = disk.open(path, create=True)
+    if like is None and not is_private:
+        file = disk.open(path, create=True)
+    else:
+        if disk.exists(path):
+            disk.unlink(path)  # left by a crash; whoever has it open must not see what comes
+        file = disk.create_private(path)
     try:
         file.truncate(0)
         if like is not None:
@@ -268,11 +278,12 @@ class OsDisk:
         flags = (
             os.O_CLOEXEC | self._open_flags | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
         )
-        try:
-            descriptor = os.open(path, flags, 0o644)
-        except OSError as failure:
-            raise store_error(failure, "cannot open", path) from failure
-        return OsFile(path, descriptor, self._failed_syncs)
+        return self._opened("cannot open", path, flags, 0o644)
+
+    def create_private(self, path: str) -> DiskFile:
+        """Make a file with mode 0600 and open it."""
+        flags = os.O_CLOEXEC | self._open_flags | os.O_RDWR | os.O_CREAT | os.O_EXCL
+        return self._opened("cannot create", path, flags, 0o600)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
@@ -377,6 +388,12 @@ class OsDisk:
     def lock(self, path: str) -> DiskLock:
         """Take the POSIX record lock that RocketMQ takes, so that neither opens the other's store."""
         return OsLock(path)
+
+    def _opened(self, action: str, path: str, flags: int, mode: int) -> OsFile:
+        try:
+            return OsFile(path, os.open(path, flags, mode), self._failed_syncs)
+        except OSError as failure:
+            raise store_error(failure, action, path) from failure
 
     def _status(self, path: str) -> os.stat_result:
         try:

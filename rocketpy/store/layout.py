@@ -99,6 +99,9 @@ def file_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+QUEUE_ID_MAX = 0x7FFF_FFFF
+
+
 def base_offset_of(name: str) -> int | None:
     """Return the offset that a file's name says, or None if it is no name of a log or queue file.
 
@@ -106,6 +109,20 @@ def base_offset_of(name: str) -> int | None:
     (1073741824, None)
     """
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
+
+
+def queue_id_of(name: str) -> int | None:
+    """Return the queue id that a directory's name says, or None if no store gives that name.
+
+    Only one name says each id: of two, the second would hide the first.
+
+    >>> queue_id_of("0"), queue_id_of("12"), queue_id_of("00"), queue_id_of("2147483648")
+    (0, 12, None, None)
+    """
+    if not (name.isascii() and name.isdigit()) or len(name) > 10 or (name[0] == "0" and name != "0"):
+        return None
+    queue_id = int(name)
+    return queue_id if queue_id <= QUEUE_ID_MAX else None
 
 
 def names_a_directory(topic: str) -> bool:

@@ -69,21 +69,6 @@ class QueryMessageResult:
 
 
 @attrs.frozen(slots=True)
-class DispatchRequest:
-    """What queues and index need of one record; append knows it, recovery reads it back from the log."""
-
-    topic: str
-    queue_id: int
-    physical_offset: int
-    size: int
-    tags_code: int
-    queue_offset: int
-    store_timestamp_ms: int
-    sys_flag: int
-    keys: tuple[bytes, ...]  # the unique key first, then each part of KEYS
-
-
-@attrs.frozen(slots=True)
 class QueueTimeSpan:
     """When messages of a queue were stored, and where a group is among them; -1 for what cannot be read."""
 

@@ -1,4 +1,6 @@
-"""Decides when files of the log go, and when a disk counts as full. Pure: it is told times and how full disks are.
+"""When files of the log go, and when a disk counts as full.
+
+:class:`RetentionPolicy` decides and is pure: times and usages are passed in. :func:`disk_usage` asks the disk.
 
 Rules, all of RocketMQ's: files go oldest first, never the last one, at most ten in a run; a run deletes in the hours of
 ``deleteWhen``, when a disk is fuller than ``diskMaxUsedSpaceRatio``, and in twenty runs after a command. It deletes

@@ -167,6 +167,12 @@ class SimDisk:
         self._open_files.add(file)
         return file
 
+    def create_private(self, path: str) -> DiskFile:
+        """Make a file; everybody may read everything here."""
+        if path in self._now.files:
+            raise StoreError("cannot create: file exists", path=path)
+        return self.open(path, create=True)
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
         self.count_call("exists", path)

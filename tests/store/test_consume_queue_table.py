@@ -60,6 +60,28 @@ def test_queues_are_found_on_disk(place: Place) -> None:
     assert len(again) == 3
 
 
+@pytest.mark.parametrize("name", ["00", "01", "2147483648", "9" * 30, "-1", "+1", "\u0661"])
+def test_a_directory_with_another_spelling_of_a_queue_id_is_left_alone(place: Place, name: str) -> None:
+    """Two names for one queue: the second took the place of the first, whose files were deleted as it was found."""
+    table = table_at(place)
+    append(table, "T", 0, 3)
+    append(table, "T", 1, 2)
+    foreign = f"{place.consume_queue}/T/{name}/{0:020d}"
+    place.write(foreign, b"foreign")
+    again = table_at(place)
+    assert {(queue.queue_id, queue.max_offset) for queue in again} == {(0, 3), (1, 2)}
+    assert place.read(foreign) == b"foreign"
+
+
+def test_a_file_with_a_queue_id_for_a_name_does_not_end_the_start(place: Place) -> None:
+    table = table_at(place)
+    append(table, "T", 0, 3)
+    place.write(f"{place.consume_queue}/T/7", b"foreign")
+    again = table_at(place)
+    assert [(queue.queue_id, queue.max_offset) for queue in again] == [(0, 3)]
+    assert place.read(f"{place.consume_queue}/T/7") == b"foreign"
+
+
 def test_a_queue_is_made_at_first_use_and_only_looked_for_by_get(place: Place) -> None:
     table = table_at(place)
     assert table.get("T", 0) is None

@@ -252,6 +252,36 @@ class TestOsDisk:
             persist_text(disk, path, text)
             assert [os.stat(each).st_mode & 0o777 for each in (path, path + ".bak")] == [0o600, 0o600]
 
+    def test_a_private_file_is_made_for_its_owner_alone(self, disk: Disk, root: str) -> None:
+        """Whatever the umask allows, and also where a crash has left the temporary file with other bits."""
+        path = f"{root}/plain_acl.yml"
+        before = os.umask(0)
+        try:
+            with open(f"{path}.tmp", "w") as left, open(f"{path}.tmp") as watching:
+                left.write("old")
+                persist_text(disk, path, "secret", is_private=True)
+                assert "secret" not in watching.read(), "who has it open sees nothing of the new text"
+            assert os.stat(path).st_mode & 0o777 == 0o600
+            persist_text(disk, path, "other", is_private=True)
+            assert [os.stat(each).st_mode & 0o777 for each in (path, path + ".bak")] == [0o600, 0o600]
+        finally:
+            os.umask(before)
+        with pytest.raises(StoreError, match="cannot create"):
+            disk.create_private(path)
+
+    @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600), (0, 0o644)])
+    def test_other_files_have_the_mode_that_the_umask_leaves(
+        self, disk: Disk, root: str, umask: int, mode: int
+    ) -> None:
+        """As RocketMQ's. Messages are for the users whom the umask lets read them."""
+        before = os.umask(umask)
+        try:
+            disk.open(f"{root}/log", create=True).close()
+            persist_text(disk, f"{root}/topics.json", "{}")
+        finally:
+            os.umask(before)
+        assert [os.stat(f"{root}/{name}").st_mode & 0o777 for name in ("log", "topics.json")] == [mode, mode]
+
     def test_the_lock_keeps_other_processes_out(self, disk: Disk, root: str) -> None:
         take = (
             "import fcntl, sys; f = open(sys.argv[1], 'r+'); "

@@ -111,7 +111,7 @@ class AclFiles:
             _checked_file(path, text, 0)
         except AclError as failure:
             raise AclError(f"{path}: {failure}") from failure
-        persist_text(self._disk, path, text)
+        persist_text(self._disk, path, text, is_private=True)  # it holds secrets
 
     def _paths(self, directory: str, depth: int) -> Iterator[str]:
         if depth > DEPTH_MAX:

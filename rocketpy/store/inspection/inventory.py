@@ -249,9 +249,9 @@ def _find_queues(disk: Disk, inventory: Inventory, name: str, queues: dict[tuple
             path = f"{topic_path}/{entry}"
             if entry.startswith(DELETED_PREFIX):
                 inventory.deleted_before[topic] = layout.base_offset_of(entry.removeprefix(DELETED_PREFIX)) or 0
-            elif entry.isascii() and entry.isdigit() and disk.is_directory(path):
+            elif (queue_id := layout.queue_id_of(entry)) is not None and disk.is_directory(path):
                 listed = sorted(_numbered_files(disk, path, inventory), key=lambda each: each[1])
-                found.append((topic, int(entry), path, listed))
+                found.append((topic, queue_id, path, listed))
             elif not entry.endswith(".staged"):
                 inventory.findings.append(_foreign(path, "a directory named like a queue id"))
     counts = Counter(length for _, _, _, listed in found for _, _, length in listed)

@@ -45,6 +45,11 @@ class DirectoryBoundDisk(PlainFilesDisk):
         self._refuse_foreign(path)
         return super().open(path, create=create, read_only=read_only)
 
+    def create_private(self, path: str) -> DiskFile:
+        """Make a private file in the store. A name that is there, a link too, is refused by the system."""
+        self._refuse_foreign_directory(path)
+        return super().create_private(path)
+
     def rename(self, path: str, new_path: str) -> None:
         """Rename within the store. A link that is moved away stays a link to what it named."""
         self._refuse_foreign_directory(path)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.acl_files import DEPTH_MAX, FILE_SIZE_MAX, FILES_MAX, AclFiles, FileStamp
 from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.store.disk import OsDisk
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, read_file, write_file
 
@@ -146,3 +150,13 @@ def test_a_crash_in_any_call_leaves_the_old_file_or_the_new_one(loses_power: boo
         assert read_file(disk, DEFAULT) in (ACCOUNTS, "accounts:\n")
         calls += 1
     assert calls > 3
+
+
+def test_a_file_that_a_request_creates_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It holds the secrets of accounts."""
+    before = os.umask(0)
+    try:
+        AclFiles(disk=OsDisk(), directory=str(tmp_path)).write_text(f"{tmp_path}/plain_acl.yml", ACCOUNTS)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "plain_acl.yml").stat().st_mode & 0o777 == 0o600

@@ -76,3 +76,13 @@ def test_files_without_bytes_at_the_end_are_no_files(tmp_path: Path) -> None:
     assert [file.base_offset for file in found.log_files] == [0]
     assert [Path(path).name for path in found.log_leftovers] == [f"{200:020d}", f"{100:020d}"]
     assert {each.severity for each in found.findings} == {Severity.NOTICE}
+
+
+@pytest.mark.parametrize("name", ["00", "01", "2147483648"])
+def test_a_queue_has_one_name_and_others_are_foreign(tmp_path: Path, name: str) -> None:
+    """As a start sees it: the second name for a queue would hide the first."""
+    found = make(tmp_path, (f"consumequeue/T/0/{0:020d}", 40), (f"consumequeue/T/{name}/{0:020d}", 40))
+    assert list(found.queues) == [("T", 0)]
+    (finding,) = found.findings
+    assert finding.severity is Severity.NOTICE
+    assert name in finding.path
