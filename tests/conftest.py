@@ -12,6 +12,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
@@ -19,8 +20,9 @@ __all__ = ["pytest_runtest_setup"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold the tests that are named for settings to what they are named for."""
+    """Hold tests that the page of compatibility names for settings and codes to what they are named for."""
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
+    config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
 
 
 settings.register_profile(
