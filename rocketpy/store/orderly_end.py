@@ -39,8 +39,12 @@ class OrderlyEnd:
 
 def digest_of_queues(queues: Iterable[ConsumeQueue]) -> str:
     """Return a digest of topic, id and end of every queue that has files, whatever their order."""
-    ends = sorted((queue.topic, queue.queue_id, queue.max_offset) for queue in queues if queue.files)
-    return hashlib.blake2b(repr(ends).encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return digest_of_ends((queue.topic, queue.queue_id, queue.max_offset) for queue in queues if queue.files)
+
+
+def digest_of_ends(ends: Iterable[tuple[str, int, int]]) -> str:
+    """Return a digest of topics, ids and ends of queues that have files, whatever their order."""
+    return hashlib.blake2b(repr(sorted(ends)).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def load_orderly_end(disk: Disk, path: str) -> OrderlyEnd | None:

@@ -30,17 +30,15 @@ import attrs
 
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store import layout
-from rocketpy.store.checkpoint import DurableEnds
 from rocketpy.store.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
+from rocketpy.store.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
 from rocketpy.store.log_dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.log_scanner import LogScanner
-from rocketpy.store.orderly_end import OrderlyEnd, digest_of_queues
 from rocketpy.store.recovery_mark import RecoveryMark
 
-_FILES_AFTER_ORDERLY_STOP = 3
 _QUEUES_PER_SLICE = 50
 _COPY_SIZE = 1 << 20
 
@@ -69,12 +67,9 @@ class StoreRecovery:
         commit_log: CommitLog,
         queues: ConsumeQueueTable,
         tags_code: TagsCodeOf,
-        is_clean: bool,
-        durable_before_ms: int,
-        durable_ends: DurableEnds | None = None,
+        last_stop: LastStop,
         check_crc: bool,
         rewrite: bool,
-        orderly_end: OrderlyEnd | None = None,
         bit_map_of: BitMapOf | None = None,
         is_multi_dispatch: bool = False,
         mark: RecoveryMark,
@@ -85,13 +80,11 @@ class StoreRecovery:
         self._dispatcher = LogDispatcher(
             queues=queues, tags_code=tags_code, bit_map_of=bit_map_of, is_multi_dispatch=is_multi_dispatch
         )
-        self.is_clean = is_clean
-        """Whether the last stop was an orderly one; what the abort file says is not the last word."""
-        self._durable_before_ms = durable_before_ms  # queues and log were durable up to this storeTimestamp
-        self._durable_ends = durable_ends
+        self._last_stop = last_stop
+        self.is_clean = last_stop.seems_clean
+        """Whether the last stop was a clean shutdown; what the abort file says is not the last word."""
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
-        self._orderly_end = orderly_end
         self._mark = mark
         self._trusts_clear = True  # what reads as zeros, or is missing, is so on the disk too
         self._progress: LogScanner | None = None
@@ -119,13 +112,16 @@ class StoreRecovery:
             yield from self._queues.sync_directories()
         files = self._commit_log.files
         yield from self._recover_queues()
-        durable_end = self._durable_end()
+        log = LogEnds(
+            [(each.base_offset, each.end_offset) for each in files],
+            lambda index: first_store_timestamp(files[index].file()),
+        )
+        durable_end = self._last_stop.durable_end(self._queue_ends())
         if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
-            self._remove_senseless_queues()
-        noted_end = self._noted_end()
-        if self.is_clean and self._durable_ends is not None and noted_end is None:
-            # Our last stop was not orderly, and no Java broker had the store since: the abort file was removed by hand.
-            self.is_clean = False
+            self._remove_inconsistent_queues(log)
+        begin = self._last_stop.walk_begin(self._queue_ends(), log)
+        if begin.is_clean != self.is_clean:
+            self.is_clean = begin.is_clean
             yield from self._recover_queues()
         if not files:
             self._require(durable_end, 0, "no file")
@@ -133,8 +129,7 @@ class StoreRecovery:
                 if queue.files:
                     queue.remove_files_durably()
             return
-        first_file, begin_offset = self._beginning(noted_end)
-        scanner = yield from self._walk(first_file, begin_offset)
+        scanner = yield from self._walk(begin)
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
@@ -143,7 +138,7 @@ class StoreRecovery:
             files.sync_directories()
             removed += 1
             yield
-        is_noted = scanner.end_offset == noted_end  # then the stop that noted it left it clear and durable
+        is_noted = scanner.end_offset == begin.noted_end  # then the stop that noted it left it clear and durable
         if not is_noted or not self._trusts_clear:
             # A recovery that died may have removed and cut the same, and nothing of it need be durable.
             files.sync_directories()
@@ -151,10 +146,10 @@ class StoreRecovery:
         self._commit_log.reserve_tail(scanner.end_offset)
         if not is_noted or not self._trusts_clear:
             yield from self._make_durable(scanner.first_file, scanner.end_offset)
-        noted_timestamp_ms = 0 if self._orderly_end is None else self._orderly_end.timestamp_ms
+        note = self._last_stop.note
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
-            timestamp_ms=max(scanner.timestamp_ms, noted_timestamp_ms),
+            timestamp_ms=max(scanner.timestamp_ms, 0 if note is None else note.timestamp_ms),
             scanned_from=scanner.begin_offset,
             record_count=scanner.record_count,
             unit_count=self._dispatcher.unit_count,
@@ -175,39 +170,10 @@ class StoreRecovery:
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
-    # ---- where to begin, and what must be there -------------------------------------------------------------------
+    # ---- what must be there ---------------------------------------------------------------------------------------
 
-    def _beginning(self, noted_end: int | None) -> tuple[int, int | None]:
-        """Return the file to begin with, and the place in it if that is not its beginning."""
-        files = self._commit_log.files
-        if noted_end is not None:
-            return len(files) - 1, noted_end
-        if self.is_clean:
-            return max(0, len(files) - _FILES_AFTER_ORDERLY_STOP), None
-        if self._durable_ends is None:
-            return self._first_durable_file(), None
-        durable_offset = self._durable_ends.durable_offset
-        if durable_offset <= files.min_offset:
-            return 0, None
-        mapped_file = files.find(durable_offset)
-        if mapped_file is not None:
-            return files.index_of(mapped_file), durable_offset
-        return len(files) - 1, durable_offset if durable_offset == files.end_offset else None
-
-    def _durable_end(self) -> int:
-        """Return up to where the log must be valid, 0 if nothing is known.
-
-        Without a checkpoint of ours the note of the last orderly stop still says it, if the queues end as it says. An
-        orderly stop of RocketMQ's leaves no note, but everything that its queues name was durable.
-        """
-        if self._durable_ends is not None:
-            return self._durable_ends.log_flushed_offset
-        noted = self._orderly_end
-        if noted is not None and noted.queues_digest == digest_of_queues(self._queues):
-            return noted.end_offset
-        if self.is_clean:
-            return max(map(_physical_end, self._queues), default=0)
-        return 0
+    def _queue_ends(self) -> list[QueueEnd]:
+        return [_end_of(queue) for queue in self._queues if queue.files]
 
     def _require(self, durable_end: int, end_offset: int, found: str) -> None:
         """Raise DamagedStoreError if the log ends before a place up to which it was durable."""
@@ -221,58 +187,31 @@ class StoreRecovery:
             position=None if damaged is None else end_offset - damaged.base_offset,
         )
 
-    def _remove_senseless_queues(self) -> None:
-        """Delete the files of queues that cannot be right: the walk makes them anew.
-
-        A file begins within a unit; the log has its beginning and the queue has not; or, after an orderly stop, the
-        last unit leads out of the log.
-        """
-        files = self._commit_log.files
+    def _remove_inconsistent_queues(self, log: LogEnds) -> None:
+        """Delete the files of queues that cannot be right: the walk makes them anew."""
         for queue in self._queues:
-            begin = queue.files.min_offset
-            if queue.files and (
-                begin % layout.UNIT_SIZE
-                or (begin and not files.min_offset)
-                or (self.is_clean and _physical_end(queue) > files.end_offset)
-            ):
+            if queue.files and self._last_stop.is_inconsistent(_end_of(queue), log):
                 queue.remove_files_durably()
 
     # ---- the walk -------------------------------------------------------------------------------------------------
 
-    def _first_durable_file(self) -> int:
-        """Return the last file whose first record, and so all before it, was durable; the first one if none is."""
-        files = self._commit_log.files
-        for index in range(len(files) - 1, 0, -1):
-            if 0 < first_store_timestamp(files[index].file()) <= self._durable_before_ms:
-                return index
-        return 0
-
-    def _noted_end(self) -> int | None:
-        """Return the end of the log that the orderly stop has noted, if the queues still end as it says."""
-        noted, files = self._orderly_end, self._commit_log.files
-        if noted is None or not self.is_clean:
-            return None
-        last = files[len(files) - 1] if files else None
-        if files.find(noted.end_offset) is not last or digest_of_queues(self._queues) != noted.queues_digest:
-            return None
-        return noted.end_offset
-
-    def _walk(self, first_file: int, begin_offset: int | None) -> Generator[None, None, LogScanner]:
+    def _walk(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
         """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
+        from_beginning = attrs.evolve(begin, first_file=0, offset=None)
         try:
-            return (yield from self._walk_from(first_file, begin_offset))
+            return (yield from self._walk_from(begin))
         except QueueGap as gap:
             if gap.queue.files:
                 gap.queue.remove_files_durably()
-            return (yield from self._walk_from(0))
+            return (yield from self._walk_from(from_beginning))
 
-    def _walk_from(self, first_file: int, begin_offset: int | None = None) -> Generator[None, None, LogScanner]:
+    def _walk_from(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
+        first_file, begin_offset = begin.first_file, begin.offset
         base_offset = self._commit_log.files[first_file].base_offset
         unit_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
         is_from_beginning = first_file == 0 and begin_offset is None
-        ends = self._durable_ends if begin_offset is not None and not self.is_clean else None
-        if ends is not None and unit_count < ends.unit_count:
-            return (yield from self._walk_from(0))  # units are missing that no crash can take: they are made anew
+        if self._last_stop.misses_units(begin, unit_count):
+            return (yield from self._walk_from(attrs.evolve(begin, first_file=0, offset=None)))
         self._progress = scanner = LogScanner(
             self._commit_log,
             first_file=first_file,
@@ -338,7 +277,8 @@ class StoreRecovery:
     def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
         """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""
         files = self._commit_log.files
-        known_offset = 0 if self._durable_ends is None else self._durable_ends.log_flushed_offset
+        ends = self._last_stop.ends
+        known_offset = 0 if ends is None else ends.log_flushed_offset
         for index in range(min(first_file, len(files) - 1), len(files)):
             mapped_file = files[index]
             file = mapped_file.file()
@@ -350,6 +290,10 @@ class StoreRecovery:
                     yield
             file.sync()
             yield
+
+
+def _end_of(queue: ConsumeQueue) -> QueueEnd:
+    return QueueEnd(queue.topic, queue.queue_id, queue.files.min_offset, queue.max_offset, lambda: _physical_end(queue))
 
 
 def _physical_end(queue: ConsumeQueue) -> int:

@@ -24,6 +24,7 @@ from rocketpy.store.disk import Disk
 from rocketpy.store.failed_sync import FailedSyncMark
 from rocketpy.store.index_file import IndexLayout
 from rocketpy.store.index_service import IndexService
+from rocketpy.store.last_stop import LastStop
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.mapped_file import OpenFiles
@@ -128,20 +129,17 @@ class StoreFiles:
 
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
-        # Every orderly stop of a store with messages, Java's too, leaves a checkpoint: without one nothing is believed.
-        self._was_clean = not self.abort_file.exists() and self.checkpoint.physic_msg_timestamp_ms > 0
         self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
         self._recovery = StoreRecovery(
             disk=self._disk,
             commit_log=self.commit_log,
             queues=self.queues,
             tags_code=tags_code,
-            is_clean=self._was_clean,
-            durable_before_ms=self.checkpoint.min_timestamp_ms,
-            durable_ends=self.checkpoint.ends,
+            last_stop=LastStop.of(
+                has_abort_file=self.abort_file.exists(), checkpoint=self.checkpoint, note=self._orderly_end
+            ),
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush or self.failed_sync_mark.exists(),
-            orderly_end=self._orderly_end,
             bit_map_of=bit_map_of,
             is_multi_dispatch=self._config.enable_multi_dispatch,
             mark=self._recovery_mark,

@@ -16,6 +16,7 @@ from rocketpy.store.consume_queue_ext import ExtPlace
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import Disk
 from rocketpy.store.index_feed import IndexWork
+from rocketpy.store.last_stop import LastStop
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
 from rocketpy.store.message_appender import MessageAppender
@@ -180,9 +181,7 @@ class Parts:
             commit_log=self.commit_log,
             queues=self.queues,
             tags_code=_tags_code,
-            is_clean=is_clean,
-            durable_before_ms=durable_before_ms,
-            durable_ends=durable_ends,
+            last_stop=LastStop(seems_clean=is_clean, durable_before_ms=durable_before_ms, ends=durable_ends, note=None),
             check_crc=True,
             rewrite=rewrite,
             is_multi_dispatch=has_multi_dispatch,

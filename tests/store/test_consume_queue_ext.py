@@ -18,6 +18,7 @@ from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.consume_queue_ext import CqExtUnit, ExtPlace, is_ext_address, read_ext_unit
 from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.last_stop import LastStop
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
 from rocketpy.store.log_directories import LogDirectories
 from rocketpy.store.mapped_file import OpenFiles
@@ -492,8 +493,9 @@ def test_bit_maps_are_made_anew_with_the_units(place: Place) -> None:
         disk=place.disk, commit_log=CommitLog(
             directories=LogDirectories([place.commit_log]), disk=place.disk,
             open_files=OpenFiles(disk=place.disk, open_max=9), file_size=1 << 16,
-        ), queues=table, tags_code=lambda topic, properties, _: hash_of_tags(properties["TAGS"]), is_clean=False,
-        durable_before_ms=0, check_crc=True, rewrite=False, bit_map_of=lambda topic, properties: BITS,
+        ), queues=table, tags_code=lambda topic, properties, _: hash_of_tags(properties["TAGS"]),
+        last_stop=LastStop(seems_clean=False, durable_before_ms=0, ends=None, note=None),
+        check_crc=True, rewrite=False, bit_map_of=lambda topic, properties: BITS,
         mark=RecoveryMark(place.disk, f"{place.root}/recovering"),
     )  # fmt: skip
     for _ in recovery.run():

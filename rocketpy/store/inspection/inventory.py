@@ -137,7 +137,7 @@ def _find_log(disk: Disk, inventory: Inventory) -> None:
                         path=path,
                         expected="one file of each name in all directories of the log",
                         found=f"another one: {other[0]}",
-                        start="reads one of them",
+                        start="refuses the store",
                         repair=NOTHING,
                     )
                 )

@@ -7,6 +7,7 @@ walk. Nothing here reads log, queues or index beyond the heads of log files.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -19,15 +20,15 @@ from rocketpy.store.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.disk import Disk
 from rocketpy.store.inspection.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
-from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, read_units
+from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, read_units, units_between
 from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.time_inspection import TIME_MAX_MS
+from rocketpy.store.last_stop import LastStop, LogEnds, QueueEnd
 from rocketpy.store.orderly_end import OrderlyEnd, load_orderly_end
 
 TOPICS_FILE = "topics.json"
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _FIRST_RECORD_SIZE = 76
-_FILES_AFTER_ORDERLY_STOP = 3
 
 
 @attrs.frozen
@@ -35,8 +36,11 @@ class LastEnd:
     """How the last owner of a store left it."""
 
     is_clean: bool
+    """Whether a start takes the last stop for a clean shutdown."""
+    has_abort_file: bool
     checkpoint: StoreCheckpoint
     orderly_end: OrderlyEnd | None
+    """The note of a clean shutdown, if a start believes it."""
     durable_end: int
     """A record of the log before here that is not valid is damage: a start refuses the store."""
     walk_begin: int
@@ -44,40 +48,34 @@ class LastEnd:
 
 
 def read_last_end(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> LastEnd:
-    """Return what the small files say."""
-    is_clean = not disk.exists(inventory.path_in_root(layout.ABORT_FILE))
+    """Return what the small files say, by the rule that recovery itself follows."""
     checkpoint = load_checkpoint(disk, inventory.path_in_root(layout.CHECKPOINT_FILE))
-    orderly_end = load_orderly_end(disk, inventory.path_in_root(layout.ORDERLY_END_FILE)) if is_clean else None
-    durable_end = 0
-    if checkpoint.ends is not None:
-        durable_end = checkpoint.ends.log_flushed_offset
-    elif is_clean:
-        durable_end = _largest_physical_end(inventory, opened)
-    walk_begin = _walk_begin(inventory, opened, checkpoint, orderly_end, is_clean=is_clean)
-    return LastEnd(is_clean, checkpoint, orderly_end, durable_end, walk_begin)
-
-
-def _walk_begin(
-    inventory: Inventory,
-    opened: ReadOnlyFiles,
-    checkpoint: StoreCheckpoint,
-    orderly_end: OrderlyEnd | None,
-    *,
-    is_clean: bool,
-) -> int:
+    note = load_orderly_end(disk, inventory.path_in_root(layout.ORDERLY_END_FILE))
+    has_abort_file = disk.exists(inventory.path_in_root(layout.ABORT_FILE))
+    last_stop = LastStop.of(has_abort_file=has_abort_file, checkpoint=checkpoint, note=note)
     files = inventory.log_files
-    if not files:
-        return 0
-    if is_clean:
-        if orderly_end is not None and files[-1].base_offset <= orderly_end.end_offset < files[-1].end_offset:
-            return orderly_end.end_offset
-        return files[max(0, len(files) - _FILES_AFTER_ORDERLY_STOP)].base_offset
-    if checkpoint.ends is not None:
-        return max(checkpoint.ends.durable_offset, files[0].base_offset)
-    for file in reversed(files[1:]):
-        if 0 < first_timestamp_ms(opened, file) <= checkpoint.min_timestamp_ms:
-            return file.base_offset
-    return files[0].base_offset
+    log = LogEnds(
+        [(file.base_offset, file.end_offset) for file in files], lambda index: first_timestamp_ms(opened, files[index])
+    )
+    queues = {queue: queue_end(opened, queue, is_clean=last_stop.seems_clean) for queue in _queues_of(inventory)}
+    durable_end = last_stop.durable_end(list(queues.values()))
+    if log.end_offset >= durable_end:
+        queues = {queue: end for queue, end in queues.items() if not last_stop.is_inconsistent(end, log)}
+    begin = last_stop.walk_begin(queues.values(), log)
+    offset = begin.offset
+    if offset is not None and not begin.is_clean:
+        unit_count = sum(_count_before(opened, queue, offset, log) for queue in queues)
+        if last_stop.misses_units(begin, unit_count):
+            offset = log.min_offset
+    if offset is None:
+        offset = log.spans[begin.first_file][0] if log.spans else 0
+    return LastEnd(
+        begin.is_clean, has_abort_file, checkpoint, note if begin.noted_end is not None else None, durable_end, offset
+    )
+
+
+def _queues_of(inventory: Inventory) -> Iterator[QueueFiles]:
+    return (queue for queue in inventory.queues.values() if queue.files)
 
 
 def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
@@ -90,19 +88,48 @@ def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
     return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
 
 
-def _largest_physical_end(inventory: Inventory, opened: ReadOnlyFiles) -> int:
-    """Return where the last record that any queue names ends: after an orderly stop all of them were durable."""
-    largest = 0
-    for queue in inventory.queues.values():
-        low, high = queue.min_offset, queue.end_offset
-        while low < high:
-            middle = (low + high) // 2
-            unit = _unit_at(opened, queue, middle)
-            low, high = (middle + 1, high) if is_unit(unit) else (low, middle)
-        unit = _unit_at(opened, queue, low - 1) if low > queue.min_offset else (0, 0, 0)
-        if is_unit(unit) and not is_pre_blank(unit):
-            largest = max(largest, unit[0] + unit[1])
-    return largest
+# ---- where queues end ----------------------------------------------------------------------------------------------
+
+
+def queue_end(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> QueueEnd:
+    """Return where a queue ends, as a start finds it: see :func:`rocketpy.store.queue_end.find_end`."""
+    max_offset = _max_offset(opened, queue, is_clean=is_clean)
+
+    def physical_end() -> int:
+        unit = _unit_at(opened, queue, max_offset - 1) if max_offset > queue.min_offset else (0, 0, 0)
+        return 0 if not is_unit(unit) or is_pre_blank(unit) else unit[0] + unit[1]
+
+    return QueueEnd(queue.topic, queue.queue_id, queue.files[0].base_offset, max_offset, physical_end)
+
+
+def _max_offset(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> int:
+    """Return the queue offset after the last valid unit of the last three files, or of one further back."""
+    first_file = max(0, len(queue.files) - 3)
+    while first_file and not is_unit(_unit_at(opened, queue, queue.files[first_file].base_offset // layout.UNIT_SIZE)):
+        first_file -= 1
+    end = queue.min_offset
+    for file in queue.files[first_file:]:
+        begin, file_end = file.base_offset // layout.UNIT_SIZE, file.end_offset // layout.UNIT_SIZE
+        if is_clean:
+            end = bisect_left(
+                range(file_end), True, begin, key=lambda offset: not is_unit(_unit_at(opened, queue, offset))
+            )
+        else:
+            units = units_between(opened, queue, begin, file_end)
+            end = next((offset for offset, unit in units if not is_unit(unit)), file_end)
+        if end < file_end:
+            break
+    return end
+
+
+def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds) -> int:
+    """Return up to which queue offset a start after a crash trusts the units: those of records before an offset."""
+    if queue.min_offset and not log.min_offset:
+        return 0
+    end = _max_offset(opened, queue, is_clean=False)
+    return bisect_left(
+        range(end), True, queue.min_offset, key=lambda offset: _unit_at(opened, queue, offset)[0] >= physical_offset
+    )
 
 
 def _unit_at(opened: ReadOnlyFiles, queue: QueueFiles, queue_offset: int) -> tuple[int, int, int]:
@@ -117,7 +144,7 @@ def small_file_findings(
     disk: Disk, inventory: Inventory, opened: ReadOnlyFiles, last_end: LastEnd, *, is_live: bool
 ) -> Iterator[Finding]:
     """Yield what is wrong with the small files."""
-    if not last_end.is_clean and not is_live:
+    if last_end.has_abort_file and not is_live:
         yield Finding(
             severity=Severity.NOTICE,
             path=inventory.path_in_root(layout.ABORT_FILE),
@@ -128,13 +155,26 @@ def small_file_findings(
         )
     yield from _checkpoint_findings(inventory, last_end)
     noted_path = inventory.path_in_root(layout.ORDERLY_END_FILE)
-    if last_end.is_clean and last_end.orderly_end is None and disk.exists(noted_path):
+    if not last_end.has_abort_file and last_end.orderly_end is None and disk.exists(noted_path):
         yield Finding(
             severity=Severity.NOTICE,
             path=noted_path,
-            expected="the end of log and queues in one line",
+            expected="a note of a clean shutdown that checkpoint, log and queues agree with",
             found=repr(opened.read(noted_path, 0, 80)),
-            start="walks up to three log files to find the end",
+            start=(
+                "walks up to three log files to find the end"
+                if last_end.is_clean
+                else f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on"
+            ),
+            repair=NOTHING,
+        )
+    elif not last_end.has_abort_file and not last_end.is_clean and not is_live and last_end.checkpoint.ends is not None:
+        yield Finding(
+            severity=Severity.NOTICE,
+            path=noted_path,
+            expected="the note of a clean shutdown, or an abort file",
+            found="neither: the abort file was removed by hand",
+            start=f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on",
             repair=NOTHING,
         )
     for path in inventory.config_files:

@@ -80,11 +80,24 @@ async def test_after_an_orderly_end_nothing_is_walked_and_everything_is_durable(
     assert look.findings() == []
 
 
-async def test_without_the_note_of_it_the_last_files_are_walked(look: Look) -> None:
+async def test_without_the_note_of_it_the_start_is_one_after_a_crash(look: Look) -> None:
+    """The checkpoint is ours, so there was a note: the abort file has been removed by hand."""
+    end = await fill(look.place)
+    look.place.disk.unlink("/store/orderly-end")
+    assert (look.last_end.is_clean, look.last_end.walk_begin) == (False, end)
+    (finding,) = look.findings()
+    assert (finding.severity, finding.path) == (Severity.NOTICE, "/store/orderly-end")
+    assert finding.found == "neither: the abort file was removed by hand"
+    assert look.findings(is_live=True) == []
+
+
+async def test_after_a_clean_shutdown_of_java_s_the_last_files_are_walked(look: Look) -> None:
     await fill(look.place)
     look.place.disk.unlink("/store/orderly-end")
-    assert look.last_end.walk_begin == 0
-    assert look.findings() == [], "Java leaves none"
+    times = look.place.read("/store/checkpoint")[:24]
+    look.place.write("/store/checkpoint", times.ljust(4096, b"\0"))
+    assert (look.last_end.is_clean, look.last_end.walk_begin) == (True, 0)
+    assert look.findings() == [], "Java leaves no note"
 
 
 async def test_a_note_that_makes_no_sense_is_shown(look: Look) -> None:
@@ -114,6 +127,8 @@ async def test_of_a_store_of_java_s_the_queues_say_what_was_durable(look: Look) 
     look.place.write("/store/checkpoint", times.ljust(4096, b"\0"))
     assert look.last_end.durable_end == end
     look.place.write("/store/abort", b"")
+    assert (look.last_end.durable_end, look.last_end.walk_begin) == (end, 0), "queues still end as our note says"
+    look.place.disk.unlink("/store/orderly-end")
     assert (look.last_end.durable_end, look.last_end.walk_begin) == (0, 0)
 
 
@@ -145,7 +160,8 @@ async def test_a_time_that_can_be_none_is_shown_where_it_stands(
     look.place.write("/store/checkpoint", time_ms.to_bytes(8, "big", signed=True), number * 8)
     checkpoint: StoreCheckpoint = look.last_end.checkpoint
     assert is_checkpoint_sane(checkpoint) is is_sane
-    places = [(each.severity, each.position, each.found) for each in look.findings()]
+    found = [each for each in look.findings() if each.path == "/store/checkpoint"]
+    places = [(each.severity, each.position, each.found) for each in found]
     assert places == ([] if is_sane else [(Severity.WARNING, number * 8, str(time_ms))])
 
 
