@@ -85,7 +85,7 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 _SHOWN_MAX = 20
 _MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 _BROKERS_WORD_BYTES = tuple(name.encode() for name in BROKERS_WORD)
-PERHAPS_BROKERS_WORD = b"_QUEUE_OFFSET\x01"
+PERHAPS_BROKERS_WORD = b"_QUEUE_OFFSET"
 """What a batch contains that has a property of the broker's own which matters without its sysFlag. Looked for in whole
 bodies, so it is one text: the end of INNER_MULTI_QUEUE_OFFSET and of TRAN_PREPARED_QUEUE_OFFSET."""
 

@@ -75,7 +75,7 @@ class OpenTransactions:
 
         One that has ended since, or of which there is a newer record now, is not touched.
         """
-        for origin, queue_offset in reversed(passed_over.items()):
+        for origin, queue_offset in reversed(list(passed_over.items())):
             if self._newest.get(origin) == queue_offset:
                 self._newest.move_to_end(origin, last=False)
 
