@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from rocketpy.testing.store_world import LifeEnded
 from tests.task_order import TRIO_RANDOM
 
 Machine = TypeVar("Machine", bound=RuleBasedStateMachine)
@@ -59,6 +60,17 @@ def planted(owner: object, function_name: str, wrong: Wrong) -> Iterator[None]:
         yield
     finally:
         setattr(owner, function_name, original)
+
+
+@contextmanager
+def living(broken: Callable[[Enum, str], None], promise: Enum) -> Iterator[None]:
+    """Break a promise when the broker fails in the block in any other way than by a death that was arranged."""
+    try:
+        yield
+    except (PromiseBroken, LifeEnded):
+        raise
+    except Exception as failure:
+        broken(promise, f"the broker has ended: {failure!r}")
 
 
 class Breakable(Protocol):

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from property_tests.group_clients import GROUP, TOPIC, commit, pull, pulled, query_offset
 from property_tests.group_clients import send as client_send
-from property_tests.hunts import PromiseBroken, broken_unless_done
+from property_tests.hunts import PromiseBroken, broken_unless_done, living
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
@@ -53,6 +53,8 @@ class Promise(Enum):
     DUE = "a retry comes when its delay is over, and not before"
     ONCE = "what was sent back once comes back once"
     ANSWERED = "a message that is there can be sent back"
+    NOTHING_FORGED = "nothing comes that was not sent"
+    LIVES = "nothing that a client sends ends the broker"
 
 
 @attrs.define(eq=False)
@@ -111,15 +113,19 @@ class RetryMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def send(self, count: int = 1) -> None:
         for _ in range(count):
-            self.count += 1
-            body = b"%d" % self.count
-            born_timestamp_ms = self.world.life.clock.timestamp_ms()
-            properties = f"UNIQ_KEY\x01K{self.count}"
-            answer = self.ask(
-                client_send(body, topic=TOPIC, born_timestamp_ms=born_timestamp_ms, properties=properties)
+            self.send_one(0, f"UNIQ_KEY\x01K{self.count + 1}")
+
+    def send_one(self, sys_flag: int, properties: str) -> None:
+        self.count += 1
+        body = b"%d" % self.count
+        born_timestamp_ms = self.world.life.clock.timestamp_ms()
+        answer = self.ask(
+            client_send(
+                body, topic=TOPIC, sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms, properties=properties
             )
-            assert answer.code == ResponseCode.SUCCESS, answer
-            self.sent[body] = Sent(body)
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer
+        self.sent[body] = Sent(body)
 
     @rule(topic=st.sampled_from([TOPIC, RETRY_TOPIC]))
     def pulls(self, topic: str = TOPIC) -> None:
@@ -263,7 +269,8 @@ class RetryMachine(RuleBasedStateMachine):
         raise PromiseBroken(promise, what)
 
     def ask(self, request: RemotingCommand) -> RemotingCommand:
-        answer = self.world.connect().ask(request)
+        with living(self.broken, Promise.LIVES):
+            answer = self.world.connect().ask(request)
         assert answer is not None, request
         return answer
 
@@ -271,7 +278,8 @@ class RetryMachine(RuleBasedStateMachine):
         """Do what may be the broker's last; False when it was, because a death was arranged."""
         with broken_unless_done(self):
             try:
-                step()
+                with living(self.broken, Promise.LIVES):
+                    step()
             except LifeEnded as ended:
                 if not isinstance(ended.cause, ProcessDied):
                     raise
@@ -281,8 +289,9 @@ class RetryMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.life_count += 1
-        self.world.begin()
-        self.world.pass_time(0)
+        with living(self.broken, Promise.LIVES):
+            self.world.begin()
+            self.world.pass_time(0)
         self.began = self.now
         self.consumer_dies()
         self.look()
@@ -291,6 +300,9 @@ class RetryMachine(RuleBasedStateMachine):
         """Look for every message in every place where it may be."""
         committed = {topic: max(0, self.world.consumer_offset(GROUP, topic, 0)) for topic in (TOPIC, RETRY_TOPIC)}
         queues = {topic: self.world.messages(topic, 0) for topic in (TOPIC, RETRY_TOPIC, DLQ_TOPIC)}
+        for topic, messages in queues.items():
+            if forged := {message.body for message in messages} - self.sent.keys():
+                self.broken(Promise.NOTHING_FORGED, f"{forged} came to {topic}")
         dead = {message.body for message in queues[DLQ_TOPIC]}
         ahead = {
             each.body for topic, start in committed.items() for each in queues[topic] if each.queue_offset >= start

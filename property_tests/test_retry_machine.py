@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from property_tests.dishonest_consumer import DishonestConsumer
 from property_tests.hunts import Bug, Function, hunt
-from property_tests.retry_machine import Promise, RetryMachine
+from property_tests.retry_machine import Promise
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.delay_levels import DelayLevels
 from rocketpy.broker.processors import send_back
@@ -21,8 +22,9 @@ from rocketpy.broker.processors.send_back import SendBackProcessor
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import make_response
 from rocketpy.protocol.topic_name import DLQ_PREFIX
+from rocketpy.store.message_reader import MessageReader
 
-TestRetries = RetryMachine.TestCase
+TestRetries = DishonestConsumer.TestCase
 TestRetries.settings = settings(stateful_step_count=30)
 
 
@@ -54,6 +56,34 @@ def _is_too_early(delay_ms: Function) -> Function:
     return lambda self, level: delay_ms(self, level) // 2
 
 
+def _believes_what_looks_like_a_record(look: Function) -> Function:
+    """RocketMQ's own: whatever lies at an offset is a message."""
+    return MessageReader.look_message
+
+
+def _believes_a_place_in_the_queue(unit: Function) -> Function:
+    """The queue has a unit at that offset, wherever it leads."""
+
+    def found(self: Any, queue: Any, queue_offset: int) -> Any:
+        physical_offset, size = yield from unit(self, queue, queue_offset)
+        return _Anything((physical_offset, size)) if size else (physical_offset, size)
+
+    return found
+
+
+class _Anything(tuple[int, int]):
+    """A unit that says what is asked of it."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
 def _goes_one_too_far(commit: Function) -> Function:
     def committed(self: Any, peer: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         commit(self, peer, group, topic, queue_id, offset + 1)
@@ -68,6 +98,12 @@ PLANTED: Mapping[str, Bug] = {
     "a group has one try too many": Bug(send_back, "retries_max", _allows_one_more, (Promise.LIMITED,)),
     "dead letters are lost": Bug(SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,)),
     "delays are half as long": Bug(DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,)),
+    "a record in a body is believed": Bug(
+        MessageReader, "look_named_message", _believes_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
+    ),
+    "a record in a body is believed if its queue has one there": Bug(
+        MessageReader, "_unit", _believes_a_place_in_the_queue, (Promise.NOTHING_FORGED,)
+    ),
     "progress is one message too far": Bug(
         ConsumerOffsetManager, "commit_offset", _goes_one_too_far, (Promise.NEVER_GONE,)
     ),
@@ -76,4 +112,4 @@ PLANTED: Mapping[str, Bug] = {
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_bug_is_found(name: str) -> None:
-    hunt(RetryMachine, PLANTED[name])
+    hunt(DishonestConsumer, PLANTED[name])

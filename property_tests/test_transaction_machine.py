@@ -13,6 +13,7 @@ import attrs
 import pytest
 from hypothesis import settings
 
+from property_tests.dishonest_producer import DishonestProducer
 from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
@@ -24,15 +25,22 @@ from property_tests.transaction_machine import (
     TransactionMachine,
 )
 from rocketpy.broker.message_put import PutMessageResult
+from rocketpy.broker.processors import send, send_properties
+from rocketpy.broker.processors.end_transaction import EndTransactionProcessor
+from rocketpy.broker.services import transaction_check
 from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService, Verdict
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.transaction import replay, transactional_message
 from rocketpy.broker.transaction.half_message import origin_of
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import EndTransactionRequestHeader
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.message_reader import MessageReader
 from rocketpy.store.results import PutMessageStatus
 
-TestTransactions = TransactionMachine.TestCase
+TestTransactions = DishonestProducer.TestCase
 TestTransactions.settings = settings(  # virtual time is dear: each second is some wake-ups
     max_examples=settings.default.max_examples * 4 // 5 if settings.default else 40, stateful_step_count=30
 )
@@ -107,6 +115,34 @@ def _passes_over_what_is_open(first: Function) -> Function:
     return moved
 
 
+def _believes_what_looks_like_a_record(look: Function) -> Function:
+    """RocketMQ's own: whatever lies at an offset is a message."""
+    return MessageReader.look_message
+
+
+def _takes_numbers_for_half_messages(process: Function) -> Function:
+    """Bounded, so that the machine comes to an end; the broker would not."""
+
+    def caught_up(self: Any, connection: Any, request: Any) -> Any:
+        header = read_header(request, EndTransactionRequestHeader)
+        self._transactions.catch_up(min(header.tran_state_table_offset + 1, 5_000))
+        return process(self, connection, request)
+
+    return caught_up
+
+
+def _takes_nothing_away(take_away: Function) -> Function:
+    return lambda properties: None
+
+
+def _takes_every_flag(flags: Any) -> Any:
+    return -1
+
+
+def _stops_at_damage(readable: Function) -> Function:
+    return lambda records, topic=None: decode_messages(records, decompress=False)
+
+
 SERVICE, CHECK = TransactionalMessageService, TransactionalMessageCheckService
 PLANTED: Mapping[str, Bug] = {
     "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, (Promise.ONCE,)),
@@ -118,6 +154,19 @@ PLANTED: Mapping[str, Bug] = {
     "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, (Promise.ANSWERED,)),
     "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, (Promise.LEFT_ALONE,)),
     "turns of immune messages are counted": Bug(CHECK, "_leave", _counts_every_turn, (Promise.GIVEN_UP,)),
+    "a record in a body is believed": Bug(
+        MessageReader, "look_named_message", _believes_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
+    ),
+    "half messages are counted up to what a request names": Bug(
+        EndTransactionProcessor, "process_end", _takes_numbers_for_half_messages, (Promise.LIVES,)
+    ),
+    "a client says which transaction a half message is of": Bug(
+        send_properties, "take_away_brokers_word", _takes_nothing_away, (Promise.LEFT_ALONE, Promise.CHECKED)
+    ),
+    "a client says that a message was committed": Bug(send, "CLIENT_SYS_FLAGS", _takes_every_flag, (Promise.CHECKED,)),
+    "a damaged record ends the round": Bug(
+        transaction_check, "readable_messages", _stops_at_damage, (Promise.CHECKED,)
+    ),
 }
 
 
@@ -178,7 +227,41 @@ def is_immune_for_long(state: TransactionMachine) -> None:
     state.time_passes(60)
 
 
-SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
+def ends_a_record_in_a_body(state: DishonestProducer) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.ends_a_record_in_a_body()
+    state.ends_a_record_in_a_body(is_cold=True)
+
+
+def names_a_number(state: DishonestProducer) -> None:
+    state.first_start(flush=SYNC)
+    state.names_offsets_that_lead_nowhere(offset=7, queue_offset=1_000)
+    state.send_half()
+    state.time_passes(23)
+
+
+def says_that_its_half_message_is_another_s(state: DishonestProducer) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.has_a_transaction_that_says_it_is_another()
+    state.time_passes(23)
+
+
+def says_that_it_was_committed_and_the_broker_dies(state: DishonestProducer) -> None:
+    state.first_start(flush=SYNC)
+    state.send_half()
+    state.says_that_a_transaction_was_committed()
+    state.kill()
+    state.time_passes(23)
+
+
+def finds_a_damaged_record(state: DishonestProducer) -> None:
+    state.first_start(flush=SYNC)
+    state.a_record_is_damaged_for_some_rounds(23)
+
+
+SCRIPTS: Mapping[str, Callable[[DishonestProducer], None]] = dict(
     zip(
         PLANTED,
         (
@@ -189,6 +272,11 @@ SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
             answers_a_check,
             rolls_back_and_dies,
             is_immune_for_long,
+            ends_a_record_in_a_body,
+            names_a_number,
+            says_that_its_half_message_is_another_s,
+            says_that_it_was_committed_and_the_broker_dies,
+            finds_a_damaged_record,
         ),
         strict=True,
     )
@@ -197,11 +285,20 @@ SCRIPTS: Mapping[str, Callable[[TransactionMachine], None]] = dict(
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str) -> None:
-    play(TransactionMachine, SCRIPTS[name])
-    play_with_bug(TransactionMachine, SCRIPTS[name], PLANTED[name])
+    play(DishonestProducer, SCRIPTS[name])
+    play_with_bug(DishonestProducer, SCRIPTS[name], PLANTED[name])
 
 
-@pytest.mark.parametrize("name", ["a transaction ends as often as somebody ends it", "copies do not name their origin"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a transaction ends as often as somebody ends it",
+        "copies do not name their origin",
+        "a record in a body is believed",
+        "half messages are counted up to what a request names",
+        "a damaged record ends the round",
+    ],
+)
 def test_the_machine_finds_a_bug_by_itself(name: str) -> None:
     bug = PLANTED[name]
-    hunt(TransactionMachine, attrs.evolve(bug, promises=tuple(Promise)))  # other ways than the script break others
+    hunt(DishonestProducer, attrs.evolve(bug, promises=tuple(Promise)))  # other ways than the script break others

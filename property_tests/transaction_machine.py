@@ -2,8 +2,8 @@
 
 *A half message is delivered exactly if it was committed, never after a rollback, and checked while nobody knows.* The
 broker is a whole one, on a simulated disk; clients are two producers of one group. A step is what a producer, an
-operator, time, the machine or the disk can do. What the model cannot know (the power went before an answer came) it
-reads off the next life once, and from then on it must stay so.
+operator, time, the machine or the disk can do; a dishonest producer is in :mod:`.dishonest_producer`. What the model
+cannot know (the power went before an answer came) it reads off the next life once, and from then on it must stay so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from property_tests.group_clients import send as client_send
-from property_tests.hunts import PromiseBroken, broken_unless_done
+from property_tests.hunts import PromiseBroken, broken_unless_done, living
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC, small_broker
 from rocketpy.protocol.bodies.codec import encode_body
@@ -61,6 +61,8 @@ class Promise(Enum):
     LEFT_ALONE = "what is over is not asked about any more"
     GIVEN_UP = "what is given up was open long enough, and is there for operators"
     ANSWERED = "an end is accepted exactly if it is the one that counts"
+    NOTHING_FORGED = "nothing is delivered that was not sent, and no transaction is open that nobody began"
+    LIVES = "nothing that a client sends ends the broker"
 
 
 class State(Enum):
@@ -108,6 +110,7 @@ class TransactionMachine(RuleBasedStateMachine):
         super().__init__()
         self.count = 0
         self.transactions: dict[bytes, Transaction] = {}
+        self.foreign: set[bytes] = set()  # bodies that a dishonest producer has sent: nothing is promised about them
         self.producers: list[Client] = []
         self.world = _world(ASYNC, 512)
         self.is_broken = False
@@ -314,7 +317,8 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def ask(self, request: RemotingCommand, *, settle: bool = True) -> RemotingCommand | None:
         """Ask over a connection that is in no group; None when there is no answer."""
-        return self.world.connect().ask(request, settle=settle)
+        with living(self.broken, Promise.LIVES):
+            return self.world.connect().ask(request, settle=settle)
 
     def then(self, survives: int | None) -> None:
         """Somebody was answered, or else the power goes before that."""
@@ -327,7 +331,8 @@ class TransactionMachine(RuleBasedStateMachine):
         """Do what may be the broker's last; False when it was, because a death was arranged."""
         with broken_unless_done(self):
             try:
-                step()
+                with living(self.broken, Promise.LIVES):
+                    step()
             except LifeEnded as ended:
                 if not isinstance(ended.cause, ProcessDied):
                     raise
@@ -341,8 +346,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.producers.clear()
         self.life_count += 1
-        self.world.begin()
-        self.world.pass_time(0)
+        with living(self.broken, Promise.LIVES):
+            self.world.begin()
+            self.world.pass_time(0)
         self.producer_comes_online()
         self.look()
 
@@ -358,7 +364,10 @@ class TransactionMachine(RuleBasedStateMachine):
             if request.code == RequestCode.CHECK_TRANSACTION_STATE:
                 header = read_header(request, CheckTransactionStateRequestHeader)
                 assert request.body is not None
-                transaction = self.transactions[decode_message(request.body).body]
+                body = decode_message(request.body).body
+                if body in self.foreign:
+                    continue
+                transaction = self.transactions[body]
                 if State.OPEN not in transaction.possible:
                     self.broken(Promise.LEFT_ALONE, f"{transaction} was asked about")
                 transaction.possible = OPEN
@@ -370,6 +379,8 @@ class TransactionMachine(RuleBasedStateMachine):
         """Hold what consumers and operators see against the model."""
         given_up = Counter(message.body for message in self.world.messages(TRANS_CHECK_MAX_TIME_TOPIC, 0))
         delivered = Counter(message.body for message in self.world.messages(TOPIC, 0))
+        if forged := delivered.keys() - self.transactions.keys() - self.foreign:
+            self.broken(Promise.NOTHING_FORGED, f"{forged} were delivered")
         for each in self.transactions.values():
             self.look_at_given_up(each, given_up[each.body])
             if delivered[each.body] > 1:
