@@ -40,7 +40,7 @@ import attrs
 
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
-from rocketpy.protocol.properties import decode_properties
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX
 from rocketpy.store.plug_in import load_callables
 
@@ -163,7 +163,7 @@ class SendHooks:
             topic=header.topic,
             body_length=len(body or b""),
             msg_props=text,
-            msg_unique_key=decode_properties(text).get("UNIQ_KEY", ""),
+            msg_unique_key=decode_properties(text).get("UNIQ_KEY", "") if len(text) <= PROPERTIES_TEXT_MAX else "",
             born_host=born_host,
             born_timestamp=header.born_timestamp,
             broker_addr=self._broker_addr,

@@ -102,7 +102,7 @@ class SendSide:
             answers=self._answers,
             outcome=self._outcome,
             stats=ground.tables.stats,
-            cluster=ground.config.broker_cluster_name,
+            config=ground.config,
             decode=decode,
         )
         self.gate.on_close(hot.forget)

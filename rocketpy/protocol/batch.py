@@ -84,9 +84,19 @@ def decode_batch_body(body: bytes) -> list[BatchItem]:
     return list(starmap(BatchItem, zip(*split_batch_body(body), strict=True)))
 
 
-def split_batch_body(body: bytes) -> BatchColumns:
-    """Return the messages of a batch as :func:`decode_batch_body` does, in columns: faster."""
-    return _split_alike(body) or _split_one_by_one(body)
+class BatchCountError(RemoteProtocolError):
+    """A batch has more messages than the reader takes."""
+
+
+def split_batch_body(body: bytes, *, count_max: int | None = None) -> BatchColumns:
+    """Return the messages of a batch as :func:`decode_batch_body` does, in columns: faster.
+
+    Raises BatchCountError as soon as there are more than ``count_max``.
+    """
+    columns = _split_alike(body) or _split_one_by_one(body, count_max)
+    if count_max is not None and len(columns.bodies) > count_max:
+        raise BatchCountError(f"batch: expected at most {count_max} items, found {len(columns.bodies)}")
+    return columns
 
 
 def _split_alike(body: bytes) -> BatchColumns | None:
@@ -114,7 +124,7 @@ def _alike_items(count: int, body_size: int, properties_size: int) -> Struct:
     return Struct(">" + f"12xii{body_size}sh{properties_size}s" * count)
 
 
-def _split_one_by_one(body: bytes) -> BatchColumns:
+def _split_one_by_one(body: bytes, count_max: int | None) -> BatchColumns:
     flags: list[int] = []
     bodies: list[bytes] = []
     all_properties: list[bytes] = []
@@ -134,6 +144,8 @@ def _split_one_by_one(body: bytes) -> BatchColumns:
         flags.append(flag)
         bodies.append(body[body_start:body_end])
         all_properties.append(body[body_end + 2 : position])
+        if len(flags) == count_max and position < end:
+            raise BatchCountError(f"batch: expected at most {count_max} items, found more")
     return BatchColumns(flags, bodies, all_properties)
 
 

@@ -13,6 +13,9 @@ PROPERTY_SEPARATOR = "\x02"
 PROPERTIES_SIZE_MAX = 32767
 """The length of the text in bytes is a signed int16 in a record; a header is checked against as many characters."""
 
+PROPERTIES_TEXT_MAX = 2 * PROPERTIES_SIZE_MAX
+"""Longer texts (in characters) are not even taken apart: some of what a client sends is not stored, but not half."""
+
 KEY_SEPARATOR = " "
 INDEX_KEYS_MAX = 128
 """So many keys of a message are indexed: an entry of the index takes more of the disk than its key of the message."""

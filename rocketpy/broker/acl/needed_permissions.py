@@ -40,7 +40,7 @@ from rocketpy.protocol.bodies.heartbeat import HeartbeatData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.multi_dispatch import NAMES_MAX, name_fault, named_queues
 
@@ -162,6 +162,8 @@ def _add_named_queues(needed: Needed, properties: str | None, *, is_strict: bool
     """Add PUB on what a message names. A name that no message may have is not asked about: the send is refused."""
     if properties is None or PROPERTY_INNER_MULTI_DISPATCH not in properties:
         return
+    if len(properties) > PROPERTIES_TEXT_MAX:
+        return  # refused whatever they say, and not taken apart
     names = named_queues(decode_properties(properties).get(PROPERTY_INNER_MULTI_DISPATCH, ""))
     for name in names[:NAMES_MAX]:  # of more none is stored
         if name_fault(name) is None and (is_strict or not name.startswith(LMQ_PREFIX)):

@@ -28,12 +28,13 @@ from rocketpy.broker.processors.send_gate import SendGate
 from rocketpy.broker.processors.send_outcome import SendOutcome
 from rocketpy.broker.processors.send_properties import (
     BATCH_BYTES_MAX,
-    BATCH_COUNT_MAX,
+    BATCH_PROPERTIES_MAX,
     CLIENT_SYS_FLAGS,
     PERHAPS_BROKERS_WORD,
     READ_BY_DISPATCH,
     client_columns,
     client_properties,
+    count_properties,
     fits_as_batch,
     is_transactional,
     refuse_special_batch,
@@ -44,12 +45,13 @@ from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
 from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
-from rocketpy.protocol.batch import BatchColumns, split_batch_body
+from rocketpy.protocol.batch import BatchColumns, BatchCountError, split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.send import SendMessageRequestHeader
 from rocketpy.protocol.properties import (
+    PROPERTIES_TEXT_MAX,
     PROPERTY_MSG_REGION,
     PROPERTY_TRACE_SWITCH,
     decode_properties,
@@ -191,13 +193,13 @@ class SendMessageProcessor:
         context: SendMessageContext | None,
     ) -> RemotingCommand | None:
         """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
-        columns = _columns_of(request.body or b"")
+        columns = self._columns_of(request.body or b"")
         shared = client_properties(header.properties)
         refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
-        if not fits_as_batch(len(columns.bodies), request.body or b"", suffix):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(len(columns.bodies), suffix))
+        if not fits_as_batch(columns, request.body or b"", suffix):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(columns, suffix))
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
         says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
         batch = stored_batch(columns, suffix, suffix_says_nothing=says_nothing)
@@ -241,6 +243,20 @@ class SendMessageProcessor:
                 size_bytes=size_bytes,
             )
 
+    def _columns_of(self, body: bytes) -> BatchColumns:
+        """Take a batch apart, and refuse one that is none, has too many messages, or says what only a broker may."""
+        count_max = self._config.batch_messages_max
+        try:
+            columns = split_batch_body(body, count_max=count_max)
+        except BatchCountError as failure:
+            remark = f"the batch body holds more than {count_max} messages, the limit that batchMessagesMax sets"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark) from failure
+        except RemoteProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
+        if not columns.bodies:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
+        return client_columns(columns) if PERHAPS_BROKERS_WORD in body else columns
+
     def _check_transactions_are_taken(self) -> None:
         if self._config.reject_transaction_message:
             raise RequestError(
@@ -250,6 +266,8 @@ class SendMessageProcessor:
 
     def _traced(self, header: SendMessageRequestHeader) -> SendMessageRequestHeader:
         """Return the header with what consumers' traces need, as RocketMQ adds it where there are hooks."""
+        if len(header.properties or "") > PROPERTIES_TEXT_MAX:
+            return header  # refused before anything reads it
         properties = decode_properties(header.properties or "")
         properties[PROPERTY_MSG_REGION] = self._config.region_id
         properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
@@ -263,20 +281,10 @@ class SendMessageProcessor:
         return (header.reconsume_times or 0) >= limit
 
 
-def _columns_of(body: bytes) -> BatchColumns:
-    """Take a batch apart, and refuse one that is none, or holds what only a broker may write."""
-    try:
-        columns = split_batch_body(body)
-    except RemoteProtocolError as failure:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
-    if not columns.bodies:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-    return client_columns(columns) if PERHAPS_BROKERS_WORD in body else columns
-
-
-def _too_large(count: int, suffix: bytes) -> str:
-    if count > BATCH_COUNT_MAX:
-        return f"the batch body holds {count} messages, the limit is {BATCH_COUNT_MAX}"
+def _too_large(columns: BatchColumns, suffix: bytes) -> str:
+    count, properties_count = len(columns.bodies), count_properties(columns)
+    if properties_count > BATCH_PROPERTIES_MAX:
+        return f"the messages of the batch have {properties_count} properties, the limit is {BATCH_PROPERTIES_MAX}"
     return (
         f"the batch is too large: {count} messages with {len(suffix)} bytes of properties of the whole batch each, "
         f"the limit is {BATCH_BYTES_MAX} bytes"

@@ -22,15 +22,12 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
-from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX, PROPERTIES_TEXT_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX
 from rocketpy.remoting.connection import Connection
 
 _LONG_HEADER_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
-_PROPERTIES_TEXT_MAX = 2 * PROPERTIES_SIZE_MAX
-"""Longer texts are not even taken apart, which costs a second for what a frame holds. The store knows the true limit:
-some of what a client sends is not stored."""
 
 
 class SendCheck:
@@ -64,7 +61,7 @@ class SendCheck:
             self._check_broker(header.topic)
         topic = header.topic
         check_topic_name(topic)
-        if header.properties is not None and len(header.properties) > _PROPERTIES_TEXT_MAX:
+        if header.properties is not None and len(header.properties) > PROPERTIES_TEXT_MAX:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 "the message is illegal, maybe msg body or properties length not matched. properties have "

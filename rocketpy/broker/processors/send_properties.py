@@ -62,11 +62,11 @@ _BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
 match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
-BATCH_COUNT_MAX = 250_000
-"""The answer to more messages in a batch, with an id for each, would not fit into a frame."""
-
-BATCH_BYTES_MAX = 64 << 20
+BATCH_BYTES_MAX = 32 << 20
 """What a batch may become when each of its messages has the properties of the whole batch: it is made in memory."""
+
+BATCH_PROPERTIES_MAX = 200_000
+"""Properties and keys of all messages of a batch: each costs a tenth of a microsecond at least."""
 
 READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
 """Properties that queues and index are made of."""
@@ -188,9 +188,21 @@ def _unusual_meaning(text: bytes, shared: Mapping[str, str]) -> Meaning:
     return tags_code(shared.get("TAGS") or own.get("TAGS")), keys
 
 
-def fits_as_batch(count: int, body: bytes, suffix: bytes) -> bool:
-    """Whether a batch is one that may be taken apart: each message gets the properties of the whole batch."""
-    return 0 < count <= BATCH_COUNT_MAX and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
+def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
+    """Whether a batch is one that may be stored: each message gets the properties of the whole batch."""
+    count = len(columns.bodies)
+    return (
+        count > 0
+        and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
+        and (len(body) <= BATCH_PROPERTIES_MAX or count_properties(columns) <= BATCH_PROPERTIES_MAX)
+    )
+
+
+def count_properties(columns: BatchColumns) -> int:
+    """Return about how many properties and keys the messages of a batch have, none of which is taken apart for that."""
+    if sum(map(len, columns.properties)) <= BATCH_PROPERTIES_MAX:
+        return 0  # there cannot be too many
+    return sum(own.count(b"\x02") + own.count(b" ") for own in columns.properties)
 
 
 def client_properties(text: str | None, *, comes_back: bool = False) -> dict[str, str]:

@@ -23,6 +23,7 @@ from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 V1, V2, BATCH = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -255,9 +256,45 @@ async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> Non
     assert (nul.remark or "").endswith("with a NUL among them")
 
 
-async def test_a_batch_of_more_messages_than_an_answer_can_name_is_refused(broker: MessageBroker) -> None:
-    answer = await refused(broker, send_batch(item(b"", b"") * 250_001))
-    assert (answer.code, answer.remark) == (13, "the batch body holds 250001 messages, the limit is 250000")
+async def test_how_many_messages_a_batch_may_have_is_a_setting(broker: MessageBroker) -> None:
+    """It is stored in one step, while nobody else is served."""
+    for body in (item(b"", b"") * 10_001, item(b"", b"") * 10_000 + item(b"unlike the others", b"")):
+        answer = await refused(broker, send_batch(body))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert answer.remark == "the batch body holds more than 10000 messages, the limit that batchMessagesMax sets"
+    async with open_message_broker(batch_messages_max=5) as other:
+        assert (await refused(other, send_batch(item(b"", b"") * 6))).code == ResponseCode.MESSAGE_ILLEGAL
+        assert (await other.ask(send_batch(item(b"", b"") * 5))).code == ResponseCode.SUCCESS
+
+
+PROPERTIES = b"\x02".join(b"%d\x011" % number for number in range(4500))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        item(b"", b"") * ((12 << 20) // 22),
+        bytes(12 << 20),
+        item(b"", b"") * 190_000,
+        item(b"", PROPERTIES) * 120,
+        item(b"", b"KEYS\x01" + b"k " * 16_000) * 120,
+        item(b"", b"KEYS\x01" + b"k " * 16_000) * 340,
+    ],
+    ids=["short messages", "zeros", "as the store would take them", "properties", "keys", "many keys"],
+)
+async def test_a_batch_that_is_too_much_work_is_refused_before_it_is_done(broker: MessageBroker, body: bytes) -> None:
+    frame = encode_frame(send_batch(body))
+    codes = set()
+
+    def ask() -> None:
+        connection = broker.connect()
+        connection.receive(frame)
+        connection.serve(1)
+        codes.update(answer.code for answer in received(connection))
+
+    assert processor_seconds(ask) < SLICE_SECONDS_MAX
+    assert codes == {ResponseCode.MESSAGE_ILLEGAL}
+    await refused(broker, send_batch(body))
 
 
 async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -> None:
@@ -267,7 +304,7 @@ async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert answer.remark == (
         "the batch is too large: 10000 messages with 30025 bytes of properties of the whole batch each, the limit is "
-        "67108864 bytes"
+        "33554432 bytes"
     )
 
 

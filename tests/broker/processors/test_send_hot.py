@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks, SendMessageContext
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.broker.processors.test_send_batch import item, send_batch
+from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 
 @pytest.fixture
@@ -76,3 +80,48 @@ async def test_it_looks_again_when_a_topic_has_changed(broker: MessageBroker) ->
     broker.tables.topics.delete_topic_config(TOPIC)
     assert (await broker.ask(send(default_topic="none"))).code == ResponseCode.TOPIC_NOT_EXIST
     assert broker.send_path.taken == [True, False, True, False]
+
+
+class NoHook:
+    hook_name = "none"
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        pass
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", ["hot", "whole", "hooks"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "a\x01b\x02" * 70_000,
+        "\x02".join(f"{number}\x011" for number in range(50_000)),
+        "\x02".join(f"{number}\x011" for number in range(8000))[:65_000],
+        "UNIQ_KEY\x01" + "k" * 900_000 + "\x02WAIT\x01true",
+        "KEYS\x01" + "k " * 450_000,
+        "DELAY\x01" + "1" * 900_000,
+        "INNER_MULTI_DISPATCH\x01" + "a," * 450_000,
+    ],
+    ids=["one name", "many names", "as many as are taken apart", "a long key", "many keys", "delay", "queues"],
+)
+async def test_properties_as_long_as_a_header_hold_up_nobody(way: str, properties: str) -> None:
+    """They are refused for their length before they are taken apart, on every way into the store."""
+    hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
+    async with open_message_broker(hooks=hooks) as broker:
+        if way == "whole":
+            broker.use_whole_road()
+        await broker.ask(send())
+        frame = encode_frame(send(properties=properties))
+        codes = set()
+
+        def ask() -> None:
+            connection = broker.connect()
+            connection.receive(frame)
+            connection.serve(1)
+            codes.update(answer.code for answer in received(connection))
+
+        assert processor_seconds(ask) < SLICE_SECONDS_MAX
+        assert codes == {ResponseCode.MESSAGE_ILLEGAL}
+        assert len(await broker.messages()) == 1
