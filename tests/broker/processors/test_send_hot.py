@@ -3,14 +3,18 @@ shown in ``test_two_roads``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from rocketpy.broker import hooks as broker_hooks
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks, SendMessageContext
+from rocketpy.broker.processors import send as send_processor
+from rocketpy.broker.processors import send_hot, send_properties
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.broker.processors.test_send_batch import item, send_batch
@@ -125,3 +129,32 @@ async def test_properties_as_long_as_a_header_hold_up_nobody(way: str, propertie
         assert processor_seconds(ask) < SLICE_SECONDS_MAX
         assert codes == {ResponseCode.MESSAGE_ILLEGAL}
         assert len(await broker.messages()) == 1
+
+
+@pytest.mark.parametrize("way", ["hot", "whole", "hooks"])
+async def test_longer_properties_than_are_stored_are_never_taken_apart(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_long(function: Callable[[str], object]) -> Callable[[str], object]:
+        def noted(text: str) -> object:
+            assert len(text) <= PROPERTIES_TEXT_MAX
+            return function(text)
+
+        return noted
+
+    for module, name in (
+        (send_hot, "match_usual"),
+        (send_hot, "plain_properties"),
+        (broker_hooks, "decode_properties"),
+        (send_processor, "decode_properties"),
+        (send_properties, "decode_properties"),
+    ):
+        monkeypatch.setattr(module, name, not_long(getattr(module, name)))
+    hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
+    async with open_message_broker(hooks=hooks) as broker:
+        if way == "whole":
+            broker.use_whole_road()
+        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
+        answer = await broker.ask(send(properties="a\x01" + "b" * PROPERTIES_TEXT_MAX))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "properties have 65536 characters" in (answer.remark or "")
