@@ -27,7 +27,7 @@ class SubscriptionGroupConfig:
 
     group_name: str
     consume_enable: bool = True
-    consume_from_min_enable: bool = True
+    consume_from_min_enable: bool = True  # read by no broker, ours or RocketMQ's (4.9.8)
     consume_broadcast_enable: bool = True
     retry_queue_nums: Int32 = 1
     retry_max_times: Int32 = 16

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.broker import consumer_offset
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody, SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -55,8 +55,14 @@ async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOn
     assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "0"})
 
 
+@pytest.mark.parametrize("from_min", [True, False])
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_new_group_on_an_old_queue_is_told_to_choose(broker: BrokerOnBytes, is_cut: bool) -> None:
+async def test_a_new_group_on_an_old_queue_is_told_to_choose(
+    broker: BrokerOnBytes, is_cut: bool, from_min: bool
+) -> None:
+    """Whatever ``consumeFromMinEnable`` of the group says: it governs nothing, as in RocketMQ 4.9.8."""
+    config = SubscriptionGroupConfig("g", consume_from_min_enable=from_min)
+    broker.tables.groups.update_subscription_group_config(config)
     if is_cut:
         broker.store.min_offsets["t", 0] = 1
     else:
