@@ -83,6 +83,7 @@ async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
         async with running(tmp_path) as address, open_remoting_client() as client:
             reply = await client.request(address, make_request(RequestCode.PUT_KV_CONFIG, header))
             assert reply.code == ResponseCode.SUCCESS
+        assert (tmp_path / "kvConfig.json").is_file(), "where kvConfigPath says"
         async with running(tmp_path) as address, open_remoting_client() as client:
             reply = await client.request(address, make_request(RequestCode.GET_KV_CONFIG, header))
             assert reply.ext_fields == {"value": "v"}

@@ -150,6 +150,17 @@ async def test_a_nearly_full_disk_makes_room_by_itself(autojump_clock: MockClock
         assert bodies_from(store, first) == list(range(first, 600))
 
 
+async def test_without_clean_file_forcibly_nothing_young_is_deleted(autojump_clock: MockClock) -> None:
+    """In the state, and for as long, in which room is made otherwise: see the test above."""
+    clock, disk = ManualClock(NOON_MS), SimDisk()
+    async with opened(Place(disk, "/store"), clock, clean_file_forcibly_enable=False) as store:
+        await fill(store, clock, 600)
+        disk.capacity_bytes = int(disk.used_bytes("/") / 0.95)
+        await trio.sleep(120)
+        assert store.writable_or_why() is not None
+        assert store.clean_statistics().deleted_count == 0
+
+
 async def test_queues_without_messages_and_topics_without_use_go_by_command(
     place: Place, autojump_clock: MockClock
 ) -> None:
