@@ -97,6 +97,11 @@ class ConsumeQueueTable:
         self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
         self.deleted_before: dict[str, int] = {}  # records of a topic before this place were deleted with it
 
+    @property
+    def pending_max(self) -> int:
+        """How many queues should have pending units at most, because their files stay open: half of those that may."""
+        return max(self._open_files.open_max // 2, 1)
+
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in list(self.topics.values()):
             yield from list(queues.values())

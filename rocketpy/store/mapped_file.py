@@ -146,7 +146,7 @@ class OpenFiles:
 
     def __init__(self, *, disk: Disk, open_max: int) -> None:
         self._disk = disk
-        self._open_max = open_max
+        self.open_max = open_max
         self._open: dict[MappedFile, None] = {}  # in the order in which they are looked at next
         self.is_appending = False
         """Whether writers accept what must not be refused later. Recovery does not, and has more queues than files."""
@@ -165,7 +165,7 @@ class OpenFiles:
             if not self._close_idle():
                 raise
             file = self._disk.open(mapped_file.path)
-        if len(self._open) >= self._open_max:
+        if len(self._open) >= self.open_max:
             self._close_idle()
         self._open[mapped_file] = None
         return file

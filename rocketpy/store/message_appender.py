@@ -99,6 +99,7 @@ class MessageAppender:
         self._room_end = -1
         self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
+        self._touched_max = queues.pending_max  # a burst of messages for more queues ends early
         self._expecting: list[ConsumeQueue] = []  # with room for the message at hand
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
@@ -417,6 +418,8 @@ class MessageAppender:
             return False
         commit_log = self._commit_log
         self._forget_expecting()
+        if len(self._touched) >= self._touched_max:
+            self.end_burst()
         try:
             if self.wrote_offset + size + layout.BLANK_SIZE_MIN > commit_log.end_of_file:
                 self._write_log()

@@ -223,6 +223,18 @@ def test_the_end_of_a_burst_opens_no_file() -> None:
     assert len(parts.bodies("T", 3)) == 12
 
 
+def test_a_burst_for_many_queues_keeps_few_files_open() -> None:
+    """Files of pending units stay open, so a burst ends early where they would be more than half of those that may."""
+    parts = Parts(Place(SimDisk(), "/store"), open_max=16, log_file_size=1 << 20)
+    most = 0
+    for number in range(500):
+        assert parts.put(b"x", "T", number)[0] is PutMessageStatus.PUT_OK
+        most = max(most, len(parts.open_files))
+    assert most <= 17, "and one that is being opened"
+    parts.appender.end_burst()
+    assert [parts.queues.find("T", number).max_offset for number in range(500)] == [1] * 500
+
+
 def test_nor_do_the_copies_of_a_message_in_other_queues() -> None:
     disk = SimDisk()
     parts = Parts(Place(disk, "/store"), open_max=1, has_multi_dispatch=True)
