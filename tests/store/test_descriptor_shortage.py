@@ -246,3 +246,58 @@ def test_nor_do_the_copies_of_a_message_in_other_queues() -> None:
     assert disk.descriptor_call_count == before
     assert parts.queues.find("%LMQ%a", 0).max_offset == 2
     assert parts.queues.find("%LMQ%b", 0).max_offset == 1
+
+
+def test_deletion_without_descriptors_goes_on_later() -> None:
+    """Files of log, queues and index go in the end, and a loss of power in between leaves no gap."""
+    config = attrs.evolve(CONFIG, delete_commit_log_files_interval=10, delete_consume_queue_files_interval=10)
+
+    def begin(world: StoreWorld) -> None:
+        world.open()
+        for number in range(60):
+            assert isinstance(world.put("A", number % 2, b"%d" % number * 100, keys=["key"]), Sent)
+            world.end_burst()
+        world.pass_time(5_000)
+        world.clock.advance_ms(80 * 3_600_000)
+        assert isinstance(world.put("A", 0, b"young", keys=["key"]), Sent)
+        world.end_burst()
+        world.store.execute_delete_files_manually()
+
+    def is_deleted(world: StoreWorld) -> bool:
+        store = world.store
+        index_files = world.disk.list_directory("/store/index")
+        return store.min_physical_offset > 0 and store.min_offset_in_queue("A", 1) > 0 and len(index_files) == 1
+
+    with StoreWorld(config) as world:
+        begin(world)
+        before = world.disk.descriptor_call_count
+        world.pass_time(120_000)
+        assert is_deleted(world)
+        count = world.disk.descriptor_call_count - before
+    for number in range(1, count + 1, 3):
+        with StoreWorld(config) as world:
+            begin(world)
+            world.disk.run_out_of_descriptors(number, 3)
+            world.pass_time(300_000)
+            assert is_deleted(world), number
+            world.lose_power(lambda _: 0)
+            world.open()
+            assert world.store.max_offset_in_queue("A", 1) == 30
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_an_index_that_is_read_again_waits_for_descriptors(number: int) -> None:
+    with StoreWorld(CONFIG) as world:
+        world.open()
+        for each in range(30):
+            assert isinstance(world.put("A", 0, b"%d" % each * 50, keys=[f"k{each}"]), Sent)
+            world.end_burst()
+        world.pass_time(1_000)
+        world.kill()
+        world.begin()
+        world.disk.run_out_of_descriptors(number, 4)
+        world.pass_time(20_000)
+        assert not world.store.index_behind
+        for each in range(30):
+            found = world.ask(lambda store, each=each: store.query_message("A", f"k{each}", 9, 0, 1 << 62))  # type: ignore[misc]
+            assert len(decode_messages(found.body)) == 1
