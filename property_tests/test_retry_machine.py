@@ -93,7 +93,10 @@ def _goes_one_too_far(commit: Function) -> Function:
 
 PLANTED: Mapping[str, Bug] = {
     "one send-back in three is not stored": Bug(
-        SendBackProcessor, "_put_again", _forgets_one_in_three, (Promise.NEVER_GONE, Promise.DUE)
+        SendBackProcessor,
+        "_put_again",
+        _forgets_one_in_three,
+        (Promise.NEVER_GONE, Promise.DUE, Promise.NOTHING_FORGED),  # it accepts what is no message, too
     ),
     "a group has one try too many": Bug(send_back, "retries_max", _allows_one_more, (Promise.LIMITED,)),
     "dead letters are lost": Bug(SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,)),
