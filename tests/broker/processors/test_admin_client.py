@@ -10,7 +10,8 @@ import trio
 import trio.testing
 
 from rocketpy.broker.client_channel import ClientChannelInfo
-from rocketpy.broker.processors.admin_client import RELAYS_MAX, RELAYS_OF_CONNECTION_MAX
+from rocketpy.broker.processors.admin_client import RELAYS_MAX, RELAYS_OF_CONNECTION_MAX, AdminClientProcessor
+from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import (
@@ -33,6 +34,8 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.remoting.connection import Connection
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
+from tests.broker.processors.message_broker import open_message_broker, send
+from tests.forged_record import body_posing_as_record
 
 TOPIC, GROUP = "TopicTest", "group"
 QUEUES = [MessageQueue(TOPIC, "broker-a", queue_id) for queue_id in range(2)]
@@ -286,6 +289,27 @@ def directly(msg_id: str | None, client: str | None = "c1") -> RemotingCommand:
 
 
 MSG_ID = encode_offset_msg_id(bytes(8), 645)
+
+
+async def test_a_record_in_a_body_is_given_to_no_consumer() -> None:
+    """Whoever may ask a consumer to consume could write what it is to consume, as of any topic."""
+    async with open_message_broker() as broker:
+        processor = AdminClientProcessor(
+            config=broker.tables.config,
+            topic_config_manager=broker.tables.topics,
+            consumer_manager=broker.tables.consumers,
+            consumer_offset_manager=broker.tables.offsets,
+            store=broker.store,
+        )
+        body, forged = body_posing_as_record(broker.stored_bytes, topic=TOPIC)
+        await broker.ask(send(body))
+        for place, remark in (
+            (forged, "can not find message by the offset"),
+            (0, "The Consumer <group> <c1> not online"),
+        ):
+            with pytest.raises(RequestError, match=remark):
+                msg_id = encode_offset_msg_id(bytes(8), place)
+                await processor.process_consume_message_directly(broker.connect(), directly(msg_id))
 
 
 async def test_consume_directly_brings_the_record_and_the_brokers_name(broker: BrokerOnBytes) -> None:
