@@ -111,6 +111,7 @@ class MessageStream:
         self._receive = receive
         self._current: _Pulled | None = None
         self._index = 0  # of the message of _current that is handed out next
+        self._handed_to: trio.lowlevel.Task | None = None  # the task that has the last message
         self._done: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
 
@@ -124,6 +125,7 @@ class MessageStream:
             self._current, self._index = await self._next_pulled(), 0
             self._settle()
         self._index += 1
+        self._handed_to = trio.lowlevel.current_task()
         return self._current.messages[self._index - 1]
 
     @property
@@ -133,12 +135,16 @@ class MessageStream:
             return True
         return self._receive.statistics().current_buffer_used > 0
 
-    async def commit(self, *, with_last: bool = True) -> None:
+    async def commit(self, *, with_last: bool | None = None) -> None:
         """Record on the brokers what is done, where that has changed.
 
-        The message handed out last is taken for done too, unless ``with_last`` is False: say so when handling it
-        failed. Raises as ``PullConsumer.commit``.
+        The message handed out last is taken for done too if the task that it was handed to calls: it has handled it.
+        For any other task, one that commits every few seconds perhaps, it is still being handled. ``with_last`` says
+        so in so many words: False when handling it failed, True when another task knows that it is done. Raises as
+        ``PullConsumer.commit``.
         """
+        if with_last is None:
+            with_last = self._handed_to is trio.lowlevel.current_task()
         if with_last:
             self._settle()
         for queue, consumer_offset in list(self._done.items()):

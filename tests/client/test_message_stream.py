@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingConnectError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
+from tests.patience import until
 
 FIRST, SECOND, THIRD = (MessageQueue("T", "a", number) for number in range(3))
 BATCH = 3
@@ -207,6 +209,33 @@ async def test_a_message_is_done_when_the_next_one_is_asked_for() -> None:
         assert await rest(stream) == [b"3", b"4"]
         await stream.commit(with_last=False)
         assert source.committed[2:] == [(FIRST, 5)]
+
+
+async def test_another_task_does_not_commit_the_message_that_is_being_handled(nursery: trio.Nursery) -> None:
+    """A task that commits now and then knows nothing of the message that the loop has in its hands."""
+    source = Source(FIRST)
+    source.put(FIRST, *numbers(5))
+    async with open_message_stream(source, TO_END) as stream:
+        handled = [await anext(stream)]
+        done: list[list[tuple[MessageQueue, int]]] = []
+
+        async def commit(**arguments: bool) -> None:
+            await stream.commit(**arguments)
+            done.append(list(source.committed))
+
+        nursery.start_soon(commit)
+        await until(lambda: len(done) == 1)
+        assert done[-1] == [], "the first message is being handled"
+        handled.append(await anext(stream))
+        nursery.start_soon(commit)
+        await until(lambda: len(done) == 2)
+        assert done[-1] == [(FIRST, 1)]
+        nursery.start_soon(partial(commit, with_last=True))
+        await until(lambda: len(done) == 3)
+        assert done[-1] == [(FIRST, 1), (FIRST, 2)], "who says so knows that it is done"
+        handled.append(await anext(stream))
+        await stream.commit()
+        assert source.committed[-1] == (FIRST, 3), "the task that iterates has handled what it has"
 
 
 async def test_progress_beyond_the_end_of_a_queue_is_corrected(autojump_clock: trio.testing.MockClock) -> None:

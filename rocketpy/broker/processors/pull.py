@@ -137,9 +137,7 @@ class PullMessageProcessor:
         message_filter = check.message_filter(header, group_config)
         topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
         if sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
-            self._consumer_offset_manager.commit_offset(
-                connection.peer, header.consumer_group, topic, queue_id, header.commit_offset
-            )
+            self._commit_offset(connection, header)
         may_suspend = sys_flag & PULL_SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
         suspend_ms = min(header.suspend_timeout_millis, SUSPEND_MS_MAX)
         if not self._config.long_polling_enable:
@@ -176,6 +174,17 @@ class PullMessageProcessor:
         if not is_oneway:
             connection.reply_frame(frame)
         return pull
+
+    def _commit_offset(self, connection: Connection, header: PullHeader) -> None:
+        """Take the offset that a pull brings along if UPDATE_CONSUMER_OFFSET would take it; the pull is served anyway.
+
+        Compatibility: RocketMQ keeps a negative offset, and then answers that the group has none.
+        """
+        manager, group, topic, queue_id = (
+            self._consumer_offset_manager, header.consumer_group, header.topic, header.queue_id,
+        )  # fmt: skip
+        if header.commit_offset >= 0 and manager.has_room_for(group, topic, queue_id):
+            manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
 
     def _check_room(self, pull: PullRequest) -> None:
         """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""

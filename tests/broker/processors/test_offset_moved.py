@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import trio
+import trio.testing
 
+from rocketpy.broker.processors import offset_moved
+from rocketpy.broker.processors.offset_moved import EVENT_SECONDS
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.stored_message import decode_messages
@@ -79,3 +83,39 @@ async def test_a_slave_corrects_only_if_it_is_told_to(checks: bool, code: int, b
         assert answer.code == code
         assert (answer.ext_fields or {})["suggestWhichBrokerId"] == str(broker_id)
         assert broker.tables.offsets.query_offset("G", TOPIC, 0) == -1, "a slave's offsets are its master's"
+
+
+async def test_a_group_and_queue_have_one_event_in_a_minute(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A consumer that asks again and again for what is gone fills neither the store nor the log."""
+    async with open_message_broker() as broker:
+        for queue_id in (0, 1):
+            for _ in range(20):
+                answer = await broker.ask(pull(queue_offset=9, queue_id=queue_id))
+                assert (answer.code, offsets(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (0, 0, 0))
+        await broker.ask(pull(queue_offset=9, consumer_group="Other"))
+        assert [(body["messageQueue"]["queueId"], tags) for body, tags, _ in await events(broker)] == [  # type: ignore[index]
+            (0, "G"), (1, "G"), (0, "Other"),
+        ]  # fmt: skip
+        await trio.sleep(EVENT_SECONDS - 1)
+        await broker.ask(pull(queue_offset=9))
+        assert len(await events(broker)) == 3
+        await trio.sleep(1)
+        await broker.ask(pull(queue_offset=7))
+        assert (await events(broker))[-1][0]["offsetRequest"] == 7
+        lines = [record.getMessage() for record in caplog.records]
+        assert (lines.count("offset moved"), lines.count("more offsets have moved")) == (4, 3)
+        told = [
+            record.__dict__["fields"] for record in caplog.records if record.getMessage() == "more offsets have moved"
+        ]
+        assert told == [{"pulls": 19}, {"pulls": 19}, {"pulls": 1}]
+
+
+async def test_all_groups_together_have_so_many_events_in_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number is bounded by nothing else: any pull makes a group."""
+    monkeypatch.setattr(offset_moved, "EVENTS_MAX", 5)
+    async with open_message_broker() as broker:
+        for number in range(20):
+            await broker.ask(pull(queue_offset=9, consumer_group=f"G{number}"))
+        assert [tags for _, tags, _ in await events(broker)] == [f"G{number}" for number in range(5)]

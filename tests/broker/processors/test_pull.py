@@ -280,6 +280,27 @@ async def test_an_offset_is_committed_if_the_flag_says_so(broker: MessageBroker)
     assert offset_of("G", "Unknown", 0) == -1  # what is refused commits nothing
 
 
+async def test_an_offset_that_cannot_be_kept_is_left_out_and_the_pull_served(broker: MessageBroker) -> None:
+    """As UPDATE_CONSUMER_OFFSET refuses it: a group at -7 would read that it has no offset."""
+    await send_tags(broker, "a")
+    manager = broker.tables.offsets
+    for commit_offset in (-1, -7, -(2**63)):
+        request = pull(commit_offset=commit_offset, sys_flag=SUBSCRIPTION | COMMIT)
+        assert bodies(await broker.ask(request)) == ["a"]
+        assert manager.offset_table == {}
+    await broker.ask(pull(commit_offset=1, sys_flag=SUBSCRIPTION | COMMIT))
+    await broker.ask(pull(commit_offset=-1, sys_flag=SUBSCRIPTION | COMMIT))
+    assert manager.query_offset("G", TOPIC, 0) == 1
+
+
+async def test_offsets_of_pulls_are_bounded_as_others_are() -> None:
+    async with open_message_broker(consumer_offsets_max=1) as broker:
+        for queue_id, offset in ((0, 1), (1, 2), (0, 3)):
+            answer = await broker.ask(pull(queue_id=queue_id, commit_offset=offset, sys_flag=SUBSCRIPTION | COMMIT))
+            assert answer.code == ResponseCode.PULL_NOT_FOUND
+        assert [broker.tables.offsets.query_offset("G", TOPIC, queue_id) for queue_id in (0, 1)] == [3, -1]
+
+
 async def test_an_offset_is_committed_also_when_the_pull_is_held(broker: MessageBroker) -> None:
     flags = SUBSCRIPTION | COMMIT | SUSPEND
     assert await broker.ask_all(pull(commit_offset=3, sys_flag=flags)) == []
