@@ -45,6 +45,8 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 _MEMBERS_PER_TURN = 1000
+_GROUP_SIZE_MAX = 65_536
+"""How long the settings of a group may be that a request brings: they are some hundred bytes."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -71,7 +73,7 @@ class AdminGroupProcessor:
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Create a group or replace its configuration; in the file before it is answered."""
-        group_config = read_body(request, SubscriptionGroupConfig)
+        group_config = read_body(request, SubscriptionGroupConfig, _GROUP_SIZE_MAX)
         check_name(group_config, "groupName", group_config.group_name)
         check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
         self._subscription_group_manager.update_subscription_group_config(group_config)

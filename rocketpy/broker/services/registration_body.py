@@ -36,6 +36,7 @@ from rocketpy.protocol.bodies.topic import (
 from rocketpy.protocol.fastjson import dumps
 
 TOPICS_PER_SLICE = 100
+TOPICS_LOOKED_AT_PER_SLICE = 5000
 PART_BYTES_MAX = 4 << 20
 """A part of a registration is at most so long (before compression): far below a frame, cheap for the nameserver."""
 
@@ -88,7 +89,9 @@ async def _renewed(
     """Return the pieces of a table; those of topics that have not changed are taken from ``known``."""
     pieces = {}
     made_count = 0
-    for topic, config in wrapper.topic_config_table.items():
+    for number, (topic, config) in enumerate(wrapper.topic_config_table.items(), 1):
+        if number % TOPICS_LOOKED_AT_PER_SLICE == 0:
+            await trio.lowlevel.checkpoint()
         piece = known.get(topic)
         if piece is None or (piece[0] is not config and piece[0] != config):
             piece = config, encode(config)
@@ -96,6 +99,7 @@ async def _renewed(
             if made_count % TOPICS_PER_SLICE == 0:
                 await trio.lowlevel.checkpoint()
         pieces[topic] = piece
+    await trio.lowlevel.checkpoint()
     return pieces
 
 
