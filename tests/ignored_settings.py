@@ -21,7 +21,7 @@ def passes_without(setting: str, test: str) -> bool:
     """Whether a test passes while a setting keeps its default."""
     path, _, function = test.partition("::")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, "-k", function]
-    environment = {**os.environ, "ROCKETPY_IGNORED_SETTING": setting}
+    environment = {**os.environ, "ROCKETPY_IGNORED_SETTING": setting.partition(".")[2]}
     run = subprocess.run(command, cwd=PAGE.parents[1], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), f"{setting}: {run.stdout[-2_000:]}{run.stderr[-2_000:]}"
     return run.returncode == 0

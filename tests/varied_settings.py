@@ -23,7 +23,7 @@ from rocketpy.settings import setting_rows
 from tests.settings_table import CLASSES, PAGE, rows_of
 
 IGNORED = os.environ.get("ROCKETPY_IGNORED_SETTING", "")
-"""``Class.key`` of a setting that is ignored in this run."""
+"""The key of a setting that is ignored in this run."""
 
 Setting = tuple[str, str]
 """Name of the class, and key."""
@@ -49,9 +49,10 @@ def varied_by(settings: object) -> Iterator[Setting]:
 
 
 def _forget(settings: object, key: str) -> None:
-    """Give a setting its default, whatever it was made with."""
-    (row,) = (row for row in setting_rows(settings.__class__) if row.key == key)
-    object.__setattr__(settings, row.name, row.default)
+    """Give a setting its default, whatever it was made with: in every class that has the key."""
+    for row in setting_rows(settings.__class__):
+        if row.key == key:
+            object.__setattr__(settings, row.name, row.default)
 
 
 class SettingsNote:
@@ -78,8 +79,8 @@ class SettingsNote:
         def noted(settings: object, *arguments: object, **values: object) -> None:
             init(settings, *arguments, **values)
             self._made.append(settings)
-            if IGNORED.startswith(f"{settings.__class__.__name__}."):
-                _forget(settings, IGNORED.partition(".")[2])
+            if IGNORED:
+                _forget(settings, IGNORED)
 
         return noted
 
