@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-
-try:
-    import resource
-except ImportError:  # not on Windows, where the C library has another limit
-    resource = None  # type: ignore[assignment]
+import resource
 
 DESCRIPTORS_RESERVED = 256
 """For what is not counted: log files, epoll, connections to nameservers, files that are read for a moment, and clients
@@ -25,8 +21,6 @@ _log = logging.getLogger("rocketpy.remoting")
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open descriptors to the hard one: 1,024 is what shells give, and serves few clients."""
-    if resource is None:
-        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -60,7 +54,5 @@ def allowed_connections(wanted: int, *, needed_by_files: int) -> int:
 
 def descriptor_limit() -> int | None:
     """How many descriptors this process may have, None where there is no limit."""
-    if resource is None:
-        return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft

@@ -104,14 +104,19 @@ class FakeStore:
 
 
 class Transport:
-    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would."""
+    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would.
+
+    A send to one of ``reset`` finds that the peer is gone, in the middle of whatever sends.
+    """
 
     def __init__(self, on_close: Callable[[Connection], None]) -> None:
+        self.reset: set[Connection] = set()
         self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
         self._on_close = on_close
 
     def flush(self, connection: Connection) -> None:
-        pass
+        if connection in self.reset:
+            connection.close()
 
     def end(self, connection: Connection) -> None:
         connection.mark_closed()

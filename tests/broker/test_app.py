@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -36,8 +36,9 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk import OsDisk
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
-from tests.blackbox.processes import free_ports, port_in_use
-from tests.patience import PATIENT_BROKER, PATIENT_STORE
+from tests.blackbox.processes import broker_port, free_ports, port_in_use
+from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
+from tests.remoting.test_server import Peer
 
 T = TypeVar("T")
 
@@ -275,6 +276,61 @@ async def test_a_plug_in_stands_between_the_broker_and_its_store(tmp_path: Path)
     broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:RefusingStore")
     async with client_of(attrs.evolve(settings, broker=broker)) as (client, at):
         assert (await client.request(at.address, send())).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class BreakingStore(PlugInMessageStore):
+    """A plug-in: from a moment on nothing can be written."""
+
+    breaks = False
+
+    def end_burst(self) -> None:
+        if BreakingStore.breaks:
+            raise StoreError("the disk is gone", path="commitlog")
+        self.store.end_burst()
+
+
+async def test_no_message_is_acknowledged_that_was_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under ASYNC_FLUSH and on both ports, while members of one group send and all their connections end."""
+    monkeypatch.setattr(BreakingStore, "breaks", False)
+    settings = settings_at(tmp_path / "store", broker_port())
+    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:BreakingStore")
+    heartbeat = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
+    acknowledged: list[int] = []
+
+    async def listen(peer: Peer) -> None:
+        while (command := await peer.receive()) is not None:
+            if command.is_response:
+                acknowledged.append(command.opaque)
+
+    async def attack(at: BrokerAddress) -> None:
+        assert at.vip_port is not None
+        peers = [Peer(await trio.open_tcp_stream("127.0.0.1", each)) for each in (at.port, at.vip_port) * 2]
+        for peer in peers:
+            first = send()
+            first.opaque = 1
+            await peer.send(make_request(RequestCode.HEART_BEAT, body=encode_body(heartbeat)), first)
+            while not ((answer := await peer.answer()).is_response and answer.opaque == 1):
+                pass
+            assert answer.code == ResponseCode.SUCCESS
+        BreakingStore.breaks = True
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for peer in peers:
+                    nursery.start_soon(listen, peer)
+                    sends = [send(body=b"%d" % number) for number in range(20)]
+                    for opaque, each in enumerate(sends, start=100):
+                        each.opaque = opaque
+                    with suppress(trio.BrokenResourceError):
+                        await peer.send(*sends)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with running(attrs.evolve(settings, broker=broker)) as at:
+            with trio.CancelScope(shield=True):
+                await attack(at)
+    assert caught.group_contains(StoreError)
+    assert [opaque for opaque in acknowledged if opaque >= 100] == []
 
 
 async def test_a_plug_in_that_is_not_there_is_named_and_no_store_is_made(tmp_path: Path) -> None:

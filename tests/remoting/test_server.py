@@ -363,6 +363,24 @@ class TestUnfinishedFrames:
         assert not any(connection in incoming for connection in running.server.connections)
 
 
+class TestWholeFrames:
+    """Only what is unfinished counts: a frame is served before what is left of the read is measured."""
+
+    @pytest.fixture
+    def server_config(self) -> NettyServerConfig:
+        return NettyServerConfig(incoming_bytes_max=100_000)
+
+    async def test_a_frame_that_is_whole_pushes_nobody_out(self, running: Running) -> None:
+        unfinished, honest = await connect(running), await connect(running)
+        await unfinished.stream.send_all(encode_frame(ask(ECHO, 1, body=bytes(70_000)))[:60_000])
+        await until(lambda: any(each.buffered_size == 60_000 for each in running.server.connections))
+        overhead = len(encode_frame(ask(ECHO, 1, body=b"x"))) - 1
+        for _ in range(5):  # one byte more than there is room, but no part of it is
+            await honest.send(ask(ECHO, 1, body=bytes(40_001 - overhead)))
+            assert (await honest.answer()).opaque == 1
+        assert len(running.server.connections) == 2
+
+
 class TestSlowFrames:
     """``connectionFirstFrameSeconds`` and ``connectionFrameSeconds``: one byte now and then keeps no connection."""
 
