@@ -1,8 +1,8 @@
-"""Nine deliberate bugs: what finds none of them proves nothing.
+"""Deliberate bugs: what finds none of them proves nothing.
 
 Each is a small change of the real classes, switched on for a while by :func:`planted`. The bugs are of the kind that
-passes every test without a crash in it. Both ways of looking for crashes must find each of them: the enumeration in
-``crash/`` and the state machine in ``test_store_machine.py``.
+passes every test without a crash in it. The state machine in ``test_store_machine.py`` must find each of them, and the
+enumeration in ``crash/`` those that show within two lives.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ import attrs
 from property_tests import hunts
 from property_tests.hunts import Function, Wrong
 from rocketpy.errors import StoreError
-from rocketpy.store import commit_log
+from rocketpy.store import commit_log, log_dispatcher
 from rocketpy.store.abort_file import AbortFile
-from rocketpy.store.commit_log import FlushRange
+from rocketpy.store.commit_log import CommitLog, FlushRange
 from rocketpy.store.consume_queue import ConsumeQueue
+from rocketpy.store.log_dispatcher import LogDispatcher
+from rocketpy.store.mapped_file_queue import MappedFileQueue
 from rocketpy.store.recovery import StoreRecovery
+from rocketpy.store.recovery_mark import RecoveryMark
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.group_commit import GroupCommitService
+from rocketpy.store.store_files import StoreFiles
 from rocketpy.testing.sim_disk import SimDisk
 
 Change = tuple[object, str, Wrong]
@@ -152,6 +156,60 @@ def _forgets_failures(sync_inode: Function) -> Function:
     return sync_as_the_system_does
 
 
+def _says_it_is_reserved(reserve_tail: Function) -> Function:
+    def reserve_nothing(self: Any, end_offset: int) -> None:
+        self.reserved_offset = self.files.end_offset
+
+    return reserve_nothing
+
+
+def _believes_names(init: Function) -> Function:
+    def begin(self: Any, *, is_multi_dispatch: bool, **others: Any) -> None:
+        init(self, is_multi_dispatch=True, **others)
+
+    return begin
+
+
+def _always(function: Function) -> Function:
+    return lambda *_, **__: True
+
+
+def _never(function: Function) -> Function:
+    return lambda *_, **__: False
+
+
+def _last_file_only(make_durable: Function) -> Function:
+    def make_last_durable(self: Any, first_file: int, end_offset: int) -> Any:
+        return make_durable(self, len(self._commit_log.files) - 1, end_offset)
+
+    return make_last_durable
+
+
+def _removes_the_mark_first(recover: Function) -> Function:
+    def recover_unmarked(self: Any, *arguments: Any) -> Any:
+        is_marked = self.failed_sync_mark.exists()
+        self.failed_sync_mark.remove()
+        was_sync_flush, self._config = self._config, _Rewrites(self._config) if is_marked else self._config
+        try:
+            yield from recover(self, *arguments)
+        finally:
+            self._config = was_sync_flush
+
+    return recover_unmarked
+
+
+class _Rewrites:
+    """Settings that ask for what the mark asks for."""
+
+    is_sync_flush = True
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+
 PLANTED: Mapping[str, PlantedBug] = {
     "acknowledge before sync": PlantedBug(
         "GroupCommitService answers whoever waits, and then asks the disk",
@@ -188,5 +246,29 @@ PLANTED: Mapping[str, PlantedBug] = {
     "sync again after a failed sync": PlantedBug(
         "a sync that fails is tried again; the second one finds clean pages and works",
         [(FlushRange, "sync", _tries_again), (SimDisk, "sync_inode", _forgets_failures)],
+    ),
+    "leave the tail unreserved": PlantedBug(
+        "messages are accepted into a log file whose space nobody has reserved",
+        [(CommitLog, "reserve_tail", _says_it_is_reserved)],
+    ),
+    "trust what a dead recovery has cleared": PlantedBug(
+        "what an earlier recovery has cleared and not synced is taken for clear",
+        [(RecoveryMark, "exists", _never)],
+    ),
+    "believe what a record names": PlantedBug(
+        "a record of one topic says where a queue of another one goes on",
+        [(LogDispatcher, "__init__", _believes_names), (log_dispatcher, "_may_take", _always)],
+    ),
+    "forget what was removed from the log": PlantedBug(
+        "files of the log that recovery has removed may come back with a loss of power",
+        [(MappedFileQueue, "sync_directories", _nothing)],
+    ),
+    "sync the last file only": PlantedBug(
+        "recovery serves all that it has found, and has synced the last file of it",
+        [(StoreRecovery, "_make_durable", _last_file_only)],
+    ),
+    "forget a failed sync too early": PlantedBug(
+        "recovery removes the mark of a failed sync before it has written again what may be lost",
+        [(StoreFiles, "recover", _removes_the_mark_first)],
     ),
 }

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from property_tests import power_loss
 from property_tests.hunts import broken_unless_done
 from rocketpy.errors import DamagedStoreError, DiskFullError
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
@@ -272,6 +273,16 @@ class StoreMachine(RuleBasedStateMachine):
         with self.living():
             bodies = [self.body(size) for size in sizes]
             self.accepted(self.world.put_batch(*queue, bodies, keys=[key] if key else [], tags=self.tags))
+        if and_end and self.world.is_open:
+            self.end_burst()
+
+    @precondition(is_open)
+    @rule(queue=queue_names, size=sizes, offset=st.sampled_from([0, 1, 5]), and_end=st.booleans())
+    def put_naming(self, queue: tuple[str, int], size: int, offset: int, and_end: bool = False) -> None:
+        """A message of one topic claims to be in a queue of another one, at some offset there."""
+        more = {PROPERTY_INNER_MULTI_DISPATCH: queue[0], PROPERTY_INNER_MULTI_QUEUE_OFFSET: str(offset)}
+        with self.living():
+            self.accepted(self.world.put_batch("Forger", queue[1], [self.body(size)], tags=self.tags, more=more))
         if and_end and self.world.is_open:
             self.end_burst()
 

@@ -1,7 +1,7 @@
 """What a store promises, held against every order of events that Hypothesis can think of: see ``store_machine.py``.
 
 Three things: the machine itself, by its profile; scripts that it has found once, replayed through its own rules; and
-the nine deliberate bugs of ``planted_bugs.py``, each of which it must find, by chance or, if that takes long, by one of
+the deliberate bugs of ``planted_bugs.py``, each of which it must find, by chance or, if that takes long, by one of
 the scripts.
 """
 
@@ -141,6 +141,79 @@ def a_death_in_a_thorough_flush(state: StoreMachine, call: int) -> None:
     state.crash_and_start(survives=NOTHING)
 
 
+def units_that_came_back(state: StoreMachine, survives: int, call: int) -> None:
+    """Units are on the disk and their records are not; recovery clears them, and dies before that is durable.
+
+    Others of the same sizes then take the places, with other tags.
+    """
+    state.first_start(flush=SYNC, pages=1, units=30)
+    state.put(("T", 0), 10, and_end=True)
+    state.time_passes(milliseconds=6_000)
+    state.put(("T", 0), 10, and_end=True)
+    state.lose_power(survives=some(survives))
+    state.start_and_die(call=call)
+    if not state.world.is_open:
+        state.start()
+    state.put(("T", 0), 10, and_end=True)
+    state.flush()
+    state.crash_and_start(survives=NOTHING)
+
+
+def a_recovery_that_found_some_files(state: StoreMachine) -> None:
+    """What it has found is served, and so it must be durable: in each file."""
+    state.first_start(flush=ASYNC, pages=1)
+    for _ in range(3):
+        state.fill_file(left=0)
+    state.put(("T", 0), 10, and_end=True)
+    state.crash_and_start(survives=None)
+    state.crash_and_start(survives=NOTHING)
+
+
+def a_death_after_a_failed_sync(state: StoreMachine, call: int) -> None:
+    """Recovery writes again what the failed sync may have lost. If it dies in that, the next one must do it."""
+    state.first_start(flush=ASYNC, pages=3)
+    state.fill_file(left=20)
+    state.time_passes(milliseconds=20)  # until the next file is made
+    state.disk_call_fails(method="sync", call=1)
+    state.time_passes(milliseconds=600)
+    if state.world.is_open:
+        return
+    state.start_and_die(call=call)
+    if not state.world.is_open:
+        state.start()
+    state.crash_and_start(survives=NOTHING)
+
+
+def a_sparse_log_on_a_disk_that_fills_up(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC, pages=3)
+    state.put(("T", 0), 10, and_end=True)
+    state.kill()
+    state.log_becomes_sparse()
+    state.disk_fills_up(pages=1)
+    state.start()
+    for _ in range(8):
+        state.put(("T", 0), 1000, and_end=True)
+    state.read_everything()
+
+
+def files_that_came_back(state: StoreMachine, survives: int, call: int) -> None:
+    """Recovery removes files of the log one after the other. None may come back behind one that is cut, or gone."""
+    state.first_start(flush=ASYNC, pages=1)
+    for _ in range(3):
+        state.fill_file(left=0)
+    state.lose_power(survives=some(survives))
+    state.start_and_die(call=call)
+    state.lose_power(survives=some(survives + call))
+    state.start()
+
+
+UNITS_THAT_CAME_BACK: list[Script] = [
+    partial(units_that_came_back, survives=survives, call=call) for survives in range(2, 5) for call in range(4, 8)
+]
+DEATHS_AFTER_A_FAILED_SYNC: list[Script] = [partial(a_death_after_a_failed_sync, call=call) for call in range(3, 9)]
+FILES_THAT_CAME_BACK: list[Script] = [
+    partial(files_that_came_back, survives=survives, call=call) for survives in range(2) for call in range(13, 20, 2)
+]
 DEATHS_IN_A_THOROUGH_FLUSH: list[Script] = [partial(a_death_in_a_thorough_flush, call=call) for call in range(1, 13)]
 
 
@@ -154,6 +227,8 @@ SCRIPTS: list[Script] = [
     messages_that_only_a_recovery_knows_under_async_flush,
     an_abort_file_that_somebody_removes_after_a_kill,
     an_index_that_somebody_deletes_after_a_stop,
+    a_sparse_log_on_a_disk_that_fills_up,
+    a_recovery_that_found_some_files,
 ]
 
 
@@ -162,8 +237,11 @@ def test_scripts(script: Script) -> None:
     play(StoreMachine, script)
 
 
-def test_deaths_in_a_thorough_flush() -> None:
-    for script in DEATHS_IN_A_THOROUGH_FLUSH:
+@pytest.mark.parametrize(
+    "scripts", [DEATHS_IN_A_THOROUGH_FLUSH, UNITS_THAT_CAME_BACK, DEATHS_AFTER_A_FAILED_SYNC, FILES_THAT_CAME_BACK]
+)
+def test_deaths_at_every_call(scripts: Sequence[Script]) -> None:
+    for script in scripts:
         play(StoreMachine, script)
 
 
@@ -171,6 +249,7 @@ def test_deaths_in_a_thorough_flush() -> None:
 
 ABORT_FILE, ACKNOWLEDGED_IS_THERE = Invariant.ABORT_FILE, Invariant.ACKNOWLEDGED_IS_THERE
 CUT_STAYS_CUT, NO_HOLE, NOTHING_INVENTED = Invariant.CUT_STAYS_CUT, Invariant.NO_HOLE, Invariant.NOTHING_INVENTED
+FULL_DISK, TWICE_IS_ONCE = Invariant.FULL_DISK, Invariant.TWICE_IS_ONCE
 Strategies = Mapping[str, st.SearchStrategy[Any]]
 
 
@@ -194,7 +273,7 @@ class Hunt:
         return type("Hunter", (StoreMachine,), members)
 
 
-CONDITIONS = {"start": is_closed, "lose_power": is_closed}
+CONDITIONS = dict.fromkeys(("start", "lose_power", "queues_are_deleted"), is_closed)
 
 
 def _plain(name: str) -> Callable[..., None]:
@@ -269,12 +348,28 @@ HUNTS: Mapping[str, Hunt] = {
             "start": {},
         },
     ),
+    "believe what a record names": Hunt(
+        [ACKNOWLEDGED_IS_THERE, NO_HOLE, NOTHING_INVENTED],
+        {"flush": st.sampled_from([SYNC, ASYNC])},
+        {
+            "put": put,
+            "put_naming": {"queue": one_queue, "size": st.just(10), "offset": st.just(0), "and_end": st.just(True)},
+            "queues_are_deleted": {"topic": st.just("/T")},
+            "kill": {},
+            "start": {},
+        },
+    ),
 }
 HUNTED = hunted(examples=6_000, steps=50)
 
 
 SHOWN: Mapping[str, tuple[Sequence[Script], Sequence[Invariant]]] = {
     "write the checkpoint too early": (DEATHS_IN_A_THOROUGH_FLUSH, [ACKNOWLEDGED_IS_THERE, NO_HOLE]),
+    "leave the tail unreserved": ([a_sparse_log_on_a_disk_that_fills_up], [FULL_DISK]),
+    "trust what a dead recovery has cleared": (UNITS_THAT_CAME_BACK, [ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED]),
+    "sync the last file only": ([a_recovery_that_found_some_files], [ACKNOWLEDGED_IS_THERE, TWICE_IS_ONCE]),
+    "forget a failed sync too early": (DEATHS_AFTER_A_FAILED_SYNC, [ACKNOWLEDGED_IS_THERE, TWICE_IS_ONCE]),
+    "forget what was removed from the log": (FILES_THAT_CAME_BACK, [ACKNOWLEDGED_IS_THERE, CUT_STAYS_CUT]),
 }
 """Bugs for which chance takes thousands of examples, the scripts that show them, and what is named."""
 

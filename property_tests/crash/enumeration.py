@@ -5,7 +5,8 @@ store is recovered, and must have what the model promises. What is enumerated:
 
 - one life: every workload, every call, and the death of the process, or any legal disk after a loss of power;
 - two: while it recovers from that it dies again, at every call, in both ways (for one in so many disks);
-- another life, in which it goes on, before it dies again (for one in so many, and in so many of those that were cut).
+- another life, in which it goes on, before it dies again (for one in so many, in so many of those that were cut, and in
+  so many of those that have died in a recovery).
 
 Recovery depends on nothing but the disk. So disks that look the same are recovered once, however they came about, and
 what was found is held against each promise.
@@ -49,6 +50,9 @@ class Effort:
 
     goes_on_each: int = 50
     """One in so many goes on with other lives, dies then, and recovers; the same of those that recovery cuts."""
+
+    lives_after_each: int = 200
+    """One in so many that have died in a recovery goes on so; the same of those that were only killed there."""
 
     units_max_later: int = 3
     """With so many units, at most, every disk of such a later death comes."""
@@ -99,6 +103,7 @@ class Enumeration:
         self._outcomes: dict[int, Found | Exception] = {}  # of recovery, by the hash (64 bits) of what is on the disk
         self._found: dict[Hashable, Found] = {}  # each once, though many disks lead to it
         self._new_disks = Counter[bool]()  # different ones, by whether recovery has cut something
+        self._died_again = Counter[bool]()  # in a recovery, by whether it was a kill
 
     def run(self, beginning: tuple[str, ...] = ()) -> None:
         """Go through the workloads that begin in some way; ends early when there are failures enough."""
@@ -131,7 +136,11 @@ class Enumeration:
     def _die_again(self, death: _Death) -> None:
         """Die in each disk call of the recovery."""
         for moment in moments_of_recovery(self._setup, death.disk, death.model):
-            self._die_later(death, moment)
+            for again in self._die_later(death, moment):
+                was_killed = again.history[-1].survival is None
+                self._died_again[was_killed] += 1
+                if self._died_again[was_killed] % self._effort.lives_after_each == 0:
+                    self._go_on(again)
 
     def _go_on(self, death: _Death) -> None:
         """Let the store live again, and die in the end."""
@@ -141,12 +150,15 @@ class Enumeration:
             life.run(operations, watched_from=0 if everywhere else len(operations))
             self._judge(life, death)
             for moment in life.moments if everywhere else life.moments[-1:]:
-                self._die_later(death, moment)
+                for _ in self._die_later(death, moment):
+                    pass
 
-    def _die_later(self, before: _Death, moment: Moment) -> None:
+    def _die_later(self, before: _Death, moment: Moment) -> Iterator[_Death]:
+        """Die at a moment of a later life or recovery; yield the deaths after which all is there that should be."""
         for death in self._deaths(before, moment, units_max=self._effort.units_max_later):
             self.counts.later_deaths += 1
-            self._is_right(death)
+            if self._is_right(death):
+                yield death
 
     def _deaths(self, before: _Death | None, moment: Moment, *, units_max: int) -> Iterator[_Death]:
         """Yield what may be left when a store dies at a moment: by a kill, and by a loss of power."""

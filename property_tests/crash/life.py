@@ -17,6 +17,7 @@ import attrs
 
 from property_tests.crash.operations import FLUSH_INTERVAL_MS, OPERATIONS, SMALL
 from rocketpy.clock import ManualClock
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.sim_disk import SimDisk
@@ -176,7 +177,15 @@ class Life:
 
     def put_batch(self, count: int) -> None:
         """Send some messages at once; the burst goes on."""
-        sent = self.world.put_batch("B", 0, [self._body(SMALL) for _ in range(count)], keys=["key"])
+        bodies = [self._body(SMALL) for _ in range(count)]
+        sent = self.world.put_batch("B", 0, bodies, keys=["key"], tags=f"t{self._number}")
+        assert isinstance(sent, list), sent
+        self.tell(self.model.sent, sent)
+
+    def put_naming(self, topic: str) -> None:
+        """Send a message, in a batch, which the store dispatches to no queue that it names; the burst goes on."""
+        more = {PROPERTY_INNER_MULTI_DISPATCH: topic, PROPERTY_INNER_MULTI_QUEUE_OFFSET: "0"}
+        sent = self.world.put_batch("B", 0, [self._body(SMALL)], keys=["key"], tags=f"t{self._number}", more=more)
         assert isinstance(sent, list), sent
         self.tell(self.model.sent, sent)
 

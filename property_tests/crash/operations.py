@@ -33,6 +33,11 @@ def _put_batch(life: Life) -> None:
     life.put_batch(3)
 
 
+def _put_naming(life: Life) -> None:
+    """Send a message of another topic that claims to be in a queue: recovery must not believe it."""
+    life.put_naming("A")
+
+
 def _acknowledge(life: Life) -> None:
     """End the burst, and wait until its messages are durable."""
     life.end_burst(waits=True)
@@ -98,6 +103,7 @@ OPERATIONS: Mapping[str, Callable[[Life], None]] = {
     "put": _put,
     "put large": _put_large,
     "put batch": _put_batch,
+    "put naming": _put_naming,
     "acknowledge": _acknowledge,
     "checkpoint": _checkpoint,
     "put meanwhile": _put_meanwhile,

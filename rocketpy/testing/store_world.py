@@ -22,7 +22,7 @@ Only one world of a thread may be open at a time, and none inside a Trio run: se
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Self, TypeAlias, TypeVar
 
@@ -192,10 +192,20 @@ class StoreWorld:
         return Sent(topic, queue_id, queue_offset, physical_offset, body, properties, flag, known_tags_code)
 
     def put_batch(
-        self, topic: str, queue_id: int, bodies: Sequence[bytes], *, keys: Sequence[str] = (), tags: str = ""
+        self,
+        topic: str,
+        queue_id: int,
+        bodies: Sequence[bytes],
+        *,
+        keys: Sequence[str] = (),
+        tags: str = "",
+        more: Mapping[str, str] | None = None,
     ) -> list[Sent] | PutMessageStatus:
-        """Send messages in one batch, each with the same keys and tags; return them, or why all were refused."""
-        properties = _properties(keys, tags, 0)
+        """Send messages in one batch, each with the same properties; return them, or why all were refused.
+
+        ``more`` are properties that the store has no reason to look at.
+        """
+        properties = _properties(keys, tags, 0, more)
         tags_code = hash_of_tags(tags or None)
         records = [(0, body, properties, tags_code, _encoded(keys)) for body in bodies]
         with self.failing():
@@ -387,8 +397,8 @@ def _encoded(keys: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(key.encode() for key in keys)
 
 
-def _properties(keys: Sequence[str], tags: str, delay_level: int) -> bytes:
-    properties = {PROPERTY_KEYS: " ".join(keys), PROPERTY_TAGS: tags}
+def _properties(keys: Sequence[str], tags: str, delay_level: int, more: Mapping[str, str] | None = None) -> bytes:
+    properties = {PROPERTY_KEYS: " ".join(keys), PROPERTY_TAGS: tags, **(more or {})}
     if delay_level:
         properties[PROPERTY_DELAY_TIME_LEVEL] = str(delay_level)
     return encode_properties({name: value for name, value in properties.items() if value}).encode()
