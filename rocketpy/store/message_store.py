@@ -314,7 +314,7 @@ class MessageStore:
         for _ in range(_QUERY_ROUNDS):
             found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
             for physical_offset in sorted(set(found.physical_offsets)):
-                record = await self._indexed_message(physical_offset)
+                record = await self.record_at(physical_offset)
                 if record is None or not _is_of_topic(record, topic):
                     continue
                 size_bytes += len(record)
@@ -332,8 +332,11 @@ class MessageStore:
             b"".join(records), found.index_last_update_timestamp_ms, found.index_last_update_physical_offset
         )
 
-    async def _indexed_message(self, physical_offset: int) -> bytes | None:
-        """Return the record at an offset that the index has, whether or not its queue is still there."""
+    async def record_at(self, physical_offset: int) -> bytes | None:
+        """Return the record at an offset that is our own word, whether or not its queue is still there.
+
+        For the index, and for walks of the log; never for what a peer names: see :meth:`look_message_by_offset`.
+        """
         return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
 
     # ---- queues ---------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ async def _read_log(store: MessageStore, log_file_offsets: Sequence[int], tags_c
     messages: list[Sent] = []
     physical_offset, end = store.min_physical_offset, store.max_physical_offset
     while physical_offset < end:
-        record = await store.look_message_by_offset(physical_offset)
+        record = await store.record_at(physical_offset)
         if record is not None and _records(record) is not None:
             messages.append(_sent(record, tags_codes.get(physical_offset)))
             physical_offset += len(record)

@@ -185,6 +185,17 @@ async def test_whether_a_cold_unit_s_message_is_on_disk_is_asked_in_the_worker(m
         assert not await store.check_in_disk_by_consume_offset("None", 0, 0)
 
 
+async def test_the_record_of_a_deleted_queue_is_there_for_the_store_and_for_no_peer(place: Place) -> None:
+    async with opened(place) as store:
+        physical_offset, _ = send(store, b"one")
+        record = await store.look_message_by_offset(physical_offset)
+        assert record is not None
+        store.delete_topic_queues("T")
+        assert await store.look_message_by_offset(physical_offset) is None
+        assert await store.record_at(physical_offset) == record
+        assert await store.record_at(physical_offset + 1) is None
+
+
 async def test_a_cold_read_goes_to_the_worker() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")
@@ -285,13 +296,13 @@ async def test_a_query_reads_no_more_than_it_returns(place: Place, monkeypatch: 
         for _ in range(20):
             send(store, b"x" * 1000, key=b"k")
         looked_at: list[int] = []
-        look = store._indexed_message
+        look = store.record_at
 
         async def counted(physical_offset: int) -> bytes | None:
             looked_at.append(physical_offset)
             return await look(physical_offset)
 
-        monkeypatch.setattr(store, "_indexed_message", counted)
+        monkeypatch.setattr(store, "record_at", counted)
         found = await store.query_message("T", "k", 64, 0, 1 << 62)
         assert len(decode_messages(found.body)) == 3
         assert len(looked_at) == 4
