@@ -111,7 +111,8 @@ class SubscriptionWatch:
         if not members:
             del self._groups[group]
             self._inconsistent.discard(group)
-        elif group in self._inconsistent and len({member.wanted for member in members.values()}) == 1:
+        elif group in self._inconsistent and len({id(member.wanted) for member in members.values()}) == 1:
+            # Equal values are one object (see heard); to hash thousands of subscriptions of each member takes long.
             self._agreed(group)
 
     def _agreed(self, group: str) -> None:

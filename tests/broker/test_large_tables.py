@@ -27,6 +27,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> BrokerOnBytes:
         broker.tables.topics.topic_config_table[topic] = TopicConfig(topic, 8, 8)
         broker.tables.groups.subscription_group_table[group] = SubscriptionGroupConfig(group)
         broker.tables.offsets.commit_offset("peer", group, topic, number % 8, number)
+    broker.tables.topics.topic_config_table["wide"] = TopicConfig("wide", 65_535, 65_535)
     return broker
 
 
@@ -52,6 +53,7 @@ async def asked_in_tasks(broker: BrokerOnBytes, connection: Connection, request:
         (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
         (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
         (RequestCode.GET_ALL_DELAY_OFFSET, {}),
+        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "wide"}),
         (RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, {}),
         (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "topic-000007"}),
         (RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "group-000007", "destGroup": "g", "topic": ""}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import attrs
+import trio
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.consumer_manager import ConsumerManager
@@ -39,6 +40,8 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
+
+_QUEUES_PER_TURN = 500
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -111,6 +114,8 @@ class AdminTopicProcessor:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         offset_table = {}
         for queue_id in range(topic_config.write_queue_nums):
+            if queue_id % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
             max_offset = max(0, self._store.max_offset_in_queue(topic, queue_id))
             last_update = 0
             if max_offset > 0:
@@ -120,7 +125,8 @@ class AdminTopicProcessor:
                 max_offset=max_offset,
                 last_update_timestamp=last_update,
             )
-        return make_response(request, body=encode_body(TopicStatsTable(offset_table=offset_table)))
+        body = await self._whole_answers.encode("the queues of the topic", TopicStatsTable(offset_table=offset_table))
+        return make_response(request, body=body)
 
     def process_query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the groups that subscribe to a topic or have offsets in it."""
