@@ -8,6 +8,7 @@ import pytest
 import trio.testing
 
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
+from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -218,5 +219,6 @@ def administer_topics(broker: MessageBroker) -> None:
         consumer_offset_manager=tables.offsets,
         store=broker.store,
         stats=tables.stats,
+        whole_answers=WholeAnswers(),
         register_topics=register_topics,
     ).register(broker.dispatcher)
