@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from property_tests.group_clients import GROUP, heartbeat, make_world, members, subscribed, unregister
 from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
 from rocketpy.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
+from rocketpy.broker.processors import client_manage
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.services.consumer_ids_changed import ConsumerIdsChangedService
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -43,6 +44,7 @@ class Promise(Enum):
     TOLD = "whoever is online is notified of each change of members or topics, after it"
     TOGETHER = "changes that come together are notified together"
     FORGOTTEN = "nothing is kept of a connection that has ended"
+    BOUNDED = "nothing is kept that is longer than a client may send"
     CONTAINED = "nothing fails unexpectedly"
     LEFT_ALONE = "nobody is told of a change that was none"
     SAME_LIST = "whoever asks is told the members that are online, the same as anybody else"
@@ -114,6 +116,17 @@ class GroupMachine(RuleBasedStateMachine):
         member.topics, member.heard, member.is_silent = topics, self.now, False
         self.topics = set(topics)
         self.check(has_changed)
+
+    @rule(name=names, size=st.sampled_from([128, 1_000, 40_000, 600_000]))
+    def absurd_heartbeat_comes(self, name: str, size: int) -> None:
+        """A client wants a topic whose name nobody could have: it is refused, and nothing else happens."""
+        member = self.members.get(name)
+        client = member.client if member is not None else self.world.connect()
+        answer = client.ask(heartbeat(name, ("T", "x" * size), self.version + 1))
+        assert answer is not None
+        if answer.code == ResponseCode.SUCCESS:
+            raise PromiseBroken(Promise.BOUNDED, f"a topic of {size} characters was taken")
+        self.check(has_changed=False)
 
     @rule(name=names)
     def leave(self, name: str) -> None:
@@ -322,6 +335,10 @@ def _takes_a_pass_under_way_for_enough(changed: Function) -> Function:
     return marked
 
 
+def _takes_any_length(fault: Function) -> Function:
+    return lambda consumer: None
+
+
 def _keeps_ids(left_under: Function) -> Function:
     def left(self: Any, client: Any) -> None:
         if client.channel not in self._groups_of:
@@ -340,6 +357,7 @@ PLANTED: Mapping[str, Bug] = {
     ),
     "nobody expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
     "only the newest is told": Bug(ConsumerIdsChangedService, "_next_member", _tells_only_the_newest, (Promise.TOLD,)),
+    "names of any length": Bug(client_manage, "_subscription_fault", _takes_any_length, (Promise.BOUNDED,)),
     "ids of producers stay": Bug(ProducerManager, "_left_under", _keeps_ids, (Promise.FORGOTTEN,)),
     "everything is a change": Bug(ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
 }
