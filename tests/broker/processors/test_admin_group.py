@@ -125,3 +125,18 @@ async def test_the_members_of_a_producer_group(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(request)
     members = decode_body(answer.body, ProducerConnection).connection_set
     assert members == [Connection("c1", "10.0.0.9:4711", "PYTHON", 409)]
+
+
+async def test_the_whole_table_is_the_text_that_java_sends(broker: BrokerOnBytes) -> None:
+    """A slave copies it: compared with text, not with what the table itself says."""
+    for group in list(broker.tables.groups.subscription_group_table):
+        broker.tables.groups.delete_subscription_group_config(group)
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_max_times=3))
+    version = broker.tables.groups.data_version
+    answer = await broker.ask(make_request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+    assert (answer.body or b"").decode() == (
+        f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},"subscriptionGroupTable":'
+        '{"G":{"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,'
+        '"groupName":"G","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,"retryQueueNums":1,'
+        '"whichBrokerWhenConsumeSlowly":1}}}'
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,37 @@ async def test_who_consumes_a_topic(broker: BrokerOnBytes) -> None:
 async def test_the_brokers_own_topics(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
     assert list(decode_body(answer.body, TopicList).topic_list) == broker.tables.topics.system_topics()
+
+
+async def test_the_whole_table_is_the_text_that_java_sends(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    """A slave copies it: compared with text, not with what the table itself says."""
+    broker = broker_with(broker_name="b", broker_cluster_name="c")
+    for topic in list(broker.tables.topics.topic_config_table):
+        broker.tables.topics.delete_topic_config(topic)
+    broker.tables.topics.update_topic_config(TopicConfig("T1", 4, 8, 6, topic_sys_flag=2, order=True))
+    version = broker.tables.topics.data_version
+    answer = await broker.ask(make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
+    assert (answer.body or b"").decode() == (
+        f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},"topicConfigTable":'
+        '{"T1":{"order":true,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"T1","topicSysFlag":2,'
+        '"writeQueueNums":8}}}'
+    )
+
+
+async def test_the_system_topics_are_these(broker_with: Callable[..., BrokerOnBytes]) -> None:
+    broker = broker_with(broker_name="b", broker_cluster_name="c")
+    answer = await broker.ask(make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
+    assert set(json.loads(answer.body or b"")["topicList"]) == {
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "SELF_TEST_TOPIC",
+        "TBW102",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "b",
+        "c",
+        "c_REPLY_TOPIC",
+    }
