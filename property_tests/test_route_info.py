@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -105,13 +107,16 @@ class RouteInfoMachine(RuleBasedStateMachine):
             broker_name=name,
             broker_id=broker_id,
             ha_server_addr="ha " + address,
-            topic_configs=[TopicConfig(topic_name=topic, perm=perm) for topic, perm in perms.items()],
             data_version=DataVersion(timestamp=version, counter=version),
             filter_servers=filters,
             connection=self.connections[connection],
             now=self.now,
         )
         assert result.is_new == is_new
+        assert result.takes_topics == (broker_id == MASTER_ID and (is_changed or is_first))
+        if result.takes_topics:
+            configs = [TopicConfig(topic_name=topic, perm=perm) for topic, perm in perms.items()]
+            assert self.manager.put_topics(name, configs) == 0
         master = model.address.get((name, MASTER_ID))
         if broker_id == MASTER_ID or master not in model.live:
             assert (result.master_addr, result.ha_server_addr) == (None, None)
@@ -162,7 +167,12 @@ class RouteInfoMachine(RuleBasedStateMachine):
         for key in mine:
             self.model.perm[key] = self.model.perm[key] & ~2 if is_wipe else 6
         change = self.manager.wipe_write_perm if is_wipe else self.manager.add_write_perm
-        assert change(name) == len(mine)
+        assert sum(change(name)) == len(mine)
+
+    @rule(entries=st.integers(1, 3))
+    def purge(self, entries: int) -> None:
+        """What is freed, and when, nobody sees."""
+        self.manager.purge(entries)
 
     @rule(topic=topics, cluster=st.none() | clusters)
     def delete_topic(self, topic: str, cluster: str | None) -> None:
@@ -196,6 +206,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     @invariant()
     def clusters_are_those_of_the_model(self) -> None:
+        model = self.model
         found = self.manager.cluster_info()
         assert {(c, n) for c, names in found.cluster_addr_table.items() for n in names} == self.model.member
         assert {name: broker.cluster for name, broker in found.broker_addr_table.items()} == self.model.home
@@ -204,7 +215,8 @@ class RouteInfoMachine(RuleBasedStateMachine):
         for cluster in CLUSTERS:
             members = {name for each, name in self.model.member if each == cluster}
             expected = {topic for topic, name in self.model.perm if name in members}
-            assert set(self.manager.topics_of_cluster(cluster).topic_list) == expected
+            assert set(chain(*self.manager.topics_of_cluster(cluster))) == expected
+        assert set(chain(*self.manager.all_topics())) == {topic for topic, _ in model.perm}
 
     @invariant()
     def versions_are_those_of_the_model(self) -> None:
@@ -215,6 +227,15 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     def _addresses_of(self, name: str) -> dict[int, str]:
         return {broker_id: address for (each, broker_id), address in self.model.address.items() if each == name}
+
+
+def test_a_slave_that_becomes_master_with_the_version_it_had_brings_its_topics() -> None:
+    """An example of the rules above, which random rules meet rarely."""
+    machine = RouteInfoMachine()
+    for broker_id in (1, MASTER_ID):
+        machine.register(CLUSTERS[0], ADDRESSES[0], NAMES[0], broker_id, {TOPICS[0]: 6}, 1, None, 0)
+        machine.rules_between_calls_hold()
+        machine.routes_are_those_of_the_model()
 
 
 TestRouteInfo = RouteInfoMachine.TestCase

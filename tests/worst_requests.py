@@ -5,12 +5,11 @@ processor time at a stretch. :func:`longest_slice` measures that for whatever a 
 :func:`processor_seconds` for a plain function. Both count processor time and take the best of several attempts, so they
 hold beside busy programs.
 
-:func:`worst_json` has texts of any size that are expensive for a JSON reader, each in its own way.
+:data:`WORST_JSON` has texts of any size that are expensive for a reader of JSON, each in its own way.
 """
 
 from __future__ import annotations
 
-import functools
 import gc
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,7 +29,7 @@ def processor_seconds(
     """Return the processor time of one call, the least of several; one below ``enough`` is not repeated."""
     least = float("inf")
     for _ in range(attempts):
-        with _collected():
+        with without_collector():
             begin = time.thread_time()
             function()
             least = min(least, time.thread_time() - begin)
@@ -52,7 +51,7 @@ async def longest_slice(
     least = float("inf")
     for _ in range(attempts):
         slices = _Slices(trio.lowlevel.current_task())
-        with _collected():
+        with without_collector():
             trio.lowlevel.add_instrument(slices)
             try:
                 await work()
@@ -82,24 +81,32 @@ class _Slices(trio.abc.Instrument):
 
 
 @contextmanager
-def _collected() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Keep the collection of what other tests have left out of the measurement."""
     gc.collect()
     gc.freeze()
+    gc.disable()  # its passes come when they come, and are the program's own matter
     try:
         yield
     finally:
+        gc.enable()
         gc.unfreeze()
 
 
-@functools.cache
-def worst_json(size: int) -> dict[str, bytes]:
-    """Return texts of at most ``size`` bytes by name; some are JSON, some only begin like it."""
+def worst_json(name: str, size: int) -> bytes:
+    """Return one of the texts of :data:`WORST_JSON`, of at most ``size`` bytes."""
+    return WORST_JSON[name](size)
 
-    def filled(begin: str, piece: str | Callable[[int], str], end: str) -> bytes:
+
+def _repeated(begin: str, piece: str, end: str) -> Callable[[int], bytes]:
+    return lambda size: (begin + piece * ((size - len(begin) - len(end)) // len(piece)) + end).encode()
+
+
+def _counted(begin: str, piece: Callable[[int], str], end: str) -> Callable[[int], bytes]:
+    """A text of pieces that differ by their number."""
+
+    def text(size: int) -> bytes:
         room = size - len(begin) - len(end)
-        if isinstance(piece, str):
-            return (begin + piece * (room // len(piece)) + end).encode()
         parts: list[str] = []
         while True:
             part = piece(len(parts))
@@ -108,41 +115,47 @@ def worst_json(size: int) -> dict[str, bytes]:
                 return (begin + "".join(parts) + end).encode()
             parts.append(part)
 
-    half = max(size // 2, 10)
-    beans = filled("{0:0", lambda number: f",{number + 1}:1", "")[:half].decode().rpartition(",")[0] + "}"
-    references = filled("", lambda number: f',{{"$ref":"$.m.a{number}"}}:1', "")[:half].decode().rpartition(",{")[0]
-    return {
-        "references as keys": f'{{"m":{beans},"k":{{"x":1{references}}}}}'.encode(),
-        "references as values": filled('{"a":[1],"b":[0', ',{"$ref":"$.a"}', "]}"),
-        "references to nothing": filled('{"a":[1],"b":[0', ',{"$ref":"$"}', "]}"),
-        "one long reference": filled('{"a":{"$ref":"$', ".a", '"}}'),
-        "integer keys that hash alike": filled('{"a":1', lambda number: f",{(number + 1) * (2**61 - 1)}:1", "}"),
-        "integer keys that begin alike": filled(
-            '{"a":1', lambda number: f",{(number + 1) << 40 & (1 << 63) - 1}:1", "}"
-        ),
-        "objects as keys that hash alike": filled(
-            '{"a":1', lambda number: f',{{"q":{(number + 1) * (2**61 - 1)}}}:1', "}"
-        ),
-        "arrays as keys": filled('{"a":1', lambda number: f",[{number}]:1", "}"),
-        "keys within keys": filled("", "{", ""),
-        "arrays within arrays": filled("", "[", ""),
-        "objects within objects": filled("", '{"a":', ""),
-        "many empty arrays": filled("[1", ",[]", "]"),
-        "many empty objects": filled('{"a":1', lambda number: f',"{number:x}":{{}}', "}"),
-        "many short members": filled('{"a":1', lambda number: f',"{number:x}":1', "}"),
-        "many bare members": filled("{a:1", lambda number: f",a{number:x}:1", "}"),
-        "one key again and again": filled('{"a":1', ',"a":1', "}"),
-        "one bare key again and again": filled("{a:1", ",a:1", "}"),
-        "escapes": filled('{"a":"', "\\u0001", '"}'),
-        "escapes between single quotes": filled("{'a':'", "\\u0001", "'}"),
-        "halves of surrogate pairs": filled('{"a":"', "\\ud83d", '"}'),
-        "an escape at the very end": filled('{"a":"', "a", '\\ud83d"}'),
-        "many digits": filled('{"a":', "9", "}"),
-        "many digits of a fraction": filled('{"a":1.', "9", "}"),
-        "many digits in a bare key": filled("{", "9", ":1}"),
-        "commas": filled("{", ",", "}"),
-        "spaces": filled("{", " ", "}"),
-        "quotes": filled("{", '"', "}"),
-        "no end of a text": filled("{a:'", "b", ""),
-        "bytes that are no UTF-8": b'{"a":"' + b"\xff" * (size - 8) + b'"}',
-    }
+    return text
+
+
+def _references_as_keys(size: int) -> bytes:
+    """Half of the text is a map, the other half refers to keys of it."""
+    beans = _counted("{0:0", lambda number: f",{number + 1}:1", "}")(size // 2).decode()
+    references = _counted("", lambda number: f',{{"$ref":"$.m.a{number}"}}:1', "")(size // 2 - 30).decode()
+    return f'{{"m":{beans},"k":{{"x":1{references}}}}}'.encode()
+
+
+WORST_JSON: dict[str, Callable[[int], bytes]] = {
+    "references as keys": _references_as_keys,
+    "references as values": _repeated('{"a":[1],"b":[0', ',{"$ref":"$.a"}', "]}"),
+    "references to nothing": _repeated('{"a":[1],"b":[0', ',{"$ref":"$"}', "]}"),
+    "one long reference": _repeated('{"a":{"$ref":"$', ".a", '"}}'),
+    "integer keys that hash alike": _counted('{"a":1', lambda number: f",{(number + 1) * (2**61 - 1)}:1", "}"),
+    "integer keys that begin alike": _counted('{"a":1', lambda number: f",{(number << 40) % 2**63}:1", "}"),
+    "objects as keys that hash alike": _counted(
+        '{"a":1', lambda number: f',{{"q":{(number + 1) * (2**61 - 1)}}}:1', "}"
+    ),
+    "arrays as keys": _counted('{"a":1', lambda number: f",[{number}]:1", "}"),
+    "keys within keys": _repeated("", "{", ""),
+    "arrays within arrays": _repeated("", "[", ""),
+    "objects within objects": _repeated("", '{"a":', ""),
+    "many empty arrays": _repeated("[1", ",[]", "]"),
+    "many empty objects": _counted('{"a":1', lambda number: f',"{number:x}":{{}}', "}"),
+    "many short members": _counted('{"a":1', lambda number: f',"{number:x}":1', "}"),
+    "many bare members": _counted("{a:1", lambda number: f",a{number:x}:1", "}"),
+    "one key again and again": _repeated('{"a":1', ',"a":1', "}"),
+    "one bare key again and again": _repeated("{a:1", ",a:1", "}"),
+    "escapes": _repeated('{"a":"', "\\u0001", '"}'),
+    "escapes between single quotes": _repeated("{'a':'", "\\u0001", "'}"),
+    "halves of surrogate pairs": _repeated('{"a":"', "\\ud83d", '"}'),
+    "an escape at the very end": _repeated('{"a":"', "a", '\\ud83d"}'),
+    "many digits": _repeated('{"a":', "9", "}"),
+    "many digits of a fraction": _repeated('{"a":1.', "9", "}"),
+    "many digits in a bare key": _repeated("{", "9", ":1}"),
+    "commas": _repeated("{", ",", "}"),
+    "spaces": _repeated("{", " ", "}"),
+    "quotes": _repeated("{", '"', "}"),
+    "no end of a text": _repeated("{a:'", "b", ""),
+    "bytes that are no UTF-8": lambda size: b'{"a":"' + b"\xff" * (size - 8) + b'"}',
+}
+"""Texts that cost a reader of JSON much, each in its own way, by name; some only begin like JSON."""

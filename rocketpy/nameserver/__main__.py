@@ -7,6 +7,7 @@ Without ``-c`` it listens on loopback only; with ``-c FILE`` on every address un
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,15 @@ from rocketpy.store.disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
 EXIT_WRONG = 2
+
+EVERY_ADDRESS = (None, "0.0.0.0", "::")
+OPEN = (
+    "without access control: whoever reaches it may register brokers and change routes "
+    "(bindAddress and routeChangeAllowList narrow it)"
+)
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""As a broker's: the tables of routes are long-lived, and looking through them often stops everything else."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configure_logging(namesrv)
             raise_descriptor_limit()
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
+            if host in EVERY_ADDRESS and not namesrv.route_change_allow_list:
+                print(f"warning: listening on every address, port {server_config.listen_port}, {OPEN}", file=sys.stderr)
             trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:
         print(next(single_failures(group)), file=sys.stderr)
@@ -93,6 +105,8 @@ async def _serve(
                 )
 
             port = await nursery.start(run)
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
             print("The Name Server boot success. serializeType=JSON")
             print(f"Listening on {host or 'every address'}, port {port}", flush=True)
             async for _ in signals:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration
+from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, networks
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
-from rocketpy.nameserver.kv_config import KVConfigManager
+from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits
 from rocketpy.nameserver.logs import apply_log_level
 from rocketpy.nameserver.processor import DefaultRequestProcessor
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.route_guard import RouteGuard
+from rocketpy.nameserver.route_info import RouteInfoManager, RouteLimits
+from rocketpy.nameserver.topic_table import TopicLimits
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
@@ -50,9 +52,11 @@ async def run_nameserver(
     :class:`~rocketpy.errors.SettingsError` if a file of ``tls`` (permissive if left out) does not.
     """
     server_tls = ServerTls(tls or TlsServerConfig(), report=lambda text: _log.info("%s", text))
-    kv_config = KVConfigManager(path=config.kv_config_file, disk=disk, run_blocking=run_blocking)
+    kv_config = KVConfigManager(
+        path=config.kv_config_file, disk=disk, run_blocking=run_blocking, limits=kv_limits(config)
+    )
     kv_config.load()
-    route_info: RouteInfoManager[Connection] = RouteInfoManager()
+    route_info: RouteInfoManager[Connection] = RouteInfoManager(route_limits(config))
     processor = DefaultRequestProcessor(
         route_info=route_info,
         kv_config=kv_config,
@@ -66,7 +70,8 @@ async def run_nameserver(
         ),
         current_time=trio.current_time,
     )
-    dispatcher = Dispatcher(unsupported_log=_log_unsupported)
+    allowed = networks(config.route_change_allow_list)
+    dispatcher = Dispatcher(unsupported_log=_log_unsupported, authorize=RouteGuard(allowed) if allowed else None)
     processor.register_with(dispatcher)
     housekeeping = BrokerHousekeepingService(route_info=route_info, current_time=trio.current_time)
     server = RemotingServer(
@@ -85,6 +90,24 @@ async def run_nameserver(
         await nursery.start(server_tls.run)
         await nursery.start(server.run)
         task_status.started(server.port)
+
+
+def route_limits(config: NamesrvConfig) -> RouteLimits:
+    """Return the bounds of the routing tables that the settings give."""
+    return RouteLimits(
+        brokers_max=config.brokers_max,
+        brokers_per_connection_max=config.brokers_per_connection_max,
+        topics=TopicLimits(
+            topics_max=config.topics_max,
+            topics_per_broker_max=config.topics_per_broker_max,
+            routes_max=config.routes_max,
+        ),
+    )
+
+
+def kv_limits(config: NamesrvConfig) -> KVLimits:
+    """Return the bounds of the KV configuration that the settings give."""
+    return KVLimits(entries_max=config.kv_config_entries_max, bytes_max=config.kv_config_bytes_max)
 
 
 def _log_unsupported(code: int) -> None:

@@ -7,6 +7,7 @@ refused whole, and an accepted one is in the file before it is answered. It know
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os.path
 from collections.abc import Callable, Mapping
 
@@ -17,7 +18,18 @@ from rocketpy.errors import SettingsError
 from rocketpy.properties_text import read_properties
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import OneOf, replace_live, setting, setting_rows, settings_values, unknown_key, updated_settings
+from rocketpy.settings import (
+    Between,
+    OneOf,
+    replace_live,
+    setting,
+    setting_rows,
+    settings_values,
+    unknown_key,
+    updated_settings,
+    values_in_force,
+    with_values_in_force,
+)
 from rocketpy.store.disk import Disk
 from rocketpy.store.small_file import rewrite_properties_file
 
@@ -26,9 +38,24 @@ NAMESRV_PORT = 9876
 BLACK_LIST_ALWAYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Return the addresses and networks (``10.0.0.0/8``) that a text names, separated by ``;``; ValueError if none."""
+    return tuple(ipaddress.ip_network(each.strip()) for each in text.split(";") if each.strip())
+
+
+def _are_networks(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+    try:
+        networks(str(value))
+    except ValueError as error:
+        raise ValueError(f"{attribute.name} is {value!r}: {error}") from error
+
+
 @attrs.frozen(kw_only=True)
 class NamesrvConfig:
-    """The keys of RocketMQ's NamesrvConfig. Paths may begin with ``~``."""
+    """The keys of RocketMQ's NamesrvConfig, then our own. Paths may begin with ``~``."""
 
     rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home", fixed=True)
     kv_config_path: str = setting("~/namesrv/kvConfig.json", expected="a file name", fixed=True)
@@ -41,6 +68,20 @@ class NamesrvConfig:
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath", expected="keys separated by ;", fixed=True
     )
+    route_change_allow_list: str = setting(
+        "",
+        expected="addresses or networks separated by ;, empty for everybody",
+        fixed=True,
+        validator=_are_networks,
+    )
+    broker_takeover_enable: bool = setting(True, fixed=True)
+    brokers_max: int = setting(2_000, unit="addresses", validator=Between(1, 1_000_000))
+    brokers_per_connection_max: int = setting(64, unit="addresses", validator=Between(1, 1_000_000))
+    topics_max: int = setting(200_000, unit="topics", validator=Between(1, 100_000_000))
+    topics_per_broker_max: int = setting(100_000, unit="topics", validator=Between(1, 100_000_000))
+    routes_max: int = setting(2_000_000, unit="topics", validator=Between(1, 1_000_000_000))
+    kv_config_entries_max: int = setting(10_000, unit="entries", validator=Between(0, 1_000_000))
+    kv_config_bytes_max: int = setting(1_048_576, unit="bytes", validator=Between(0, 67_108_864))
 
     @property
     def kv_config_file(self) -> str:
@@ -71,7 +112,8 @@ class NamesrvConfiguration:
 
     Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one, and to a key that
     it does not know; here both are refused.
-    What is only looked at when the process starts is written to the file and counts from the next start, as in Java;
+    What is only looked at when the process starts is written to the file and counts from the next start, as in Java,
+    which shows the new value only; here the value in force has a key of its own until then;
     paths and addresses (``listenPort``, ``bindAddress``) no request changes. Comments in the file survive.
     """
 
@@ -101,14 +143,23 @@ class NamesrvConfiguration:
         return self._namesrv
 
     def values(self) -> dict[str, str]:
-        """Return every key with its text, those without meaning here included."""
-        return {**self._unknown, **settings_values(self._namesrv, self._server)}
+        """Return every key with the text that was accepted, those without meaning here included.
+
+        A value that counts from the next start is followed by the one in force, as ``key.inForce``.
+        """
+        accepted = {**self._unknown, **settings_values(self._next_namesrv, self._next_server)}
+        return with_values_in_force(accepted, self._values_in_force())
+
+    def _values_in_force(self) -> dict[str, str]:
+        return values_in_force((self._namesrv, self._server), (self._next_namesrv, self._next_server))
 
     def refused_key(self, text: str) -> str | None:
         """Return a key of properties text that no request may change, if there is one: by the black list or `fixed`."""
-        black_list, now = self._namesrv.black_list, self.values()
+        black_list, now, in_force = self._namesrv.black_list, self.values(), self._values_in_force()
         fixed = {row.key for each in _CLASSES for row in setting_rows(each) if row.fixed}
         for line in read_properties(text):
+            if in_force.get(line.key) == line.value:
+                continue
             if line.key in black_list or (line.key in fixed and line.value != now.get(line.key, "")):
                 return line.key
         return None
@@ -117,9 +168,11 @@ class NamesrvConfiguration:
         """Apply properties text and write the file; return the keys that count from the next start only.
 
         Raises :class:`~rocketpy.errors.SettingsError` naming the key for a wrong value or an unknown key,
-        ``StoreError`` if the file cannot be written; nothing has changed then.
+        ``StoreError`` if the file cannot be written; nothing has changed then. A value in force that is sent back as
+        :meth:`values` shows it changes nothing.
         """
-        changes = {line.key: line.value for line in read_properties(text)}
+        in_force = self._values_in_force()
+        changes = {line.key: line.value for line in read_properties(text) if in_force.get(line.key) != line.value}
         known = [row.key for each in _CLASSES for row in setting_rows(each)]
         for key in changes:
             if key not in known and key not in self._unknown:

@@ -3,22 +3,84 @@
 RocketMQ uses the namespace ORDER_TOPIC_CONFIG itself: brokers are told it when they register, and clients of an ordered
 topic see its value in the route. Rule: a change is visible, and answered, only when it is in the file; if the file
 cannot be written the table is as before. The file (``{"configTable":{namespace:{key:value}}}``) is read by Java too.
+
+Changes that come while the file is written are written together, in the order in which they came, and the text is made
+in the thread that writes it: many changes of a large table cost the loop a copy of its keys each time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import trio
 
-from rocketpy.errors import RemoteProtocolError, StartError, StoreError
+from rocketpy.errors import RemoteProtocolError, RequestError, StartError, StoreError
 from rocketpy.protocol import fastjson
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk import Disk, read_text
 from rocketpy.store.small_file import persist_small_file
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
+SPECIAL_NAMES = frozenset({"$ref", "@type"})
+"""What fastjson takes for a reference and a class wherever it stands: Java could not read a file with such a name."""
+
+NAME_LENGTH_MAX = 512
+VALUE_LENGTH_MAX = 65_536
+
 ConfigTable = dict[str, dict[str, str]]
+
+
+@attrs.frozen(kw_only=True)
+class KVLimits:
+    """How large the table may become: settings of the nameserver."""
+
+    entries_max: int = 10_000  # namespaces and keys
+    bytes_max: int = 1_048_576  # of their names and values in the file
+
+
+@attrs.define(eq=False)
+class _Draft:
+    """A copy of the table that changes are tried on."""
+
+    table: ConfigTable
+    sizes: dict[tuple[str, str], int]  # of each key with its value in the file
+    size: int  # of all of them and the names of namespaces
+
+    def put(self, namespace: str, key: str, value: str | None, entry_size: int, limits: KVLimits) -> None:
+        """Set a value, or only make the namespace; RequestError, with nothing changed, when there is no room."""
+        is_new_namespace = namespace not in self.table
+        old_size = self.sizes.get((namespace, key))
+        size = self.size - (old_size or 0) + entry_size + (_size_of(namespace) if is_new_namespace else 0)
+        entry_growth = is_new_namespace + (value is not None) - (old_size is not None)
+        if entry_growth > 0 and len(self.table) + len(self.sizes) + entry_growth > limits.entries_max:
+            raise _refusal(f"expected at most {limits.entries_max} namespaces and keys (kvConfigEntriesMax)")
+        if size > max(limits.bytes_max, self.size):
+            raise _refusal(f"expected at most {limits.bytes_max} bytes of names and values (kvConfigBytesMax)")
+        self.size = size
+        keys = self.table.setdefault(namespace, {})
+        if value is None:
+            keys.pop(key, None)
+            self.sizes.pop((namespace, key), None)
+        else:
+            keys[key] = value
+            self.sizes[namespace, key] = entry_size
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a key if it is there."""
+        self.table.get(namespace, {}).pop(key, None)
+        self.size -= self.sizes.pop((namespace, key), 0)
+
+
+@attrs.define(eq=False)
+class _Change:
+    """A change that waits to be written."""
+
+    apply: Callable[[_Draft], None]  # RequestError if it cannot be
+    is_over: bool = False
+    failure: StoreError | RequestError | None = None
 
 
 @attrs.frozen
@@ -32,11 +94,15 @@ class KVConfigStatistics:
 class KVConfigManager:
     """The table of one nameserver with its file."""
 
-    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, limits: KVLimits | None = None) -> None:
         self._path = path
         self._disk = disk
         self._run_blocking = run_blocking
+        self._limits = limits or KVLimits()
         self._config_table: ConfigTable = {}
+        self._sizes: dict[tuple[str, str], int] = {}  # of each key with its value in the file
+        self._size = 0  # of all of them and the names of namespaces
+        self._waiting: list[_Change] = []
         # A change awaits the disk between copying the table and replacing it.
         self._change_lock = trio.Lock()
 
@@ -49,6 +115,12 @@ class KVConfigManager:
             self._config_table = _loaded(self._disk, self._path)
         except (StoreError, RemoteProtocolError) as error:
             raise StartError(f"{self._path}: the KV configuration cannot be read: {error}") from error
+        self._sizes = {
+            (namespace, key): _size_of(key, value)
+            for namespace, keys in self._config_table.items()
+            for key, value in keys.items()
+        }
+        self._size = _size_of(*self._config_table) + sum(self._sizes.values())
 
     def get(self, namespace: str, key: str) -> str | None:
         """Return a value, or None if namespace or key is unknown."""
@@ -62,23 +134,22 @@ class KVConfigManager:
     async def put(self, namespace: str, key: str, value: str | None) -> None:
         """Set a value, durably; with None the namespace is made and the key is not found, as in Java.
 
-        Raises ``StoreError``, with nothing changed, if the file cannot be written.
+        Raises, with nothing changed, ``StoreError`` if the file cannot be written, and ``RequestError`` for a name that
+        the file cannot hold and when the table is full.
         """
-        async with self._change_lock:
-            table = self._copied()
-            keys = table.setdefault(namespace, {})
-            if value is None:
-                keys.pop(key, None)
-            else:
-                keys[key] = value
-            await self._replace(table)
+        for name in (namespace, key):
+            if name in SPECIAL_NAMES:
+                raise _refusal(f"expected a name that Java can read in its file, found {name}")
+            if len(name) > NAME_LENGTH_MAX:
+                raise _refusal(f"expected names of at most {NAME_LENGTH_MAX} characters, found {len(name)}")
+        if value is not None and len(value) > VALUE_LENGTH_MAX:
+            raise _refusal(f"expected a value of at most {VALUE_LENGTH_MAX} characters, found {len(value)}")
+        entry_size = 0 if value is None else _size_of(key, value)
+        await self._change(lambda draft: draft.put(namespace, key, value, entry_size, self._limits))
 
     async def delete(self, namespace: str, key: str) -> None:
         """Remove a key, durably; an unknown one is no error. The namespace stays, as in Java."""
-        async with self._change_lock:
-            table = self._copied()
-            table.get(namespace, {}).pop(key, None)
-            await self._replace(table)
+        await self._change(lambda draft: draft.delete(namespace, key))
 
     def statistics(self) -> KVConfigStatistics:
         """Return the sizes of the table."""
@@ -86,12 +157,53 @@ class KVConfigManager:
             namespaces=len(self._config_table), keys=sum(len(keys) for keys in self._config_table.values())
         )
 
-    def _copied(self) -> ConfigTable:
-        return {namespace: dict(keys) for namespace, keys in self._config_table.items()}
+    async def _change(self, apply: Callable[[_Draft], None]) -> None:
+        """Make a change, durably, together with all that wait by now."""
+        change = _Change(apply)
+        self._waiting.append(change)
+        async with self._change_lock:
+            if not change.is_over:
+                await self._write_waiting(change)
+        if change.failure is not None:
+            raise change.failure
 
-    async def _replace(self, table: ConfigTable) -> None:
-        await self._run_blocking(persist_small_file, self._disk, self._path, encode_config_table(table))
-        self._config_table = table
+    async def _write_waiting(self, first: _Change) -> None:
+        waiting, self._waiting = self._waiting, []
+        table = {namespace: dict(keys) for namespace, keys in self._config_table.items()}
+        draft = _Draft(table, self._sizes.copy(), self._size)
+        taken: list[_Change] = []
+        for change in waiting:
+            try:
+                change.apply(draft)
+                taken.append(change)
+            except RequestError as refusal:
+                change.is_over, change.failure = True, refusal
+        try:
+            if taken:
+                await self._run_blocking(_persist, self._disk, self._path, table)
+                self._config_table, self._sizes, self._size = table, draft.sizes, draft.size
+        except StoreError as failure:
+            for change in taken:
+                change.failure = failure
+        except BaseException:
+            # Of the one who writes; what the others want is written by the next of them.
+            self._waiting = [change for change in taken if change is not first] + self._waiting
+            raise
+        for change in taken:
+            change.is_over = True
+
+
+def _persist(disk: Disk, path: str, table: ConfigTable) -> None:
+    """Write the file: in a thread, for the text is made here too."""
+    persist_small_file(disk, path, encode_config_table(table))
+
+
+def _size_of(*texts: str) -> int:
+    return sum(len(fastjson.dumps(text).encode("utf-8", "replace")) for text in texts)
+
+
+def _refusal(remark: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"KV configuration: {remark}")
 
 
 def encode_config_table(table: ConfigTable) -> str:
@@ -101,7 +213,7 @@ def encode_config_table(table: ConfigTable) -> str:
 
 def decode_config_table(text: str) -> ConfigTable:
     """Read the text of the file; ``RemoteProtocolError`` if it is not one. Empty text is an empty table, as in Java."""
-    document = fastjson.loads(text) if text.strip() else None
+    document = fastjson.loads(text, references=False) if text.strip() else None
     if document is None:
         return {}
     table = document.get("configTable") if isinstance(document, dict) else None

@@ -1,13 +1,17 @@
 """Which broker has which topic: the tables of a nameserver and every question about them.
 
-Plain values and the time go in, values come out; nothing here awaits, logs or knows a socket. The five tables are
-RocketMQ's (``RouteInfoManager`` 4.9.8) and live in memory only: brokers register again every 30 seconds.
+Plain values and the time go in, values come out; nothing here awaits, logs or knows a socket. The tables are RocketMQ's
+(``RouteInfoManager`` 4.9.8) and live in memory only: brokers register again every 30 seconds.
 
 Rules that hold between calls, checked by :meth:`RouteInfoManager.check_invariants`:
 
-- a topic has at least one queue entry, a cluster at least one broker, a broker at least one address;
-- every broker with queue entries or cluster membership is in the broker table;
-- every address of a broker is live, so it can expire; filter servers belong to live addresses.
+- a cluster has at least one broker, a broker at least one address;
+- every broker with topics or cluster membership is in the broker table;
+- every address of a broker is live, so it can expire; filter servers belong to live addresses;
+- no table grows beyond :class:`RouteLimits`.
+
+Rule: no call takes longer than some milliseconds, however large the tables are. What concerns many topics is an
+iterator that does a slice of it at each step (``topic_table``); the end of a connection costs what came over it.
 
 Times are seconds of a clock that never steps (Trio's): a wall clock set forward would make every broker expire at once.
 Queue entries are replaced, never changed, so they may leave as they are; brokers leave as copies.
@@ -15,21 +19,35 @@ Queue entries are replaced, never changed, so they may leave as they are; broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import attrs
 
+from rocketpy.errors import RequestError
+from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX, TOPICS_PER_SLICE, TopicLimits, TopicTable
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 
-T = TypeVar("T")
 ConnectionT = TypeVar("ConnectionT")
 """Whatever stands for a connection; told apart by identity only."""
 
 BROKER_EXPIRED_SECONDS = 120.0
+
+CLUSTERS_OF_BROKER_MAX = 16
+FILTER_SERVERS_MAX = 64
+
+
+@attrs.frozen(kw_only=True)
+class RouteLimits:
+    """How large the tables may become; settings of the nameserver."""
+
+    brokers_max: int = 2_000  # addresses of brokers, and their entries by name and id
+    brokers_per_connection_max: int = 64  # addresses; also names and ids of one address
+    topics: TopicLimits = attrs.field(factory=TopicLimits)
 
 
 @attrs.define(eq=False)
@@ -40,6 +58,7 @@ class BrokerLiveInfo(Generic[ConnectionT]):
     data_version: DataVersion
     connection: ConnectionT
     ha_server_addr: str | None
+    entries: dict[tuple[str, int], None]  # the broker names and ids that have this address
 
 
 @attrs.frozen
@@ -49,6 +68,7 @@ class RegisterBrokerResult:
     ha_server_addr: str | None
     master_addr: str | None
     is_new: bool  # the address was not live before
+    takes_topics: bool  # the topics of the registration are to be put
 
 
 @attrs.frozen
@@ -65,11 +85,15 @@ class RouteInfoStatistics:
 class RouteInfoManager(Generic[ConnectionT]):
     """The tables of one nameserver."""
 
-    def __init__(self) -> None:
-        self._topic_queue_table: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+    def __init__(self, limits: RouteLimits | None = None) -> None:
+        self._limits = limits or RouteLimits()
+        self._topics = TopicTable(self._limits.topics)
         self._broker_addr_table: dict[str, BrokerData] = {}  # broker name -> cluster and addresses by id
+        self._broker_entry_count = 0  # of ids in it
         self._cluster_addr_table: dict[str, dict[str, None]] = {}  # cluster -> broker names, in order of arrival
+        self._clusters_table: dict[str, dict[str, None]] = {}  # broker name -> clusters
         self._broker_live_table: dict[str, BrokerLiveInfo[ConnectionT]] = {}  # broker address -> life sign
+        self._connection_table: dict[ConnectionT, dict[str, None]] = {}  # connection -> the addresses that came over it
         self._filter_server_table: dict[str, list[str]] = {}  # broker address -> filter servers
 
     # -- brokers come ---------------------------------------------------------------------------------------------
@@ -82,46 +106,130 @@ class RouteInfoManager(Generic[ConnectionT]):
         broker_name: str,
         broker_id: int,
         ha_server_addr: str | None,
-        topic_configs: Iterable[TopicConfig],
         data_version: DataVersion,
         filter_servers: Sequence[str] | None,
         connection: ConnectionT,
         now: float,
     ) -> RegisterBrokerResult:
-        """Take a registration: one address of a broker, and for a master its topics.
+        """Take a registration: one address of a broker. ``takes_topics`` asks for :meth:`put_topics`.
 
-        Topics are taken only when the data version differs from the last one of this address, or the address is new
-        for its id: so a wiped permission survives until the broker changes a topic. Topics missing from the
-        registration stay. ``filter_servers`` None (an old broker) leaves the filter servers as they are.
+        A master's topics are taken only when the data version differs from the last one of this address, or the
+        address is new for its id: so a wiped permission survives until the broker changes a topic, and a slave that
+        becomes master with the version that it had brings its topics. ``filter_servers`` None (an old broker) leaves
+        the filter servers as they are.
+
+        Raises :class:`~rocketpy.errors.RequestError` when a table is full; nothing has changed then.
         """
+        self._check_room(cluster_name, broker_addr, broker_name, broker_id, connection)
         self._cluster_addr_table.setdefault(cluster_name, {})[broker_name] = None
+        self._clusters_table.setdefault(broker_name, {})[cluster_name] = None
         broker = self._broker_addr_table.get(broker_name)
         if broker is None:
             broker = BrokerData(cluster=cluster_name, broker_name=broker_name, broker_addrs={})
             self._broker_addr_table[broker_name] = broker
-        # A slave that became master: an address has one id only.
-        for other_id in [each for each, addr in broker.broker_addrs.items() if addr == broker_addr]:
-            if other_id != broker_id:
-                del broker.broker_addrs[other_id]
+            self._topics.add_broker(broker_name)
         is_first_of_id = broker_id not in broker.broker_addrs
-        broker.broker_addrs[broker_id] = broker_addr
-
         is_changed = self.is_data_version_changed(broker_addr, data_version)
-        if broker_id == MASTER_ID and (is_changed or is_first_of_id):
-            for topic_config in topic_configs:
-                self._put_queue_data(broker_name, topic_config)
-
         is_new = broker_addr not in self._broker_live_table
-        self._broker_live_table[broker_addr] = BrokerLiveInfo(now, data_version, connection, ha_server_addr)
+        self._note_life(broker_addr, data_version, connection, ha_server_addr, now)
+        self._set_address(broker, broker_id, broker_addr)
         if filter_servers:
-            self._filter_server_table[broker_addr] = list(filter_servers)
+            self._filter_server_table[broker_addr] = list(filter_servers[:FILTER_SERVERS_MAX])
         elif filter_servers is not None:
             self._filter_server_table.pop(broker_addr, None)
+        takes_topics = broker_id == MASTER_ID and (is_changed or is_first_of_id)
         master_addr = broker.broker_addrs.get(MASTER_ID) if broker_id != MASTER_ID else None
         master = self._broker_live_table.get(master_addr) if master_addr is not None else None
         if master is None:
-            return RegisterBrokerResult(None, None, is_new)
-        return RegisterBrokerResult(master.ha_server_addr, master_addr, is_new)
+            return RegisterBrokerResult(None, None, is_new, takes_topics)
+        return RegisterBrokerResult(master.ha_server_addr, master_addr, is_new, takes_topics)
+
+    def put_topics(self, broker_name: str, topic_configs: Iterable[TopicConfig]) -> int:
+        """Set topics of a broker that is registered, a slice at a time; return how many a full table has no room for.
+
+        Topics that are not named stay.
+        """
+        return self._topics.put(broker_name, topic_configs)
+
+    def is_registered(self, broker_name: str, broker_id: int, broker_addr: str, data_version: DataVersion) -> bool:
+        """Whether a registration still counts: the address has this id, and was last heard of with this version."""
+        broker = self._broker_addr_table.get(broker_name)
+        is_here = broker is not None and broker.broker_addrs.get(broker_id) == broker_addr
+        return is_here and self.data_version_of(broker_addr) == data_version
+
+    def holder_of(self, broker_addr: str) -> ConnectionT | None:
+        """Return the connection over which a live address was last registered."""
+        live = self._broker_live_table.get(broker_addr)
+        return None if live is None else live.connection
+
+    def address_of(self, broker_name: str, broker_id: int) -> str | None:
+        """Return the address that a broker's id has."""
+        broker = self._broker_addr_table.get(broker_name)
+        return None if broker is None else broker.broker_addrs.get(broker_id)
+
+    def _check_room(
+        self, cluster_name: str, broker_addr: str, broker_name: str, broker_id: int, connection: ConnectionT
+    ) -> None:
+        """Refuse what would make a table larger than it may be."""
+        limits = self._limits
+        for field, name in (("clusterName", cluster_name), ("brokerAddr", broker_addr), ("brokerName", broker_name)):
+            if len(name) > NAME_LENGTH_MAX:
+                raise _refusal(f"{field}: expected at most {NAME_LENGTH_MAX} characters, found {len(name)}")
+        live = self._broker_live_table.get(broker_addr)
+        entries = () if live is None else live.entries
+        has_entry = self.address_of(broker_name, broker_id) is not None
+        if (live is None and len(self._broker_live_table) >= limits.brokers_max) or (
+            not has_entry and self._broker_entry_count >= limits.brokers_max
+        ):
+            raise _refusal(f"expected at most {limits.brokers_max} addresses of brokers (brokersMax)")
+        own = self._connection_table.get(connection, {})
+        if (broker_addr not in own and len(own) >= limits.brokers_per_connection_max) or (
+            (broker_name, broker_id) not in entries and len(entries) >= limits.brokers_per_connection_max
+        ):
+            raise _refusal(
+                f"expected at most {limits.brokers_per_connection_max} brokers over one connection or at one address "
+                "(brokersPerConnectionMax)"
+            )
+        clusters = self._clusters_table.get(broker_name, {})
+        if cluster_name not in clusters and len(clusters) >= CLUSTERS_OF_BROKER_MAX:
+            raise _refusal(f"expected at most {CLUSTERS_OF_BROKER_MAX} clusters of broker {broker_name}")
+
+    def _note_life(
+        self,
+        broker_addr: str,
+        data_version: DataVersion,
+        connection: ConnectionT,
+        ha_server_addr: str | None,
+        now: float,
+    ) -> None:
+        known = self._broker_live_table.get(broker_addr)
+        if known is not None and known.connection is not connection:
+            self._leave_connection(known.connection, broker_addr)
+        entries = {} if known is None else known.entries
+        self._broker_live_table[broker_addr] = BrokerLiveInfo(now, data_version, connection, ha_server_addr, entries)
+        self._connection_table.setdefault(connection, {})[broker_addr] = None
+
+    def _leave_connection(self, connection: ConnectionT, broker_addr: str) -> None:
+        own = self._connection_table[connection]
+        del own[broker_addr]
+        if not own:
+            del self._connection_table[connection]
+
+    def _set_address(self, broker: BrokerData, broker_id: int, broker_addr: str) -> None:
+        """Give an id of a broker an address, which has no other id of it: a slave may have become master."""
+        name = broker.broker_name
+        entries = self._broker_live_table[broker_addr].entries
+        for _, other_id in [each for each in entries if each[0] == name and each[1] != broker_id]:
+            del entries[name, other_id]
+            del broker.broker_addrs[other_id]
+            self._broker_entry_count -= 1
+        previous = broker.broker_addrs.get(broker_id)
+        if previous is None:
+            self._broker_entry_count += 1
+        elif previous != broker_addr:
+            del self._broker_live_table[previous].entries[name, broker_id]
+        broker.broker_addrs[broker_id] = broker_addr
+        entries[name, broker_id] = None
 
     def is_data_version_changed(self, broker_addr: str, data_version: DataVersion) -> bool:
         """Tell whether the topics of an address may differ from what is known: it is unknown or its version differs."""
@@ -137,15 +245,6 @@ class RouteInfoManager(Generic[ConnectionT]):
         live = self._broker_live_table.get(broker_addr)
         if live is not None:
             live.last_update = now
-
-    def _put_queue_data(self, broker_name: str, topic_config: TopicConfig) -> None:
-        self._topic_queue_table.setdefault(topic_config.topic_name, {})[broker_name] = QueueData(
-            broker_name=broker_name,
-            read_queue_nums=topic_config.read_queue_nums,
-            write_queue_nums=topic_config.write_queue_nums,
-            perm=topic_config.perm,
-            topic_sys_flag=topic_config.topic_sys_flag,
-        )
 
     # -- brokers go -----------------------------------------------------------------------------------------------
 
@@ -163,10 +262,8 @@ class RouteInfoManager(Generic[ConnectionT]):
         If there is none, the peer's own ``ip:port`` is taken for a broker address, as Java does.
         Compatibility: Java forgets one address per connection, the others when they expire.
         """
-        found = [addr for addr, live in self._broker_live_table.items() if live.connection is connection]
-        removed = [addr for addr in found or [peer] if self._remove_address(addr)]
-        assert not found or removed == found
-        return removed
+        found = list(self._connection_table.get(connection, ()))
+        return [addr for addr in found or [peer] if self._remove_address(addr)]
 
     def remove_expired_brokers(self, now: float) -> list[tuple[str, ConnectionT]]:
         """Forget every address that was not heard of for longer than 120 seconds.
@@ -184,26 +281,34 @@ class RouteInfoManager(Generic[ConnectionT]):
 
     def _remove_address(self, broker_addr: str) -> bool:
         """Forget one address wherever it is; return whether it was anywhere."""
-        if self._broker_live_table.pop(broker_addr, None) is None:
+        live = self._broker_live_table.pop(broker_addr, None)
+        if live is None:
             return False
+        self._leave_connection(live.connection, broker_addr)
         self._filter_server_table.pop(broker_addr, None)
-        for broker in list(self._broker_addr_table.values()):
-            for broker_id in [each for each, addr in broker.broker_addrs.items() if addr == broker_addr]:
-                self._remove_broker_id(broker, broker_id)
+        for name, broker_id in live.entries:
+            self._remove_broker_id(self._broker_addr_table[name], broker_id)
         return True
 
     def _remove_broker_id(self, broker: BrokerData, broker_id: int) -> None:
-        """Remove one id of a broker; with the last one go its cluster membership and all its queues."""
+        """Remove one id of a broker; with the last one go its cluster memberships and all its topics."""
         del broker.broker_addrs[broker_id]
+        self._broker_entry_count -= 1
         if broker.broker_addrs:
             return
         name = broker.broker_name
         del self._broker_addr_table[name]
         # A broker that once registered with two cluster names is in both sets; Java leaves the second one behind.
-        for cluster in [each for each, names in self._cluster_addr_table.items() if name in names]:
-            _remove_inner(self._cluster_addr_table, cluster, name)
-        for topic in [each for each, queues in self._topic_queue_table.items() if name in queues]:
-            _remove_inner(self._topic_queue_table, topic, name)
+        for cluster in self._clusters_table.pop(name):
+            members = self._cluster_addr_table[cluster]
+            del members[name]
+            if not members:
+                del self._cluster_addr_table[cluster]
+        self._topics.remove_broker(name)
+
+    def purge(self, topics_max: int = TOPICS_PER_SLICE) -> bool:
+        """Free a slice of what brokers had that are gone; return whether there may be more."""
+        return self._topics.purge(topics_max)
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -212,14 +317,14 @@ class RouteInfoManager(Generic[ConnectionT]):
 
         Brokers without write permission are in it: clients look at ``perm`` themselves.
         """
-        queues = self._topic_queue_table.get(topic)
-        if queues is None:
+        queues = self._topics.queues_of(topic)
+        if not queues:
             return None
-        brokers = [self._broker_addr_table[name] for name in queues]
+        brokers = [self._broker_addr_table[each.broker_name] for each in queues]
         addresses = [addr for broker in brokers for addr in broker.broker_addrs.values()]
         filter_servers = self._filter_server_table
         return TopicRouteData(
-            queue_datas=list(queues.values()),
+            queue_datas=queues,
             broker_datas=[_copied_broker(broker) for broker in brokers],
             filter_server_table={addr: list(filter_servers[addr]) for addr in addresses if addr in filter_servers},
         )
@@ -231,14 +336,16 @@ class RouteInfoManager(Generic[ConnectionT]):
             cluster_addr_table={cluster: list(names) for cluster, names in self._cluster_addr_table.items()},
         )
 
-    def all_topics(self) -> TopicList:
-        """Return every topic."""
-        return TopicList(topic_list=list(self._topic_queue_table))
+    def all_topics(self) -> Iterator[list[str]]:
+        """Every topic, in slices (as the next four are): what changes meanwhile is there or not."""
+        return self._topics.topics_where(bool)
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
-        """Return the topics that any broker of a cluster has; none if there is no such cluster."""
-        names = self._cluster_addr_table.get(cluster, {})
-        return self._topics_where(lambda queues: not names.keys().isdisjoint(queues))
+    def topics_of_cluster(self, cluster: str) -> Iterator[list[str]]:
+        """The topics that any broker of a cluster has; none if there is no such cluster."""
+        names = self._cluster_addr_table.get(cluster)
+        if names is None:
+            return iter(())
+        return self._topics.topics_where(lambda queues: any(queue.broker_name in names for queue in queues))
 
     def system_topics(self) -> TopicList:
         """Return the names that brokers register as topics of their own, and one broker to ask for more."""
@@ -252,26 +359,23 @@ class RouteInfoManager(Generic[ConnectionT]):
             yield cluster
             yield from names
 
-    def unit_topics(self) -> TopicList:
-        """Return the topics of a unit (judged, like the next two, by the first broker of a topic)."""
-        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_FLAG))
+    def unit_topics(self) -> Iterator[list[str]]:
+        """The topics of a unit (judged, like the next two, by the first broker of a topic)."""
+        return self._topics.topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_FLAG))
 
-    def unit_sub_topics(self) -> TopicList:
-        """Return the topics that a unit subscribes to."""
-        return self._topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_SUB_FLAG))
+    def unit_sub_topics(self) -> Iterator[list[str]]:
+        """The topics that a unit subscribes to."""
+        return self._topics.topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_SUB_FLAG))
 
-    def unit_sub_ununit_topics(self) -> TopicList:
-        """Return the topics that a unit subscribes to and that are of no unit."""
+    def unit_sub_ununit_topics(self) -> Iterator[list[str]]:
+        """The topics that a unit subscribes to and that are of no unit."""
         both = TOPIC_UNIT_FLAG | TOPIC_UNIT_SUB_FLAG
-        return self._topics_where(lambda queues: _first_flag(queues) & both == TOPIC_UNIT_SUB_FLAG)
-
-    def _topics_where(self, condition: Callable[[Mapping[str, QueueData]], bool]) -> TopicList:
-        return TopicList(topic_list=[topic for topic, queues in self._topic_queue_table.items() if condition(queues)])
+        return self._topics.topics_where(lambda queues: _first_flag(queues) & both == TOPIC_UNIT_SUB_FLAG)
 
     def statistics(self) -> RouteInfoStatistics:
         """Return the sizes of the tables."""
         return RouteInfoStatistics(
-            topics=len(self._topic_queue_table),
+            topics=sum(map(len, self.all_topics())),
             brokers=len(self._broker_addr_table),
             clusters=len(self._cluster_addr_table),
             live_addresses=len(self._broker_live_table),
@@ -280,57 +384,50 @@ class RouteInfoManager(Generic[ConnectionT]):
 
     # -- commands -------------------------------------------------------------------------------------------------
 
-    def wipe_write_perm(self, broker_name: str) -> int:
-        """Take the write permission of every topic of a broker, in memory only; return how many topics it has."""
-        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+    def wipe_write_perm(self, broker_name: str) -> Iterator[int]:
+        """Take the write permission of every topic of a broker, in memory only; each slice says how many it had."""
+        return self._topics.change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
-    def add_write_perm(self, broker_name: str) -> int:
-        """Set every topic of a broker to read and write (nothing else survives, as in Java); return how many."""
-        return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
-
-    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        changed = 0
-        for queues in self._topic_queue_table.values():
-            queue = queues.get(broker_name)
-            if queue is not None:
-                queues[broker_name] = attrs.evolve(queue, perm=change(queue.perm))
-                changed += 1
-        return changed
+    def add_write_perm(self, broker_name: str) -> Iterator[int]:
+        """Set every topic of a broker to read and write (nothing else survives, as in Java), in slices as well."""
+        return self._topics.change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
         """Forget a topic, or only what the brokers of one cluster have of it; it returns if a broker still has it."""
-        if not cluster_name:
-            self._topic_queue_table.pop(topic, None)
-            return
-        queues = self._topic_queue_table.get(topic, {})
-        for name in [each for each in self._cluster_addr_table.get(cluster_name, {}) if each in queues]:
-            _remove_inner(self._topic_queue_table, topic, name)
+        self._topics.delete(topic, self._cluster_addr_table.get(cluster_name, {}) if cluster_name else None)
 
     def check_invariants(self) -> None:
         """Assert the rules of the module docstring; for tests, cost grows with the tables."""
-        assert all(self._topic_queue_table.values()), "a topic without queues"
         assert all(self._cluster_addr_table.values()), "a cluster without brokers"
         assert all(broker.broker_addrs for broker in self._broker_addr_table.values()), "a broker without addresses"
         known = self._broker_addr_table.keys()
-        assert all(queues.keys() <= known for queues in self._topic_queue_table.values()), "queues of an unknown broker"
-        assert all(names.keys() <= known for names in self._cluster_addr_table.values()), (
-            "an unknown broker in a cluster"
+        assert known == self._topics.broker_names == self._clusters_table.keys(), "a broker in some tables only"
+        members = {(cluster, name) for cluster, names in self._cluster_addr_table.items() for name in names}
+        assert members == {(each, name) for name, all_of in self._clusters_table.items() for each in all_of}
+        entries = {
+            (name, broker_id, addr)
+            for name, broker in self._broker_addr_table.items()
+            for broker_id, addr in broker.broker_addrs.items()
+        }
+        live = self._broker_live_table
+        assert entries == {(*entry, addr) for addr, each in live.items() for entry in each.entries}, (
+            "an address that cannot expire"
         )
-        addresses = {addr for broker in self._broker_addr_table.values() for addr in broker.broker_addrs.values()}
-        assert addresses <= self._broker_live_table.keys(), "an address that cannot expire"
-        assert self._filter_server_table.keys() <= self._broker_live_table.keys(), "filter servers of a dead address"
+        assert self._broker_entry_count == len(entries)
+        over = {(id(each.connection), addr) for addr, each in live.items()}
+        assert over == {(id(each), addr) for each, own in self._connection_table.items() for addr in own}
+        assert self._filter_server_table.keys() <= live.keys(), "filter servers of a dead address"
+        assert max(len(live), len(entries)) <= self._limits.brokers_max
+        self._topics.check_invariants()
 
 
-def _remove_inner(table: dict[str, dict[str, T]], key: str, inner_key: str) -> None:
-    """Remove ``table[key][inner_key]``, and ``table[key]`` with its last entry."""
-    del table[key][inner_key]
-    if not table[key]:
-        del table[key]
+def _refusal(remark: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"registration: {remark}")
 
 
 def _copied_broker(broker: BrokerData) -> BrokerData:
     return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs))
 
 
-def _first_flag(queues: Mapping[str, QueueData]) -> int:
-    return next(iter(queues.values())).topic_sys_flag
+def _first_flag(queues: Sequence[QueueData]) -> int:
+    return queues[0].topic_sys_flag

@@ -202,7 +202,7 @@ def _known_key(key: str) -> str | None:
 
 
 def _not_flat(expected: str, found: object) -> RemoteProtocolError:
-    kind = {dict: "an object", list: "an array"}.get(type(found)) or _shown(found)
+    kind = "an object" if isinstance(found, dict) else "an array" if isinstance(found, list) else _shown(found)
     return RemoteProtocolError(f"JSON header: expected {expected}, found {kind}")
 
 

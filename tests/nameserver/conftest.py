@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from rocketpy.nameserver.app import kv_limits, route_limits
 from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, default_server_config
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager
@@ -17,7 +19,7 @@ from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
-from rocketpy.runner import run_inline
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.disk import OsDisk
 
 
@@ -45,21 +47,29 @@ class Transport:
 class NameserverOnBytes:
     """One nameserver over a directory; ``now`` is its clock."""
 
-    def __init__(self, directory: Path, config: NamesrvConfig | None = None, **settings: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: NamesrvConfig | None = None,
+        run_blocking: RunBlocking = run_inline,
+        **settings: object,
+    ) -> None:
         self.config = config or NamesrvConfig(
             kv_config_path=str(directory / "kvConfig.json"),
             config_store_path=str(directory / "namesrv.properties"),
             **settings,  # type: ignore[arg-type]
         )
         self.now = 0.0
-        self.route_info: RouteInfoManager[Connection] = RouteInfoManager()
-        self.kv_config = KVConfigManager(path=self.config.kv_config_file, disk=OsDisk(), run_blocking=run_inline)
+        self.route_info: RouteInfoManager[Connection] = RouteInfoManager(route_limits(self.config))
+        self.kv_config = KVConfigManager(
+            path=self.config.kv_config_file, disk=OsDisk(), run_blocking=run_blocking, limits=kv_limits(self.config)
+        )
         self.configuration = NamesrvConfiguration(
             namesrv=self.config,
             server=default_server_config(),
             unknown={"foreignKey": "1"},
             disk=OsDisk(),
-            run_blocking=run_inline,
+            run_blocking=run_blocking,
             log_level_changed=lambda config: None,
         )
         self.unsupported: list[int] = []
@@ -75,11 +85,11 @@ class NameserverOnBytes:
         self.transport = Transport(self.housekeeping.connection_closed)
         self._connections = 0
 
-    def connect(self) -> Connection:
+    def connect(self, host: str = "127.0.0.1") -> Connection:
         self._connections += 1
         server_config = default_server_config()
         return Connection(
-            address=("127.0.0.1", 50_000 + self._connections),
+            address=(host, 50_000 + self._connections),
             dispatcher=self.dispatcher,
             transport=self.transport,
             limits=server_config.limits(),
@@ -105,7 +115,7 @@ class NameserverOnBytes:
 
     def everything(self) -> object:
         """Return what the tables hold, to compare before and after."""
-        topics = self.route_info.all_topics().topic_list
+        topics = list(chain(*self.route_info.all_topics()))
         return (
             [self.route_info.pick_up_topic_route_data(topic) for topic in topics],
             self.route_info.cluster_info(),

@@ -36,10 +36,12 @@ LOOPBACK = "127.0.0.1"
 
 
 @asynccontextmanager
-async def running(directory: Path, port: int = 0) -> AsyncIterator[str]:
+async def running(directory: Path, port: int = 0, **settings: object) -> AsyncIterator[str]:
     """Run a nameserver over a directory; yields its address."""
     config = NamesrvConfig(
-        kv_config_path=str(directory / "kvConfig.json"), config_store_path=str(directory / "namesrv.properties")
+        kv_config_path=str(directory / "kvConfig.json"),
+        config_store_path=str(directory / "namesrv.properties"),
+        **settings,  # type: ignore[arg-type]
     )
 
     async def run(task_status: trio.TaskStatus[int]) -> None:

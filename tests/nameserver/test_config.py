@@ -10,7 +10,14 @@ import pytest
 import trio
 
 from rocketpy.errors import SettingsError, StoreError
-from rocketpy.nameserver.config import NAMESRV_PORT, NamesrvConfig, NamesrvConfiguration, default_server_config
+from rocketpy.nameserver.config import (
+    NAMESRV_PORT,
+    NamesrvConfig,
+    NamesrvConfiguration,
+    default_server_config,
+    networks,
+)
+from rocketpy.properties_text import format_properties
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
 from rocketpy.store.disk import OsDisk
@@ -147,11 +154,12 @@ async def test_the_first_update_without_a_file_writes_every_key(tmp_path: Path) 
     assert not path.exists()
     left = await now.update("clusterTest=true\nclusterTest=false\nserverSocketBacklog=1")
     assert left == ["serverSocketBacklog"]
-    assert now.values()["serverSocketBacklog"] == "1024", "what counts is shown"
+    assert now.values()["serverSocketBacklog"] == "1", "what was accepted is shown"
+    assert now.values()["serverSocketBacklog.inForce"] == "1024", "and what counts"
     loaded = load_settings(str(path), NamesrvConfig, NettyServerConfig)
     assert loaded.warnings == ()
     assert loaded.of(NettyServerConfig).server_socket_backlog == 1
-    assert len(path.read_text().splitlines()) == len(now.values())
+    assert len(path.read_text().splitlines()) == len(now.values()) - 1
 
 
 @pytest.mark.parametrize("text", ["orderMessageEnable=yes\nclusterTest=true", "clusterTest=true\nlistenPort=a"])
@@ -164,11 +172,48 @@ async def test_a_wrong_value_changes_nothing_at_all(tmp_path: Path, text: str) -
     assert not (tmp_path / "n.conf").exists()
 
 
+async def test_an_accepted_value_is_shown_with_the_one_in_force(tmp_path: Path) -> None:
+    """A get after a change shows the change, as Java's does; the value in force is another key of the same text."""
+    path = tmp_path / "n.conf"
+    now = configuration(path)
+    before = now.values()
+    assert await now.update("serverSocketBacklog=1\nclusterTest=true") == ["serverSocketBacklog"]
+    shown = now.values()
+    assert (shown["serverSocketBacklog"], shown["serverSocketBacklog.inForce"]) == ("1", "1024")
+    assert shown["clusterTest"] == "true"
+    assert shown.keys() - before.keys() == {"serverSocketBacklog.inForce"}
+    keys = list(shown)
+    assert keys.index("serverSocketBacklog.inForce") == keys.index("serverSocketBacklog") + 1
+    # But for the black list, of which RocketMQ refuses every mention.
+    whole = format_properties({key: value for key, value in shown.items() if key not in now.namesrv.black_list})
+    assert now.refused_key(whole) is None
+    assert await now.update(whole) == ["serverSocketBacklog"]
+    assert now.values() == shown
+    assert "inForce" not in path.read_text()
+    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
+        await now.update("serverSocketBacklog.inForce=2")
+    await now.update("serverSocketBacklog=1024\nclusterTest=false")
+    assert now.values() == before
+    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
+        await now.update("serverSocketBacklog.inForce=1024")
+
+
+@pytest.mark.parametrize("text", ["x", "10.0.0.1/8", "10.0.0.1;y", "10.0.0.0/33"])
+def test_an_allow_list_names_addresses_and_networks(text: str) -> None:
+    allowed = NamesrvConfig(route_change_allow_list="10.0.0.1; 192.168.0.0/16 ;::1;").route_change_allow_list
+    assert list(map(str, networks(allowed))) == ["10.0.0.1/32", "192.168.0.0/16", "::1/128"]
+    with pytest.raises(SettingsError, match=r"line 1: routeChangeAllowList = .* expected addresses or networks"):
+        settings_from_text(f"routeChangeAllowList={text}", "namesrv.conf", NamesrvConfig)
+
+
 CVE_2023_37582 = ["configStorePath", "kvConfigPath", "rocketmqHome"]
 """Settings text was written to any file that the request named."""
 
 
-@pytest.mark.parametrize("key", [*CVE_2023_37582, "configBlackList", "listenPort", "bindAddress"])
+@pytest.mark.parametrize(
+    "key",
+    [*CVE_2023_37582, "configBlackList", "listenPort", "bindAddress", "routeChangeAllowList", "brokerTakeoverEnable"],
+)
 async def test_no_request_changes_a_path_or_an_address(tmp_path: Path, key: str) -> None:
     """Even where the black list is not asked."""
     now = configuration(tmp_path / "n.conf")

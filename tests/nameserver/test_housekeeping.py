@@ -24,7 +24,6 @@ def register(route_info: RouteInfoManager[Connection], connection: Connection, a
         broker_name=addr,
         broker_id=0,
         ha_server_addr=None,
-        topic_configs=[],
         data_version=DataVersion(timestamp=1, counter=1),
         filter_servers=None,
         connection=connection,

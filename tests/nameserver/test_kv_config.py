@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from rocketpy.errors import StartError, StoreError
-from rocketpy.nameserver.kv_config import KVConfigManager, decode_config_table, encode_config_table
+from rocketpy.errors import RequestError, StartError, StoreError
+from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits, decode_config_table, encode_config_table
 from rocketpy.store.disk import OsDisk
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "config" / "kvConfig.json"
@@ -109,3 +112,168 @@ def test_the_file_that_java_wrote_reads_and_writes_to_equal_values() -> None:
     table = decode_config_table(text)
     assert table == {"GoldNs": {}, "ORDER_TOPIC_CONFIG": {"GoldMadeOrder": "broker-0:2", "GoldOrder": "broker-0:2"}}
     assert encode_config_table(table) == text
+
+
+# -- names, limits, many changes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["$ref", "@type"])
+async def test_a_name_that_fastjson_resolves_is_refused(tmp_path: Path, name: str) -> None:
+    """A reference as a key made the file unreadable, and with the second change its backup too."""
+    kv_config = loaded(tmp_path / "kv.json")
+    for namespace, key in (("ns", name), (name, "k")):
+        with pytest.raises(RequestError, match=rf"a name that Java can read in its file, found {re.escape(name)}"):
+            await kv_config.put(namespace, key, "$.configTable")
+    assert not (tmp_path / "kv.json").exists()
+    await kv_config.put("ns", "k", '{"$ref":"$"}')
+    assert loaded(tmp_path / "kv.json").get("ns", "k") == '{"$ref":"$"}'
+
+
+async def test_a_file_with_such_a_name_is_read_and_can_be_mended(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    path.write_text('{"configTable":{"N":{"$ref":"$.x"},"ns":{"k":"v"}}}')
+    kv_config = loaded(path)
+    assert kv_config.namespace("N") == {"$ref": "$.x"}
+    await kv_config.delete("N", "$ref")
+    assert "$ref" not in path.read_text()
+    assert loaded(path).namespace("ns") == {"k": "v"}
+
+
+async def test_names_and_values_are_bounded(tmp_path: Path) -> None:
+    kv_config = manager(tmp_path / "kv.json")
+    with pytest.raises(RequestError, match="names of at most 512 characters, found 513"):
+        await kv_config.put("ns", "k" * 513, "v")
+    with pytest.raises(RequestError, match="names of at most 512 characters, found 513"):
+        await kv_config.put("n" * 513, "k", "v")
+    with pytest.raises(RequestError, match="a value of at most 65536 characters, found 65537"):
+        await kv_config.put("ns", "k", "v" * 65_537)
+    await kv_config.put("n" * 512, "k" * 512, "v" * 65_536)
+
+
+async def test_entries_are_bounded_namespaces_among_them(tmp_path: Path) -> None:
+    kv_config = limited(tmp_path / "kv.json", KVLimits(entries_max=3))
+    await kv_config.put("ns", "k", "v")
+    await kv_config.put("ns", "l", "v")
+    for namespace, key, value in (("ns", "m", "v"), ("other", "k", "v"), ("other", "k", None)):
+        with pytest.raises(RequestError, match=r"at most 3 namespaces and keys \(kvConfigEntriesMax\)"):
+            await kv_config.put(namespace, key, value)
+    await kv_config.put("ns", "l", "another")
+    await kv_config.delete("ns", "k")
+    await kv_config.put("ns", "m", "v")
+    again = limited(tmp_path / "kv.json", KVLimits(entries_max=1))
+    again.load()
+    await again.put("ns", "m", "w")
+    with pytest.raises(RequestError, match="kvConfigEntriesMax"):
+        await again.put("ns", "n", "v")
+    assert again.namespace("ns") == {"l": "another", "m": "w"}
+
+
+async def test_bytes_are_bounded_as_they_are_in_the_file(tmp_path: Path) -> None:
+    kv_config = limited(tmp_path / "kv.json", KVLimits(bytes_max=100))
+    await kv_config.put("ns", "k", "\x01" * 10)  # six bytes each
+    with pytest.raises(RequestError, match=r"at most 100 bytes of names and values \(kvConfigBytesMax\)"):
+        await kv_config.put("ns", "l", "é" * 20)
+    with pytest.raises(RequestError, match="kvConfigBytesMax"):
+        await kv_config.put("ns", "k", "\x01" * 20)
+    await kv_config.put("ns", "k", "v")
+    await kv_config.put("ns", "l", "é" * 20)
+    await kv_config.delete("ns", "l")
+    await kv_config.put("ns", "l", None)
+    again = limited(tmp_path / "kv.json", KVLimits(bytes_max=100))
+    again.load()
+    for each in (kv_config, again):
+        await each.put("ns", "l", "x" * 84)
+        with pytest.raises(RequestError, match="kvConfigBytesMax"):
+            await each.put("ns", "l", "x" * 90)
+
+
+async def test_changes_that_wait_are_written_together_off_the_loop(tmp_path: Path) -> None:
+    writes = WriteCounter()
+    kv_config = KVConfigManager(path=str(tmp_path / "kv.json"), disk=OsDisk(), run_blocking=writes)
+    async with trio.open_nursery() as nursery:
+        for number in range(500):
+            nursery.start_soon(kv_config.put, "ns", f"k{number}", str(number))
+    assert writes.count <= 3
+    assert writes.threads == {False}, "the text is made where it is written"
+    assert loaded(tmp_path / "kv.json").namespace("ns") == {f"k{number}": str(number) for number in range(500)}
+
+
+async def test_of_changes_that_are_written_together_each_has_its_own_answer(tmp_path: Path) -> None:
+    kv_config = limited(tmp_path / "kv.json", KVLimits(entries_max=4))
+    outcomes: dict[str, str] = {}
+
+    async def put(key: str) -> None:
+        try:
+            await kv_config.put("ns", key, "v")
+            outcomes[key] = "there"
+        except RequestError:
+            outcomes[key] = "refused"
+
+    async with trio.open_nursery() as nursery:
+        for key in "abcdef":
+            nursery.start_soon(put, key)
+    there = {key for key, outcome in outcomes.items() if outcome == "there"}
+    assert len(there) == 3
+    assert loaded(tmp_path / "kv.json").namespace("ns") == dict.fromkeys(sorted(there), "v")
+
+
+async def test_a_file_that_cannot_be_written_refuses_all_that_wait(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kv_config = manager(tmp_path / "file" / "kv.json")
+    failures = []
+
+    async def put(key: str) -> None:
+        try:
+            await kv_config.put("ns", key, "v")
+        except StoreError as failure:
+            failures.append(failure)
+
+    async with trio.open_nursery() as nursery:
+        for key in "abc":
+            nursery.start_soon(put, key)
+    assert len(failures) == 3
+    assert kv_config.namespace("ns") is None
+
+
+async def test_an_unexpected_failure_is_of_the_change_that_wrote(tmp_path: Path) -> None:
+    """What waited with it is written by the next one."""
+    attempts: list[str] = []
+
+    async def fail_once(function: Callable[..., None], *arguments: object) -> None:
+        attempts.append("")
+        await trio.testing.wait_all_tasks_blocked()
+        if len(attempts) == 1:
+            raise ZeroDivisionError
+        function(*arguments)
+
+    kv_config = KVConfigManager(path=str(tmp_path / "kv.json"), disk=OsDisk(), run_blocking=fail_once)
+    failed: list[str] = []
+
+    async def put(key: str) -> None:
+        try:
+            await kv_config.put("ns", key, "v")
+        except ZeroDivisionError:
+            failed.append(key)
+
+    async with trio.open_nursery() as nursery:
+        for key in "abc":
+            nursery.start_soon(put, key)
+    assert len(failed) == 1
+    assert loaded(tmp_path / "kv.json").namespace("ns") == dict.fromkeys(sorted({*"abc"} - {*failed}), "v")
+
+
+def limited(path: Path, limits: KVLimits) -> KVConfigManager:
+    return KVConfigManager(path=str(path), disk=OsDisk(), run_blocking=trio.to_thread.run_sync, limits=limits)
+
+
+class WriteCounter:
+    """Runs blocking calls in threads, counts them, and notes whether text was made on the loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.threads: set[bool] = set()
+
+    async def __call__(self, function: Callable[..., object], *arguments: object) -> None:
+        self.count += 1
+        self.threads.add(any(isinstance(each, str) and "configTable" in each for each in arguments))
+        await trio.to_thread.run_sync(function, *arguments)

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 
-from rocketpy.nameserver.__main__ import main
+from rocketpy.nameserver.__main__ import OPEN, main
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.settings import format_settings
 from tests.nameserver.test_logs import quiet_root
 from tests.patience import PATIENCE_SECONDS
@@ -53,6 +57,50 @@ def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signa
             stdout, stderr = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, stdout) == (0, "")
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "is_warned"),
+    [
+        ("", True),
+        ("bindAddress=0.0.0.0\n", True),
+        ("bindAddress=127.0.0.1\n", False),
+        ("routeChangeAllowList=10.0.0.0/8\n", False),
+    ],
+)
+def test_listening_on_every_address_is_said_in_one_line(
+    conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, is_warned: bool
+) -> None:
+    async def serve(*arguments: object) -> None:
+        pass
+
+    monkeypatch.setattr("rocketpy.nameserver.__main__._serve", serve)
+    conf.write_text(conf.read_text().replace("bindAddress=127.0.0.1\n", text).replace("listenPort=0", "listenPort=7"))
+    assert main(["-c", str(conf)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"warning: listening on every address, port 7, {OPEN}"] * is_warned
+    assert main([]) == 0
+    assert capsys.readouterr().err == "", "without -c it listens on loopback"
+
+
+def test_a_change_is_written_to_the_file_of_the_settings(conf: Path, tmp_path: Path) -> None:
+    """With -c to that file, whatever it says of another; without -c to configStorePath."""
+    other = tmp_path / "other.properties"
+    with_file = attrs.evolve(NamesrvConfig(), config_store_path=str(other))
+    assert with_file.config_store_file == str(other)
+    conf.write_text(conf.read_text() + f"configStorePath={other}\n")
+    with process("-c", str(conf)) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        port = int(running.stdout.readline().split()[-1])
+        update = make_request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"clusterTest=true")
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as sock:
+            sock.sendall(encode_frame(update))
+            assert b'"code":0,' in sock.recv(4096)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=PATIENCE_SECONDS)
+    assert "clusterTest=true" in conf.read_text().splitlines()
+    assert not other.exists()
 
 
 def test_the_directory_of_logs_may_be_an_option(conf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketpy.nameserver.processor import FAQ_SUFFIX
+from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import (
@@ -262,6 +263,9 @@ async def test_wiped_and_added_permissions_are_counted(nameserver: NameserverOnB
     assert decode_body(reply.body, TopicRouteData).queue_datas[0].perm == 4
     reply = await good(nameserver, request(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a"))
     assert reply.ext_fields == {"addTopicCount": "2"}
+    for topic in ("t", "u"):  # the second was read-only when it was registered: nothing of that survives, as in Java
+        reply = await good(nameserver, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic))
+        assert decode_body(reply.body, TopicRouteData).queue_datas[0].perm == 6
     reply = await good(nameserver, request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="nobody"))
     assert reply.ext_fields == {"wipeTopicCount": "0"}
 
@@ -318,6 +322,20 @@ async def test_settings_are_shown_and_changed(nameserver: NameserverOnBytes, tmp
     lines = reply.body.decode().splitlines()
     assert {"orderMessageEnable=true", "foreignKey=2"} <= set(lines)
     assert sorted((tmp_path / "namesrv.properties").read_text().splitlines()) == sorted(lines)
+
+
+async def test_what_was_accepted_is_shown_beside_what_is_in_force(nameserver: NameserverOnBytes) -> None:
+    """As mqadmin sends and gets it; a get that went on showing the old value looked like a change that was lost."""
+    body = b"connectionsMax=5\nserverChannelMaxIdleTimeSeconds=119\norderMessageEnable=true"
+    await nameserver.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, body))
+    reply = await good(nameserver, request(RequestCode.GET_NAMESRV_CONFIG))
+    assert reply.body is not None
+    shown = {line.key: line.value for line in read_properties(reply.body.decode())}
+    assert (shown["connectionsMax"], shown["connectionsMax.inForce"]) == ("5", "10000")
+    idle = "serverChannelMaxIdleTimeSeconds"
+    assert (shown[idle], shown[idle + ".inForce"]) == ("119", "120")
+    assert shown["orderMessageEnable"] == "true"
+    assert "orderMessageEnable.inForce" not in shown
 
 
 async def test_what_waits_for_the_next_start_is_named(nameserver: NameserverOnBytes) -> None:

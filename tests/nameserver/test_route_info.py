@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import pytest
 
-from rocketpy.nameserver.route_info import RegisterBrokerResult, RouteInfoManager
+from rocketpy.errors import RequestError
+from rocketpy.nameserver.route_info import (
+    CLUSTERS_OF_BROKER_MAX,
+    FILTER_SERVERS_MAX,
+    RegisterBrokerResult,
+    RouteInfoManager,
+    RouteLimits,
+)
+from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX, TopicLimits
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
+from tests.worst_requests import processor_seconds
 
 MASTER = "10.0.0.1:10911"
 SLAVE = "10.0.0.2:10911"
@@ -35,18 +47,25 @@ def register(
     now: float = 0.0,
     filter_servers: list[str] | None = None,
 ) -> RegisterBrokerResult:
-    return manager.register_broker(
+    result = manager.register_broker(
         cluster_name=cluster,
         broker_addr=addr,
         broker_name=name,
         broker_id=broker_id,
         ha_server_addr=addr.replace("10911", "10912"),
-        topic_configs=topics,
         data_version=version(counter),
         filter_servers=filter_servers,
         connection=connection,
         now=now,
     )
+    if result.takes_topics:
+        manager.put_topics(name, topics)
+    manager.check_invariants()
+    return result
+
+
+def topics_of(slices: Iterator[list[str]]) -> list[str]:
+    return list(chain(*slices))
 
 
 def perm_of(manager: Manager, topic_name: str, name: str = "a") -> int:
@@ -61,7 +80,7 @@ def manager() -> Manager:
 
 
 def test_a_master_brings_its_topics(manager: Manager) -> None:
-    assert register(manager, topic("t", queues=3)) == RegisterBrokerResult(None, None, True)
+    assert register(manager, topic("t", queues=3)) == RegisterBrokerResult(None, None, is_new=True, takes_topics=True)
     route = manager.pick_up_topic_route_data("t")
     assert route is not None
     (queue,) = route.queue_datas
@@ -81,7 +100,7 @@ def test_a_topic_nobody_has_has_no_route(manager: Manager) -> None:
 
 def test_a_slave_alone_registers_no_topics(manager: Manager) -> None:
     register(manager, topic("t"), addr=SLAVE, broker_id=1)
-    assert manager.all_topics().topic_list == []
+    assert topics_of(manager.all_topics()) == []
 
 
 def test_a_slave_learns_where_its_master_is(manager: Manager) -> None:
@@ -104,7 +123,7 @@ def test_topics_are_taken_again_only_with_another_data_version(manager: Manager)
 def test_a_topic_missing_from_a_registration_stays(manager: Manager) -> None:
     register(manager, topic("t"), topic("u"), counter=1)
     register(manager, topic("u"), counter=2)
-    assert manager.all_topics().topic_list == ["t", "u"]
+    assert topics_of(manager.all_topics()) == ["t", "u"]
 
 
 def test_a_slave_promoted_to_master_has_one_id_only(manager: Manager) -> None:
@@ -114,6 +133,15 @@ def test_a_slave_promoted_to_master_has_one_id_only(manager: Manager) -> None:
     assert manager.cluster_info().broker_addr_table["a"].broker_addrs == {0: SLAVE}
     manager.remove_connection("connection", CLIENT)
     assert manager.statistics().brokers == 0
+
+
+def test_a_slave_that_becomes_master_with_the_version_it_had_brings_its_topics(manager: Manager) -> None:
+    """Its version is known from when it was a slave, whose topics are not taken."""
+    register(manager, topic("t"), addr=SLAVE, broker_id=1, counter=7)
+    assert topics_of(manager.all_topics()) == []
+    assert register(manager, topic("t"), addr=SLAVE, broker_id=0, counter=7).takes_topics
+    assert topics_of(manager.all_topics()) == ["t"]
+    assert not register(manager, topic("u"), addr=SLAVE, broker_id=0, counter=7).takes_topics
 
 
 def test_a_topic_stays_routed_while_a_slave_is_left(manager: Manager) -> None:
@@ -137,14 +165,14 @@ def test_a_broker_that_unregisters_is_gone_and_its_successor_stays(manager: Mana
     assert manager.cluster_info().broker_addr_table["a"].broker_addrs == {0: OTHER}
     assert manager.unregister_broker(OTHER)
     assert not manager.unregister_broker(OTHER)
-    assert manager.all_topics().topic_list == []
+    assert topics_of(manager.all_topics()) == []
 
 
 def test_the_end_of_an_older_connection_removes_nothing(manager: Manager) -> None:
     register(manager, topic("t"), connection="old")
     register(manager, topic("t"), connection="new")
     assert manager.remove_connection("old", CLIENT) == []
-    assert manager.all_topics().topic_list == ["t"]
+    assert topics_of(manager.all_topics()) == ["t"]
 
 
 def test_the_end_of_a_connection_removes_every_address_that_came_over_it(manager: Manager) -> None:
@@ -170,7 +198,7 @@ def test_brokers_expire_after_more_than_120_seconds(manager: Manager) -> None:
     manager.touch_broker("unknown", 100.0)
     assert manager.remove_expired_brokers(220.0) == []
     assert manager.remove_expired_brokers(220.1) == [(OTHER, 2)]
-    assert manager.all_topics().topic_list == []
+    assert topics_of(manager.all_topics()) == []
 
 
 def test_data_versions_are_compared_whole(manager: Manager) -> None:
@@ -186,15 +214,15 @@ def test_data_versions_are_compared_whole(manager: Manager) -> None:
 def test_a_wiped_permission_survives_until_a_topic_changes(manager: Manager) -> None:
     register(manager, topic("t", perm=7), topic("u", perm=4), counter=1)
     register(manager, topic("t"), addr=OTHER, name="b")
-    assert manager.wipe_write_perm("a") == 2
+    assert sum(manager.wipe_write_perm("a")) == 2
     assert (perm_of(manager, "t"), perm_of(manager, "u"), perm_of(manager, "t", "b")) == (5, 4, 6)
     register(manager, topic("t", perm=7), counter=1)
     assert perm_of(manager, "t") == 5
     register(manager, topic("t", perm=7), counter=2)
     assert perm_of(manager, "t") == 7
-    assert manager.add_write_perm("a") == 2
+    assert sum(manager.add_write_perm("a")) == 2
     assert (perm_of(manager, "t"), perm_of(manager, "u")) == (6, 6)
-    assert manager.wipe_write_perm("nobody") == manager.add_write_perm("nobody") == 0
+    assert sum(manager.wipe_write_perm("nobody")) == sum(manager.add_write_perm("nobody")) == 0
 
 
 def test_a_topic_is_deleted_everywhere_or_in_one_cluster(manager: Manager) -> None:
@@ -209,7 +237,7 @@ def test_a_topic_is_deleted_everywhere_or_in_one_cluster(manager: Manager) -> No
     manager.delete_topic("u", "")
     manager.delete_topic("u")
     manager.delete_topic("t", "d")
-    assert manager.all_topics().topic_list == []
+    assert topics_of(manager.all_topics()) == []
     manager.check_invariants()
 
 
@@ -230,15 +258,14 @@ def test_filter_servers_are_set_removed_or_left(manager: Manager) -> None:
 def test_topic_lists(manager: Manager) -> None:
     register(manager, topic("plain"), topic("unit", flag=1), topic("sub", flag=2), topic("both", flag=3))
     register(manager, topic("far"), cluster="d", name="b", addr=OTHER)
-    assert manager.all_topics().topic_list == ["plain", "unit", "sub", "both", "far"]
-    assert manager.unit_topics().topic_list == ["unit", "both"]
-    assert manager.unit_sub_topics().topic_list == ["sub", "both"]
-    assert manager.unit_sub_ununit_topics().topic_list == ["sub"]
-    assert manager.topics_of_cluster("d").topic_list == ["far"]
-    assert manager.topics_of_cluster("unknown").topic_list == []
+    assert topics_of(manager.all_topics()) == ["plain", "unit", "sub", "both", "far"]
+    assert topics_of(manager.unit_topics()) == ["unit", "both"]
+    assert topics_of(manager.unit_sub_topics()) == ["sub", "both"]
+    assert topics_of(manager.unit_sub_ununit_topics()) == ["sub"]
+    assert topics_of(manager.topics_of_cluster("d")) == ["far"]
+    assert topics_of(manager.topics_of_cluster("unknown")) == []
     assert manager.system_topics().topic_list == ["c", "a", "d", "b"]
     assert manager.system_topics().broker_addr == MASTER
-    assert manager.all_topics().broker_addr is None
 
 
 def test_system_topics_of_an_empty_nameserver(manager: Manager) -> None:
@@ -260,7 +287,82 @@ def test_answers_are_not_changed_by_what_comes_later(manager: Manager) -> None:
     register(manager, topic("t"))
     route, info = manager.pick_up_topic_route_data("t"), manager.cluster_info()
     assert route is not None
-    manager.wipe_write_perm("a")
+    assert list(manager.wipe_write_perm("a")) == [1]
     register(manager, addr=SLAVE, broker_id=1)
     assert route.queue_datas[0].perm == 6
     assert route.broker_datas[0].broker_addrs == info.broker_addr_table["a"].broker_addrs == {0: MASTER}
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def refused(manager: Manager, match: str, **registration: object) -> None:
+    before = manager.cluster_info(), manager.statistics()
+    with pytest.raises(RequestError, match=match):
+        register(manager, topic("t"), **registration)  # type: ignore[arg-type]
+    assert (manager.cluster_info(), manager.statistics()) == before
+    manager.check_invariants()
+
+
+def test_addresses_and_ids_are_bounded() -> None:
+    manager: Manager = RouteInfoManager(RouteLimits(brokers_max=3))
+    for number in range(3):
+        register(manager, addr=f"10.0.0.{number}:1", name=f"b{number}", connection=number)
+    refused(manager, r"at most 3 addresses of brokers \(brokersMax\)", addr="10.0.0.9:1", name="b9", connection=9)
+    refused(manager, "brokersMax", addr="10.0.0.0:1", name="b9", connection=0)
+    register(manager, addr="10.0.0.0:1", name="b0", connection=10)
+    manager.unregister_broker("10.0.0.2:1")
+    register(manager, addr="10.0.0.9:1", name="b9", connection=9)
+
+
+def test_brokers_of_one_connection_and_of_one_address_are_bounded() -> None:
+    manager: Manager = RouteInfoManager(RouteLimits(brokers_per_connection_max=2))
+    for number in range(2):
+        register(manager, addr=f"10.0.0.{number}:1", name=f"b{number}")
+        register(manager, addr=OTHER, name=f"c{number}", connection="other")
+    refused(manager, r"at most 2 brokers .* \(brokersPerConnectionMax\)", addr="10.0.0.2:1", name="b2")
+    refused(manager, "brokersPerConnectionMax", addr=OTHER, name="c2", connection="other")
+    register(manager, addr="10.0.0.0:1", name="b0")
+    register(manager, addr="10.0.0.2:1", name="b2", connection="third")
+
+
+def test_clusters_of_a_broker_names_and_filter_servers_are_bounded(manager: Manager) -> None:
+    for number in range(CLUSTERS_OF_BROKER_MAX):
+        register(manager, cluster=f"c{number}")
+    refused(manager, "at most 16 clusters of broker a", cluster="one more")
+    register(manager, cluster="c3")
+    for field in ("cluster", "addr", "name"):
+        refused(manager, f"at most {NAME_LENGTH_MAX} characters, found 513", **{field: "x" * (NAME_LENGTH_MAX + 1)})
+    register(manager, topic("t"), cluster="c3", filter_servers=["f"] * (FILTER_SERVERS_MAX + 1), counter=2)
+    route = manager.pick_up_topic_route_data("t")
+    assert route is not None
+    assert len(route.filter_server_table[MASTER]) == FILTER_SERVERS_MAX
+
+
+def test_limits_of_topics_reach_the_table() -> None:
+    manager: Manager = RouteInfoManager(RouteLimits(topics=TopicLimits(topics_max=2)))
+    register(manager)
+    assert manager.put_topics("a", [topic("t"), topic("u"), topic("v")]) == 1
+    assert topics_of(manager.all_topics()) == ["t", "u"]
+
+
+def test_the_end_of_a_connection_costs_what_came_over_it() -> None:
+    """It used to look through all addresses and all brokers for each address of the connection."""
+
+    def seconds(others: int) -> float:
+        manager: Manager = RouteInfoManager(RouteLimits(brokers_max=30_000, brokers_per_connection_max=30_000))
+        for number in range(1000 + others):
+            manager.register_broker(
+                cluster_name=f"c{number % 10}",
+                broker_addr=f"10.0.0.1:{number}",
+                broker_name=f"b{number}",
+                broker_id=0,
+                ha_server_addr=None,
+                data_version=version(1),
+                filter_servers=None,
+                connection="ended" if number < 1000 else "other",
+                now=0.0,
+            )
+        return processor_seconds(lambda: manager.remove_connection("ended", CLIENT), attempts=1)
+
+    assert min(seconds(20_000) for _ in range(3)) < 10 * min(seconds(0) for _ in range(3)) + 0.01

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Generator, Sequence
 from enum import StrEnum
 from struct import Struct
 from typing import Annotated
-from zlib import compress
 
 import attrs
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.codec import JavaEnum, decode_body, decode_value, encode_body
-from rocketpy.protocol.compression import CompressionType, decompress
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX
 from rocketpy.protocol.fastjson import dumps, loads
 from rocketpy.protocol.headers.codec import Int32, Int64
 
 _LENGTH = Struct(">i")
 COMPRESSION_LEVEL = 9
 """Of a compressed registration."""
+
+TOPICS_MAX = 100_000
+"""How many topics one registration may bring, unless the reader says otherwise."""
+
+TOPICS_PER_SLICE = 250
+_PIECE_SIZE = 65_536
+_SMALL_SIZE_MAX = 16_384
+"""How long a text in a compressed registration may be that is no topic: a version, the filter servers."""
 
 
 class TopicFilterType(StrEnum):
@@ -79,31 +87,84 @@ class RegisterBrokerBody:
         parts = [compressed_begin(wrapper.data_version, len(wrapper.topic_config_table))]
         parts += map(compressed_topic, wrapper.topic_config_table.values())
         parts.append(compressed_end(self.filter_server_list))
-        return compress(b"".join(parts), COMPRESSION_LEVEL)
+        return zlib.compress(b"".join(parts), COMPRESSION_LEVEL)
 
     @classmethod
     def decode_compressed(cls, body: bytes) -> RegisterBrokerBody:
-        """Return the value of a compressed body; bounded whatever comes.
+        """Return the value of a compressed body at once; see :func:`compressed_slices`."""
+        return run_slices(compressed_slices(body))
 
-        Raises :class:`~rocketpy.errors.RemoteProtocolError`. Compatibility: a topic that is not five words is refused;
-        Java registers one without a name.
-        """
-        reader = _CompressedReader(decompress(body, CompressionType.ZLIB))
-        data_version = decode_body(reader.read_sized(), DataVersion)
-        topics = [_read_topic(reader.read_sized()) for _ in range(reader.read_length())]
-        filter_servers = loads(reader.read_sized())
-        document = {"filterServerList": filter_servers}
-        return attrs.evolve(
-            decode_value(document, cls),
-            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-                {topic.topic_name: topic for topic in topics}, data_version
-            ),
-        )
+
+Slices = Generator[None, None, RegisterBrokerBody]
+"""A registration that is decoded a few milliseconds at a time: it yields between them, and returns the value."""
+
+
+def run_slices(slices: Slices) -> RegisterBrokerBody:
+    """Return the value of ``slices`` without a break."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            value: RegisterBrokerBody = end.value
+            return value
+
+
+def compressed_slices(body: bytes, *, topics_max: int = TOPICS_MAX) -> Slices:
+    """Decode a compressed body in slices; bounded whatever comes.
+
+    Raises :class:`~rocketpy.errors.RemoteProtocolError`. Compatibility: a topic that is not five words is refused; Java
+    registers one without a name.
+    """
+    content = bytearray()
+    yield from _inflated(body, content)
+    reader = _CompressedReader(content)
+    data_version = decode_body(reader.read_small(), DataVersion)
+    topic_count = reader.read_length()
+    check_topic_count(topic_count, topics_max)
+    topics: dict[str, TopicConfig] = {}
+    for number in range(topic_count):
+        topic = _read_topic(reader.read_small())
+        topics[topic.topic_name] = topic
+        if number % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
+            yield
+    document = {"filterServerList": loads(reader.read_small(), references=False)}
+    return attrs.evolve(
+        decode_value(document, RegisterBrokerBody),
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topics, data_version),
+    )
+
+
+def check_topic_count(found: int, topics_max: int) -> None:
+    """Refuse a registration with more topics than a broker may bring."""
+    if found > topics_max:
+        raise RemoteProtocolError(f"RegisterBrokerBody: expected at most {topics_max} topics, found {found}")
+
+
+def _inflated(body: bytes, content: bytearray) -> Generator[None, None, None]:
+    """Unpack a zlib stream into ``content``, in pieces that are small on both sides."""
+    inflater = zlib.decompressobj()
+    for start in range(0, len(body), _PIECE_SIZE):
+        piece = body[start : start + _PIECE_SIZE]
+        while piece and not inflater.eof:
+            try:
+                content += inflater.decompress(piece, _PIECE_SIZE * 16)
+            except zlib.error as error:
+                raise RemoteProtocolError(
+                    f"RegisterBrokerBody: expected a whole ZLIB stream, found damage: {error}"
+                ) from None
+            if len(content) > DECOMPRESSED_SIZE_MAX:
+                raise RemoteProtocolError(
+                    f"RegisterBrokerBody: expected at most {DECOMPRESSED_SIZE_MAX} bytes out of ZLIB, found more"
+                )
+            piece = inflater.unconsumed_tail
+            yield
+    if not inflater.eof:
+        raise RemoteProtocolError("RegisterBrokerBody: expected a whole ZLIB stream, found damage: it ends too early")
 
 
 @attrs.define(eq=False)
 class _CompressedReader:
-    _content: bytes
+    _content: bytearray
     _position: int = 0
 
     def read_length(self) -> int:
@@ -119,11 +180,15 @@ class _CompressedReader:
             )
         return length
 
-    def read_sized(self) -> bytes:
-        """Read a length and as many bytes."""
+    def read_small(self) -> bytes:
+        """Read a length and as many bytes, which are few in all that has a length of its own."""
         length = self.read_length()
         start, self._position = self._position, self._position + length
-        return self._content[start : self._position]
+        if length > _SMALL_SIZE_MAX:
+            raise RemoteProtocolError(
+                f"RegisterBrokerBody: expected at most {_SMALL_SIZE_MAX} bytes at byte {start}, found {length}"
+            )
+        return bytes(self._content[start : self._position])
 
 
 def _sized(content: bytes) -> bytes:

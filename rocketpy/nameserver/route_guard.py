@@ -1,0 +1,54 @@
+"""Who may change the routes, the KV configuration and the settings of a nameserver.
+
+RocketMQ's nameserver has no accounts: whoever reaches it may register a broker under any name and so take over its
+routes. ``routeChangeAllowList`` names the addresses of brokers and administrators; everybody else may only ask.
+
+Rule: the guard looks at the request code and the peer's address before anything else of a request is read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from rocketpy.errors import RequestError
+from rocketpy.nameserver.config import Network
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.remoting.connection import Connection
+
+CHANGING_CODES = frozenset(
+    {
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    }
+)
+"""QUERY_DATA_VERSION among them: it is a life sign of a broker."""
+
+
+class RouteGuard:
+    """Refuses requests that change something, unless they come from an allowed address."""
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = tuple(allowed)
+
+    def __call__(self, connection: Connection, request: RemotingCommand) -> None:
+        """Raise :class:`~rocketpy.errors.RequestError` with NO_PERMISSION if the peer may not ask for this."""
+        if request.code not in CHANGING_CODES:
+            return
+        host = connection.peer.rpartition(":")[0].partition("%")[0]
+        address = ipaddress.ip_address(host)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if not any(address in network for network in self._allowed):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"request code {request.code} is not allowed to {host} (routeChangeAllowList)",
+            )
