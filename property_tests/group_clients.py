@@ -141,7 +141,13 @@ def send(
 
 
 def pull(
-    queue_offset: int, *, topic: str = TOPIC, queue_id: int = 0, count: int = 32, commit_offset: int | None = None
+    queue_offset: int,
+    *,
+    topic: str = TOPIC,
+    queue_id: int = 0,
+    count: int = 32,
+    commit_offset: int | None = None,
+    subscription: str = "*",
 ) -> RemotingCommand:
     """A consumer asks for messages, and may say how far it is."""
     header = PullMessageRequestHeader(
@@ -153,7 +159,7 @@ def pull(
         sys_flag=PULL_SUBSCRIPTION_FLAG | (0 if commit_offset is None else PULL_COMMIT_OFFSET_FLAG),
         commit_offset=commit_offset or 0,
         suspend_timeout_millis=0,
-        subscription="*",
+        subscription=subscription,
         sub_version=0,
         expression_type="TAG",
     )

@@ -111,7 +111,7 @@ def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 2_00
     """
     with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
         run_state_machine_as_test(machine, settings=hunted(examples=examples, steps=steps))
-    assert raised.value.promise in bug.promises
+    assert raised.value.promise in bug.promises, raised.value
 
 
 def play(machine: type[Machine], script: Callable[[Machine], None], *, schedules: range = SCHEDULES) -> None:
@@ -133,4 +133,4 @@ def play_with_bug(machine: type[Machine], script: Callable[[Machine], None], bug
     """Play a script with a bug; fail unless some order of tasks breaks a promise that the bug is known to break."""
     with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
         play(machine, script, schedules=SCHEDULES_FOR_BUGS)
-    assert raised.value.promise in bug.promises
+    assert raised.value.promise in bug.promises, raised.value

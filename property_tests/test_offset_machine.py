@@ -30,6 +30,9 @@ from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.processors import pull_check
+from rocketpy.broker.processors.offset_moved import OFFSET_MOVED_TOPIC, OffsetMovedEvents
+from rocketpy.broker.processors.pull import PullMessageProcessor
 from rocketpy.broker.services.table_persist import TablePersistService
 from rocketpy.broker.stored_table import StoredTable
 from rocketpy.protocol.codes import ResponseCode
@@ -41,6 +44,7 @@ from rocketpy.testing.store_world import LifeEnded
 
 QUEUES = range(2)
 UNLIMITED = 1 << 50
+EVENTS = OFFSET_MOVED_TOPIC
 
 
 class Promise(Enum):
@@ -50,6 +54,9 @@ class Promise(Enum):
     ACKNOWLEDGED = "an offset is one that was acknowledged"
     NOT_FAR_BEHIND = "after a crash it is at most one interval old"
     AS_IT_WAS = "while the broker runs, and after an orderly end, it is the last one"
+    UNMOVED = "a consumer that asks for nonsense is answered, and changes no offset by it"
+    LEAVES_LITTLE = "whatever it asks for, it leaves little behind: an event for a queue in a minute"
+    BOUNDED = "a filter that is too large is refused"
 
 
 @attrs.define(eq=False)
@@ -124,6 +131,47 @@ class OffsetMachine(RuleBasedStateMachine):
         else:
             client.ask(commit(end, queue_id=queue_id))
         self.compare(queue_id, query_offset(client, queue_id=queue_id), end, Promise.AS_IT_WAS)
+
+    @rule(
+        queue_id=st.sampled_from(list(QUEUES)),
+        commit_offset=st.sampled_from([-1, -7, -(2**63)]),
+        count=st.sampled_from([1, 32, 2**31 - 1, -(2**31)]),
+    )
+    def commit_nonsense(self, queue_id: int, commit_offset: int, count: int) -> None:
+        """A consumer says with its pull that it is where nothing ever is, and asks for as many as can be said."""
+        client = self.client
+        assert client is not None
+        last = query_offset(client, queue_id=queue_id)
+        answer = client.ask(pull(last, queue_id=queue_id, count=count, commit_offset=commit_offset))
+        if answer is None or answer.code not in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND):
+            raise PromiseBroken(Promise.UNMOVED, f"a pull of queue {queue_id} from {last} is answered {answer}")
+        self.compare(queue_id, query_offset(client, queue_id=queue_id), last, Promise.UNMOVED)
+
+    @rule(queue_id=st.sampled_from(list(QUEUES)), queue_offset=st.sampled_from([-1, -(2**63), 2**40, 2**63 - 1]))
+    def pull_nonsense(self, queue_id: int, queue_offset: int) -> None:
+        """A consumer asks, again and again, from where nothing ever was."""
+        client = self.client
+        assert client is not None
+        last, before = query_offset(client, queue_id=queue_id), len(self.world.messages(EVENTS, 0))
+        for _ in range(4):
+            answer = client.ask(pull(queue_offset, queue_id=queue_id, count=2**31 - 1))
+            if answer is None or answer.code != ResponseCode.PULL_OFFSET_MOVED:
+                raise PromiseBroken(Promise.UNMOVED, f"a pull of queue {queue_id} from {queue_offset}: {answer}")
+        new = len(self.world.messages(EVENTS, 0)) - before
+        if new > 1:
+            raise PromiseBroken(Promise.LEAVES_LITTLE, f"four pulls of queue {queue_id} have stored {new} events")
+        self.compare(queue_id, query_offset(client, queue_id=queue_id), last, Promise.UNMOVED)
+
+    @rule(queue_id=st.sampled_from(list(QUEUES)), size=st.sampled_from([1000, 1001, 30_000]))
+    def pull_with_a_large_filter(self, queue_id: int, size: int) -> None:
+        """A consumer brings more tags than it could ever want."""
+        assert self.client is not None
+        subscription = "||".join(["t"] * size)
+        answer = self.client.ask(pull(self.queues[queue_id].last, queue_id=queue_id, subscription=subscription))
+        assert answer is not None
+        is_refused = answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        if is_refused != (size > 1000):
+            raise PromiseBroken(Promise.BOUNDED, f"a pull with {size} tags is answered {answer.code}")
 
     @rule(queue_id=st.sampled_from(list(QUEUES)))
     def messages_come(self, queue_id: int) -> None:
@@ -262,6 +310,34 @@ def _flushes_nothing(flush: Function) -> Function:
     return nothing
 
 
+def _keeps_any(commit_offset: Function) -> Function:
+    """What a pull brings along is kept without a look."""
+
+    def kept(self: Any, connection: Any, header: Any) -> None:
+        place = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._consumer_offset_manager.commit_offset(connection.peer, *place)
+
+    return kept
+
+
+def _forgets_all(forget_old: Function) -> Function:
+    """Each pull that corrects an offset is the first of its minute."""
+
+    def forgets(self: Any, now: float) -> None:
+        self._events.clear()
+
+    return forgets
+
+
+def _takes_any(filter_of: Function) -> Function:
+    """Tags are taken apart, however many there are."""
+
+    def taken(expression: str) -> Any:
+        return filter_of("||".join(dict.fromkeys(expression.split("||"))))
+
+    return taken
+
+
 PLANTED: Mapping[str, Bug] = {
     "one too far on the disk": Bug(
         ConsumerOffsetManager,
@@ -271,6 +347,9 @@ PLANTED: Mapping[str, Bug] = {
     ),
     "never written": Bug(TablePersistService, "_persist_now_and_then", _never_writes, (Promise.NOT_FAR_BEHIND,)),
     "not written at the end": Bug(TablePersistService, "persist_all", _forgets_at_the_end, (Promise.AS_IT_WAS,)),
+    "any offset of a pull": Bug(PullMessageProcessor, "_commit_offset", _keeps_any, (Promise.UNMOVED,)),
+    "an event for each pull": Bug(OffsetMovedEvents, "_forget_old", _forgets_all, (Promise.LEAVES_LITTLE,)),
+    "a filter of any size": Bug(pull_check, "_checked_tag_filter", _takes_any, (Promise.BOUNDED,)),
     "not read": Bug(StoredTable, "load", _keeps_the_first, (Promise.AS_IT_WAS, Promise.NOT_FAR_BEHIND)),
 }
 

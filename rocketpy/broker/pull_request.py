@@ -52,7 +52,7 @@ class PullHeader(Protocol):
     def expression_type(self) -> str | None: ...
 
 
-@attrs.frozen(slots=True)
+@attrs.define(slots=True)
 class HeldHeader:
     """What a held pull keeps of its header: texts of any length are left out, its filter is kept apart."""
 
@@ -86,6 +86,10 @@ class HeldHeader:
         )
 
 
+def _nothing(pull: PullRequest) -> None:
+    """Leave a pull without an answer."""
+
+
 @attrs.define(eq=False, slots=True)
 class PullRequest:
     """What was asked, by whom, and how far the search for a message has come."""
@@ -101,6 +105,8 @@ class PullRequest:
     deadline: float  # Trio time
     resume: Callable[[PullRequest, bool], bool]
     """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
+    fail: Callable[[PullRequest], None] = _nothing
+    """Answer a held pull whose ``resume`` has raised."""
     owner: str | None = None  # whose account it is for, as hooks want to know
     is_deferred: bool = False  # it is held, or a task answers it
     subscription: SubscriptionData | None = None

@@ -30,7 +30,6 @@ from rocketpy.broker.processors.pull_check import PullCheck
 from rocketpy.broker.pull_request import PullHeader, PullRequest
 from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketpy.containment import Contained
 from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
@@ -51,7 +50,6 @@ SUSPEND_MS_MAX = 300_000
 _FAILED = "the pull failed unexpectedly, the log of the broker says why"
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
 
-_log = logging.getLogger("rocketpy.broker")
 _store_error_log = logging.getLogger("rocketpy.store.error")
 
 
@@ -153,6 +151,7 @@ class PullMessageProcessor:
             group_config,
             trio.current_time() + suspend_ms / 1000 if may_suspend else 0.0,
             self._resume,
+            self._fail,
             owner,
         )
         result = self._store.get_message_nowait(topic, queue_id, queue_offset, header.max_msg_nums, message_filter)
@@ -188,31 +187,22 @@ class PullMessageProcessor:
 
     def _check_room(self, pull: PullRequest) -> None:
         """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""
-        hold_service, config = self._hold_service, self._config
-        for what, held_bytes, key, limit in (
-            (
-                "of this connection",
-                hold_service.held_bytes_of(pull.connection),
-                "connectionHeldPullBytesMax",
-                config.connection_held_pull_bytes_max,
-            ),
-            ("of all consumers", hold_service.held_bytes, "heldPullBytesMax", config.held_pull_bytes_max),
-        ):
-            if held_bytes + pull.held_bytes > limit:
-                raise RequestError(
-                    ResponseCode.SYSTEM_BUSY,
-                    f"[OVERLOAD]the pulls {what} that wait here keep {held_bytes} bytes, this one {pull.held_bytes}; "
-                    f"{key} is {limit}",
-                )
+        held_bytes, held_bytes_max = self._hold_service.held_bytes, self._config.held_pull_bytes_max
+        what, key = "all consumers", "heldPullBytesMax"
+        if held_bytes + pull.held_bytes <= held_bytes_max:
+            held_bytes = self._hold_service.held_bytes_of(pull.connection)
+            held_bytes_max = self._config.connection_held_pull_bytes_max
+            if held_bytes + pull.held_bytes <= held_bytes_max:
+                return
+            what, key = "this connection", "connectionHeldPullBytesMax"
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"[OVERLOAD]the pulls of {what} that wait here keep {held_bytes} bytes, this one {pull.held_bytes}; "
+            f"{key} is {held_bytes_max}",
+        )
 
     def _resume(self, pull: PullRequest, is_final: bool) -> bool:
         """Try a held pull again; True when it has been answered (or a task will do so)."""
-        with Contained(_log, "the pull of %s from %s", pull.header.consumer_group, pull.header.topic):
-            return self._resume_unguarded(pull, is_final)
-        self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
-        return True
-
-    def _resume_unguarded(self, pull: PullRequest, is_final: bool) -> bool:
         header = pull.header
         try:
             self._check_again(pull)
@@ -239,6 +229,10 @@ class PullMessageProcessor:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY  # the consumer takes the new offset
         self._answer_deferred(pull, code, result)
         return True
+
+    def _fail(self, pull: PullRequest) -> None:
+        """Answer a held pull that has failed unexpectedly."""
+        self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
 
     def _check_again(self, pull: PullRequest) -> None:
         """RequestError when a held pull may not be served any more; what it wants now, and from where."""

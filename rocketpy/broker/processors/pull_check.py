@@ -41,6 +41,9 @@ _HELD_BYTES_PER_TAG_CHARACTER = 30
 _HELD_BYTES_PER_SQL_CHARACTER = 200
 """What a parsed expression keeps at most, for each of its characters."""
 
+_SHORT_MAX = 100
+"""Shorter texts (in characters) of a header are kept with it."""
+
 _SHOWN_MAX = 255
 
 
@@ -113,14 +116,16 @@ class PullCheck:
         Texts of its header that are not needed any more are let go.
         """
         header = pull.header
+        size = len(header.subscription or "")
         pull.held_bytes = HELD_BYTES + len(pull.owner or "")
         if not header.sys_flag & PULL_SUBSCRIPTION_FLAG:
             pull.subscription = self._consumer_manager.find_subscription_data(header.consumer_group, header.topic)
         elif is_tag_type(header.expression_type):
-            pull.held_bytes += len(header.subscription or "") * _HELD_BYTES_PER_TAG_CHARACTER
+            pull.held_bytes += size * _HELD_BYTES_PER_TAG_CHARACTER
         else:
-            pull.held_bytes += len(header.subscription or "") * _HELD_BYTES_PER_SQL_CHARACTER
-        pull.header = HeldHeader.of(header)
+            pull.held_bytes += size * _HELD_BYTES_PER_SQL_CHARACTER
+        if size + len(header.expression_type or "") > _SHORT_MAX:
+            pull.header = HeldHeader.of(header)
 
     def message_filter_again(self, pull: PullRequest, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
         """Return what selects messages for a held pull now, with the checks of :meth:`message_filter`.

@@ -200,14 +200,19 @@ class PullRequestHoldService:
             self._dropped_count += 1
             self._forget(pull)
             return
+        is_done = False
         with Contained(_log, "the pull of %s that was held", connection.peer):
-            if not pull.resume(pull, expired):
+            is_done = pull.resume(pull, expired)
+            if not is_done:
                 assert not expired, pull
                 return
             self._forget(pull)
             connection.flush()
             return
-        self._forget(pull)
+        if not is_done:
+            self._forget(pull)
+            pull.fail(pull)
+            connection.flush()
 
     def _is_held(self, pull: PullRequest) -> bool:
         of_connection = self._of_connection.get(pull.connection)
