@@ -140,3 +140,11 @@ async def test_the_whole_table_is_the_text_that_java_sends(broker: BrokerOnBytes
         '"groupName":"G","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,"retryQueueNums":1,'
         '"whichBrokerWhenConsumeSlowly":1}}}'
     )
+
+
+async def test_the_settings_of_a_group_have_a_length(broker: BrokerOnBytes) -> None:
+    body = encode_body(SubscriptionGroupConfig("G")) + b" " * 65_536
+    answer = await broker.ask(make_request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert (answer.remark or "").startswith("SubscriptionGroupConfig: expected at most 65536 bytes, found 65")
+    assert "G" not in broker.tables.groups.subscription_group_table

@@ -48,13 +48,13 @@ class Nameservers:
         self.timeouts: list[float] = []
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        if address in self.broken:
+            raise KeyError("a bug")
         await trio.lowlevel.checkpoint()
         self.timeouts.append(timeout_s)
         request.opaque = len(self.asked)
         self.asked.append((address, request))
         encode_frame(request)
-        if address in self.broken:
-            raise KeyError("a bug")
         if address in self.unreachable:
             raise RemotingConnectError(f"cannot connect to {address}: refused")
         if address in self.refusing:
