@@ -37,7 +37,7 @@ Compatibility: RocketMQ looks at as many as were asked for, 2^31 perhaps.
 _HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset, physicalOffset; up to sysFlag
 assert _HEAD.size == 40
 _BODY_SIZE = struct.Struct(">i")
-_BODY_SIZE_AT_MOST = layout.RECORD_HEADS[3].size  # the body's size ends here at the latest
+_WINDOW_SIZE = 1024  # of most records it is all
 _TOPIC_READ_SIZE = 1 + layout.TOPIC_SIZE_MAX
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
@@ -214,27 +214,40 @@ class MessageReader:
         only if its own queue has, at the record's queue offset, a unit of exactly this physical offset and size. The
         amount that is read does not depend on sizes that the bytes claim until the unit has confirmed them.
         """
-        head = yield from self._read_log(physical_offset, _BODY_SIZE_AT_MOST)
-        if head is None:  # less than that is left of the log: the head of a small record, or none
-            head = yield from self._read_log(physical_offset, layout.RECORD_HEAD.size)
-        if head is None:
+        window = yield from self._window(physical_offset)
+        if window is None:
             return None
-        size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(head)
-        (sys_flag,) = _SYS_FLAG.unpack_from(head)
+        size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(window)
+        (sys_flag,) = _SYS_FLAG.unpack_from(window)
         head_size = layout.RECORD_HEADS[sys_flag >> 4 & 3].size
-        if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(head):
+        if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(window):
             return None
-        (body_size,) = _BODY_SIZE.unpack_from(head, head_size - _BODY_SIZE.size)
-        topic_at, topic_size_max = head_size + body_size, size - head_size - body_size
-        if body_size < 0 or topic_size_max <= 0:
+        (body_size,) = _BODY_SIZE.unpack_from(window, head_size - _BODY_SIZE.size)
+        topic_at = head_size + body_size
+        topic_end = topic_at + min(size - topic_at, _TOPIC_READ_SIZE)
+        if body_size < 0 or topic_end <= topic_at:
             return None
-        named = yield from self._read_log(physical_offset + topic_at, min(topic_size_max, _TOPIC_READ_SIZE))
+        if topic_end <= len(window):  # as in most records
+            named: bytes | None = window[topic_at:topic_end]
+        else:
+            named = yield from self._read_log(physical_offset + topic_at, topic_end - topic_at)
         if named is None or named[0] >= len(named):
             return None
         queue = self._queues.get(named[1 : 1 + named[0]].decode("utf-8", "replace"), queue_id)
         if queue is None or (yield from self._unit(queue, queue_offset)) != (physical_offset, size):
             return None
+        if size <= len(window):
+            return window[:size]
         return (yield from self._read_log(physical_offset, size))
+
+    def _window(self, physical_offset: int) -> Steps[bytes | None]:
+        """Return the log from an offset on, as far as one small read brings it, None if no record can begin there."""
+        place = self._commit_log.locate(physical_offset, layout.RECORD_HEAD.size)
+        if place is None:
+            return None
+        end = min(physical_offset + _WINDOW_SIZE, place[0].end_offset, self._commit_log.wrote_offset)
+        (content,) = yield [(place[0], place[1], end - physical_offset)]
+        return content if len(content) == end - physical_offset else None
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> Steps[int]:
         """Return when a message of a queue was stored, -1 if it cannot be read."""
