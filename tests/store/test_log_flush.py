@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ import trio.testing
 
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
+from rocketpy.runner import RunBlocking
 from rocketpy.store.appending import make_appender
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.log_flush import LogFlush
@@ -22,6 +24,7 @@ from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.store.test_message_store import config_for
 from tests.turns import run_in_turn
 
+T = TypeVar("T")
 SYNC: dict[str, object] = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 POOL: dict[str, object] = {"transient_store_pool_enable": True}
 
@@ -45,7 +48,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench_with(**settings: object) -> AsyncIterator[Bench]:
+async def bench_with(*, run_sync: RunBlocking = run_in_turn, **settings: object) -> AsyncIterator[Bench]:
     """A log with the services that make it durable, and nothing else."""
     place, clock = Place(SimDisk(), "/store"), ManualClock()
     config: MessageStoreConfig = config_for(place, **settings)
@@ -63,7 +66,7 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
         files=files,
         appender=appender,
         run_blocking=run_in_turn,
-        run_sync=run_in_turn,
+        run_sync=run_sync,
         flush_replies=lambda: replies.append(None),
     )
     async with trio.open_nursery() as nursery:
@@ -102,6 +105,21 @@ async def test_whoever_asks_waits_until_the_log_is_durable(
         with trio.fail_after(60):
             await bench.flush.flush(end)
         assert bench.flushed >= end
+
+
+async def test_a_sync_that_is_too_slow_for_senders_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    """Who sent the message is answered FLUSH_DISK_TIMEOUT; here nothing but the sync will do."""
+
+    async def run_slowly(function: Callable[..., T], /, *arguments: object) -> T:
+        await trio.sleep(12)
+        return function(*arguments)
+
+    async with bench_with(**SYNC, run_sync=run_slowly, sync_flush_timeout=5000) as bench:
+        end = bench.put()
+        before = trio.current_time()
+        await bench.flush.flush(end)
+        assert bench.flushed >= end
+        assert trio.current_time() - before >= 12
 
 
 async def test_who_waits_for_less_than_is_durable_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -235,6 +236,37 @@ def test_what_a_recovery_cut_that_died_is_cut_durably_by_the_next_one() -> None:
         assert again.bodies() == bodies_of(2)
         disk.lose_power(lambda count: 0)
         assert place.read(place.log_file())[places[2] :].strip(b"\0") == b""
+
+
+def test_all_that_recovery_has_found_is_durable_in_each_file() -> None:
+    """It is served from then on. Under ASYNC_FLUSH nothing of it need have been synced."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    parts.put_all(bodies_of(200))
+    assert len(parts.commit_log.files) > 3
+    parts.kill()
+    Parts(place, is_clean=False).kill()
+    disk.lose_power(lambda count: 0)
+    assert Parts(place, is_clean=False).bodies() == bodies_of(200)
+
+
+def test_files_that_recovery_removes_leave_no_gap_whenever_it_dies() -> None:
+    """The first of them gone for good and a later one back: that would be damage."""
+    for call in range(1, 30):
+        for seed in range(6):
+            disk = SimDisk()
+            place = Place(disk, "/store")
+            parts = Parts(place)
+            places = parts.put_all(bodies_of(200))
+            parts.close()
+            place.write(place.log_file(), b"\xff", places[5] + HEAD)
+            flush(place)
+            disk.die_at_call(call)
+            with suppress(ProcessDied):
+                Parts(place, is_clean=False).kill()
+            disk.lose_power(Random(seed).randrange)
+            assert Parts(place, is_clean=False).bodies() == bodies_of(5), (call, seed)
 
 
 def flush(place: Place) -> None:

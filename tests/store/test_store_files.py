@@ -130,6 +130,21 @@ async def test_a_failed_sync_of_an_earlier_life_is_done_with(place: Place) -> No
         assert not files.failed_sync_mark.exists()
 
 
+async def test_the_mark_of_a_failed_sync_stays_until_recovery_is_over(place: Place) -> None:
+    """If that dies, the next one must write again what this one has not."""
+    assert isinstance(place.disk, SimDisk)
+    await crash(place)
+    with files_of(place) as files:
+        place.write(files.failed_sync_mark._path, b"")
+        seen: list[bool] = []
+        place.disk.before_change = lambda method, path: seen.append(files.failed_sync_mark.exists())
+        recover(files)
+        place.disk.before_change = None
+        assert len(seen) > 5
+        assert all(seen)
+        assert files.failed_sync_mark.exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "mark", "is_rewritten"),
     [({}, False, False), ({"flush_disk_type": FlushDiskType.SYNC_FLUSH}, False, True), ({}, True, True)],
