@@ -31,6 +31,7 @@ class ConsumeQueue:
     """A queue. The first block of attributes is for the appender, which changes them in its hot call."""
 
     __slots__ = (
+        "_before_clearing",
         "_disk",
         "_ext_place",
         "_file_size",
@@ -63,6 +64,7 @@ class ConsumeQueue:
         open_files: OpenFiles,
         file_size: int,
         ext_place: ExtPlace | None = None,
+        before_clearing: Callable[[], None] | None = None,
     ) -> None:
         self.next_offset = 0  # of the next message; units of those before it are written or in ``units``
         self.reserved_offset = 0  # units before it have their space, in files that are open
@@ -83,6 +85,7 @@ class ConsumeQueue:
         self._open_files = open_files
         self._file_size = file_size
         self._ext_place = ext_place
+        self._before_clearing = before_clearing
         self._found: FoundUnits | None = None  # during recovery: what it read
 
     def __repr__(self) -> str:
@@ -285,6 +288,7 @@ class ConsumeQueue:
         if self.ext is not None:
             self.ext.forget_end()
             if self.ext.files:
+                self._clears()
                 self.ext.begin(self._last_tags_code(), trusts_clear=trusts_clear)
 
     def correct_min_offset(self, log_min_offset: int) -> None:
@@ -313,6 +317,7 @@ class ConsumeQueue:
 
         Units that came back with the next loss of power could have place and size of other records made meanwhile.
         """
+        self._clears()
         self.files.remove_all()
         directories = [self.files.path]
         if self.ext is not None:
@@ -378,6 +383,7 @@ class ConsumeQueue:
         Other messages of the same sizes may soon lie where those of the lost units lay. If a unit came back then, it
         would be taken for one of theirs, and its tags code for theirs.
         """
+        self._clears()
         end = queue_offset * UNIT_SIZE
         self.files.remove_behind(end)
         mapped_file = self.files.find(end)
@@ -392,6 +398,10 @@ class ConsumeQueue:
         self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
         if self._found is not None:
             self._found.cut(queue_offset)
+
+    def _clears(self) -> None:
+        if self._before_clearing is not None:
+            self._before_clearing()
 
     def _lies_at(self, physical_offset: int, queue_offset: int) -> bool:
         """Whether the message of a unit lies at or behind a place in the log."""

@@ -94,6 +94,8 @@ class ConsumeQueueTable:
         self._file_size = file_size
         self.topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._tails: dict[str, dict[int, bytes]] = {}
+        self.before_clearing: Callable[[], None] | None = None
+        """Called before a queue clears or removes something that it syncs only then: by recovery."""
         self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
         self.deleted_before: dict[str, int] = {}  # records of a topic before this place were deleted with it
 
@@ -186,8 +188,13 @@ class ConsumeQueueTable:
                 open_files=self._open_files,
                 file_size=self._file_size,
                 ext_place=self._ext_place,
+                before_clearing=self._clears,
             )
         return queue
+
+    def _clears(self) -> None:
+        if self.before_clearing is not None:
+            self.before_clearing()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, or None if nobody has asked for it yet."""

@@ -198,6 +198,7 @@ class IndexService:
         if not is_clean or len(self._files) < len(found):
             # Also where none was deleted: an earlier recovery may have done it, and died before this.
             self._disk.sync_directory(self._path)
+        self._vouch_for_no_more_than_is_kept()
         if is_clean and self._files:
             self._complete_to = self.end_physical_offset
 
@@ -341,6 +342,14 @@ class IndexService:
             checkpoint.index_msg_timestamp_ms = max(
                 checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
             )
+
+    def _vouch_for_no_more_than_is_kept(self) -> None:
+        """Take back the time of files that are gone: those that are made again have it too, and are not synced yet."""
+        checkpoint = self._checkpoint
+        kept_ms = max((index_file.header.end_timestamp_ms for index_file in self._files), default=0)
+        if kept_ms < checkpoint.index_msg_timestamp_ms:
+            checkpoint.index_msg_timestamp_ms = kept_ms
+            checkpoint.flush()
 
     def _files_found(self) -> Iterator[IndexFile]:
         """Yield the files of the directory in order, of either layout; foreign ones are passed over."""

@@ -96,11 +96,11 @@ class StoreRecovery:
         The mark is for the caller to remove, when what else it changes is durable too.
         """
         self._trusts_clear = not self._mark.exists()
-        self._mark.create()
+        self._queues.before_clearing = self._mark.create
         try:
             yield from self._recover()
         except DamagedStoreError:
-            # The store is refused, and left as it was; whatever was removed until now is durable.
+            # The store is refused, and whatever was cleared until now is durable.
             if self._trusts_clear:
                 self._mark.remove()
             raise

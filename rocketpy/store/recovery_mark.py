@@ -28,9 +28,10 @@ class RecoveryMark:
         return self._disk.exists(self._path)
 
     def create(self) -> None:
-        """Make it, before anything is changed."""
+        """Make it, before something is cleared or removed that is synced only then."""
         self._disk.open(self._path, create=True).close()
 
     def remove(self) -> None:
         """Remove it, when everything that recovery has changed is durable. It may come back, which does no harm."""
-        self._disk.unlink(self._path)
+        if self._disk.exists(self._path):
+            self._disk.unlink(self._path)

@@ -241,6 +241,33 @@ class TestDurability:
             disk.lose_power(lambda count: 0)
             assert disk.list_directory("/index") == [], call
 
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_a_time_of_files_that_are_gone_vouches_for_none_that_are_made_again(self, is_clean: bool) -> None:
+        """Somebody removes the index; it is made anew from the same messages, and a crash takes pages of that."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 11)]
+        service.flush()
+        service._checkpoint.flush()
+        for name in disk.list_directory("/index"):
+            disk.unlink(f"/index/{name}")
+        again = new_service(disk, is_clean=is_clean)
+        again.pending += [work(number) for number in range(1, 11)]
+        again.build()
+        disk.kill_process()
+        assert new_service(disk, is_clean=False).statistics().file_count == 0
+
+    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
+    def test_no_time_vouches_for_a_file_that_still_grew(self, layout: IndexLayout) -> None:
+        disk = SimDisk()
+        service = new_service(disk, layout=layout)
+        service.pending += [work(number) for number in range(1, 6)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 500_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        assert new_service(disk, is_clean=False).statistics().file_count == 0
+
     async def test_a_file_of_an_earlier_size_outlives_a_crash_when_it_was_synced(self) -> None:
         """It is not full and grows no more; the one that still grew is made anew."""
         disk = SimDisk()

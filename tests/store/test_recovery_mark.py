@@ -27,6 +27,7 @@ def test_the_mark() -> None:
     assert mark.exists()
     mark.remove()
     assert not mark.exists()
+    mark.remove()
 
 
 def nothing(count: int) -> int:
@@ -138,10 +139,12 @@ def test_a_store_that_is_refused_has_no_mark() -> None:
     parts = Parts(place)
     put(parts, "TagA")
     parts.close()
-    before = place.files(place.root)
+    place.write(place.queue_file("TopicTest", 0), b"\xff" * 20, 60)  # is cleared, durably
+    before = place.files(f"{place.root}/commitlog")
     with pytest.raises(DamagedStoreError):
         Parts(place, durable_ends=DurableEnds(1 << 20, 1 << 20, 3))
-    assert place.files(place.root) == before
+    assert place.files(f"{place.root}/commitlog") == before
+    assert "recovering" not in disk.list_directory("/store")
     RecoveryMark(disk, "/store/recovering").create()
     with pytest.raises(DamagedStoreError):
         Parts(place, durable_ends=DurableEnds(1 << 20, 1 << 20, 3))
