@@ -63,25 +63,24 @@ class Burst:
         if failure is not None and not is_containable(failure):
             self._fail()
             return
-        self._write()
+        if self._end_burst is not None:
+            try:
+                self._end_burst()
+            except BaseException as unwritten:
+                self._fail()
+                if is_containable(unwritten):  # elsewhere; here it must end the program
+                    raise StoreError(f"a burst could not be ended: {unwritten!r}", path="the store") from unwritten
+                raise
         self.may_send = True
-        self.flush_replies()
+        if self._dirty:
+            self.flush_replies()
         if self._after_replies is not None:
             try:
                 self._after_replies()
             except Exception as woken:
                 contain(woken, _log, "serving what a burst has woken")
-            self.flush_replies()
-
-    def _write(self) -> None:
-        if self._end_burst is not None:
-            try:
-                self._end_burst()
-            except BaseException as failure:
-                self._fail()
-                if is_containable(failure):  # elsewhere; here it must end the program
-                    raise StoreError(f"a burst could not be ended: {failure!r}", path="the store") from failure
-                raise
+            if self._dirty:
+                self.flush_replies()
 
     def flush_replies(self) -> None:
         """Send what every dirty connection has queued; nothing while a burst is open."""
