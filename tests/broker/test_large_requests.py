@@ -37,7 +37,7 @@ BODIES = {
     "keys": listed(b"{", b'"k%d":1', b"}"),
     "text": b'"' + b"x" * (8 * MEGABYTE) + b'"',
     "properties": b"a=b\n" * MEGABYTE,
-    "zeros": bytes(MEGABYTE),
+    "zeros": bytes(12 * MEGABYTE),  # half a million empty messages of a batch, among others
     "producers": listed(b'{"clientID":"c","producerDataSet":[', b'{"groupName":"g%d"}', b"]}"),
     "consumers": listed(b'{"clientID":"c","consumerDataSet":[', b'{"groupName":"g%d"}', b"]}"),
     "subscriptions": listed(
