@@ -75,7 +75,7 @@ class NamesrvConfig:
         validator=_are_networks,
     )
     broker_takeover_enable: bool = setting(True, fixed=True)
-    brokers_max: int = setting(2_000, unit="addresses", validator=Between(1, 1_000_000))
+    brokers_max: int = setting(1_000, unit="addresses", validator=Between(1, 1_000_000))
     brokers_per_connection_max: int = setting(64, unit="addresses", validator=Between(1, 1_000_000))
     topics_max: int = setting(200_000, unit="topics", validator=Between(1, 100_000_000))
     topics_per_broker_max: int = setting(100_000, unit="topics", validator=Between(1, 100_000_000))

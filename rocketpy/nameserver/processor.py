@@ -57,8 +57,8 @@ from rocketpy.protocol.headers.namesrv import (
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 
-SETTINGS_SIZE_MAX = 262_144
-"""How long a text of settings may be that a request brings."""
+SETTINGS_SIZE_MAX = 16_384
+"""How long a text of settings may be that a request brings; all of them with their defaults have some 2 KiB."""
 
 VERSION_SIZE_MAX = 16_384
 """How long the body of QUERY_DATA_VERSION may be; it holds two numbers."""

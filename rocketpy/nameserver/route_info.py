@@ -45,7 +45,7 @@ FILTER_SERVERS_MAX = 64
 class RouteLimits:
     """How large the tables may become; settings of the nameserver."""
 
-    brokers_max: int = 2_000  # addresses of brokers, and their entries by name and id
+    brokers_max: int = 1_000  # addresses of brokers, and their entries by name and id
     brokers_per_connection_max: int = 64  # addresses; also names and ids of one address
     topics: TopicLimits = attrs.field(factory=TopicLimits)
 

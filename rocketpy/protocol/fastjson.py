@@ -27,7 +27,6 @@ from rocketpy.protocol.fastjson_references import resolve_references
 __all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads"]
 
 _SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 # SerializerFeature.BrowserCompatible: everything beyond ASCII and the slash too.
 _ESCAPED_FOR_BROWSERS = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
 
@@ -167,10 +166,12 @@ class _Writer:
             self.parts.append("\n" + "\t" * level)
 
     def _quoted(self, text: str) -> str:
-        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text and not self._standard:
+        is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+        if is_plain and not (self._standard and "/" in text):
             return f'"{text}"'
-        escaped = _ESCAPED_FOR_BROWSERS if self._standard else _ESCAPED
-        return f'"{escaped.sub(_escape, joined_surrogates(text))}"'
+        if self._standard:
+            return f'"{_ESCAPED_FOR_BROWSERS.sub(_escape, joined_surrogates(text))}"'
+        return f'"{joined_surrogates(text).translate(_ESCAPES)}"'
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -181,6 +182,13 @@ def _escape(match: re.Match[str]) -> str:
         units = character.encode("utf-16-be").hex().upper()
         return f"\\u{units[:4]}\\u{units[4:]}"
     return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
+
+
+# The same for the form that is not for browsers: a text of control characters would call the function for each.
+_ESCAPES = {
+    point: _SHORT_ESCAPES.get(chr(point)) or f"\\u{point:04X}"
+    for point in (*range(0x20), *map(ord, '"\\'), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
 
 
 def _java_order(entry: tuple[object, object]) -> tuple[int, bytes]:
