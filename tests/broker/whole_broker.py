@@ -29,6 +29,7 @@ from rocketpy.broker.tables import Tables
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol import fastjson
+from rocketpy.protocol.bodies.codec import encode_value
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
@@ -204,7 +205,7 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
 
             def kept() -> str:
                 texts = [
-                    f"{each.path}: {fastjson.dumps(each._snapshot())}"
+                    f"{each.path}: {_json_of(each._snapshot())}"
                     for each in tables
                     if os.path.basename(each.path) not in PROGRESS
                 ]
@@ -253,6 +254,11 @@ async def open_whole_nameserver(directory: Path) -> AsyncIterator[Whole]:
             await nursery.start(run)
             yield Whole(servers[0], errors, lambda: "\n".join(map(_text_of, made)))
             nursery.cancel_scope.cancel()
+
+
+def _json_of(snapshot: object) -> str:
+    """What is written of a table, as it is encoded there."""
+    return fastjson.dumps(encode_value(snapshot) if attrs.has(type(snapshot)) else snapshot)
 
 
 def _text_of(table: object) -> str:
