@@ -223,14 +223,16 @@ def _subscription(expression: str, expression_type: str) -> bytes:
 
 
 MEGABYTE = 1 << 20
+EXPRESSION_SIZE = MEGABYTE - 8192
+"""What a header may hold beside the other fields; a longer one ends the connection."""
 EXPRESSIONS = {
-    "tags": ("TAG", " || ".join(f"tag{number}" for number in range(MEGABYTE // 12))),
-    "one tag": ("TAG", "t" * MEGABYTE),
-    "parentheses": ("SQL92", "(" * MEGABYTE + "a=1" + ")" * MEGABYTE),
-    "nots": ("SQL92", "NOT " * (MEGABYTE // 4) + "a=1"),
-    "ands": ("SQL92", " AND ".join(["a=1"] * (MEGABYTE // 8))),
-    "digits": ("SQL92", "a=" + "9" * MEGABYTE),
-    "text": ("SQL92", "a='" + "x" * MEGABYTE + "'"),
+    "tags": ("TAG", " || ".join(f"tag{number}" for number in range(EXPRESSION_SIZE // 12))),
+    "one tag": ("TAG", "t" * EXPRESSION_SIZE),
+    "parentheses": ("SQL92", "(" * (EXPRESSION_SIZE // 2) + "a=1" + ")" * (EXPRESSION_SIZE // 2)),
+    "nots": ("SQL92", "NOT " * (EXPRESSION_SIZE // 4) + "a=1"),
+    "ands": ("SQL92", " AND ".join(["a=1"] * (EXPRESSION_SIZE // 8))),
+    "digits": ("SQL92", "a=" + "9" * EXPRESSION_SIZE),
+    "text": ("SQL92", "a='" + "x" * EXPRESSION_SIZE + "'"),
     "shallow enough": ("SQL92", "(" * 16_000 + "a=1" + ")" * 16_000),
     "many nots": ("SQL92", "NOT " * 8000 + "a=1"),
     "list": ("SQL92", "a in (" + ",".join(["'x'"] * 8000) + ")"),
