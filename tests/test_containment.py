@@ -85,6 +85,7 @@ BROAD_CATCHES = {
     "remoting/dispatch.py::dispatch": "a request: the failure becomes an answer",
     "remoting/dispatch.py::run_deferred": "a request that is answered later: the failure becomes an answer",
     "remoting/hub.py::_serve_all": "each step of the hub, for ready peers and for the backlog; once per event",
+    "nameserver/kv_config.py::_write_waiting": "BaseException: others' changes wait for the next writer; raised again",
     "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
     "client/scope.py::unwrapped": "BaseException: told apart from a group that holds it; raised again",
     "testing/store_world.py::_end": "BaseException: the end of a simulated life is what the test asks about",
