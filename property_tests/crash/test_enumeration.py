@@ -73,7 +73,7 @@ def test_a_clock_that_was_set_back_vouches_for_no_index_file() -> None:
     """Found so: a full index file that was never synced was kept, because the checkpoint had a later time."""
     operations = ("put batch", "checkpoint", "clock back", "put batch", "checkpoint")
     setup = attrs.evolve(ASYNC, name="index and clock", alphabet=operations, sector_size=64)
-    enumeration = Enumeration(setup, Effort(len(operations), samples=2, goes_on_each=10))
+    enumeration = Enumeration(setup, Effort(len(operations), samples=2, goes_on_each=10, lives_after_each=2000))
     enumeration.run(operations)
     assert not enumeration.failures, str(enumeration.failures[0])
     assert enumeration.counts.later_deaths > 1000

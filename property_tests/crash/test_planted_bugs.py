@@ -14,7 +14,7 @@ from property_tests.crash.life import Setup
 from property_tests.planted_bugs import PLANTED, planted
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
-USUAL = Effort(2, samples=2, again_each=10, goes_on_each=10)
+USUAL = Effort(2, samples=2, again_each=10, goes_on_each=10, lives_after_each=2000)
 ALL_GO_ON = attrs.evolve(USUAL, goes_on_each=1)  # what is wrong shows in a later life only
 
 FOUND = {

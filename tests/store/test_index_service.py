@@ -184,7 +184,8 @@ class TestDurability:
 
     async def test_no_file_is_vouched_for_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
         """Others write the checkpoint too, in the middle of that sync as well."""
-        disk, seen = SimDisk(), []
+        disk = SimDisk()
+        seen: list[int] = []
 
         async def run_blocking(function: Callable[..., T], /, *arguments: object) -> T:
             await trio.lowlevel.checkpoint()

@@ -48,7 +48,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench_with(*, run_sync: RunBlocking = run_in_turn, **settings: object) -> AsyncIterator[Bench]:
+async def bench_with(run_sync: RunBlocking = run_in_turn, /, **settings: object) -> AsyncIterator[Bench]:
     """A log with the services that make it durable, and nothing else."""
     place, clock = Place(SimDisk(), "/store"), ManualClock()
     config: MessageStoreConfig = config_for(place, **settings)
@@ -114,7 +114,7 @@ async def test_a_sync_that_is_too_slow_for_senders_is_waited_for(autojump_clock:
         await trio.sleep(12)
         return function(*arguments)
 
-    async with bench_with(**SYNC, run_sync=run_slowly, sync_flush_timeout=5000) as bench:
+    async with bench_with(run_slowly, **SYNC, sync_flush_timeout=5000) as bench:
         end = bench.put()
         before = trio.current_time()
         await bench.flush.flush(end)
