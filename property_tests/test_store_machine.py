@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from property_tests.hunts import hunted, play
+from property_tests.hunts import SCHEDULES, hunted, play
 from property_tests.planted_bugs import PLANTED, planted
 from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_closed, is_open, some
 from rocketpy.testing.store_model import Invariant, InvariantBroken
@@ -237,12 +237,16 @@ def test_scripts(script: Script) -> None:
     play(StoreMachine, script)
 
 
-@pytest.mark.parametrize(
-    "scripts", [DEATHS_IN_A_THOROUGH_FLUSH, UNITS_THAT_CAME_BACK, DEATHS_AFTER_A_FAILED_SYNC, FILES_THAT_CAME_BACK]
-)
-def test_deaths_at_every_call(scripts: Sequence[Script]) -> None:
-    for script in scripts:
+def test_deaths_in_a_thorough_flush() -> None:
+    for script in DEATHS_IN_A_THOROUGH_FLUSH:
         play(StoreMachine, script)
+
+
+@pytest.mark.parametrize("scripts", [UNITS_THAT_CAME_BACK, DEATHS_AFTER_A_FAILED_SYNC, FILES_THAT_CAME_BACK])
+def test_deaths_in_a_recovery(scripts: Sequence[Script]) -> None:
+    """In one order of tasks: a recovery has only one task."""
+    for script in scripts:
+        play(StoreMachine, script, schedules=SCHEDULES[:1])
 
 
 # ---- what it must find ----------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Effort:
     goes_on_each: int = 50
     """One in so many goes on with other lives, dies then, and recovers; the same of those that recovery cuts."""
 
-    lives_after_each: int = 200
+    lives_after_each: int = 1000
     """One in so many that have died in a recovery goes on so; the same of those that were only killed there."""
 
     units_max_later: int = 3
