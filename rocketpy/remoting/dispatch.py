@@ -249,14 +249,14 @@ class Dispatcher:
         Raises what must end the program again.
         """
         if isinstance(failure, RequestError):
-            return _answer_to(owed, failure.response_code, _cut(failure.remark))
+            return _answer_to(owed, failure.response_code, failure.remark)
         if isinstance(failure, ShortageError):
             self._shortage_count += 1
             if self._shortage_count & (self._shortage_count - 1) == 0:  # once, twice, four times, ...
                 _log.warning("request code %s is refused: %s", what, failure)
-            return _answer_to(owed, ResponseCode.SYSTEM_BUSY, _cut(str(failure)))
+            return _answer_to(owed, ResponseCode.SYSTEM_BUSY, str(failure))
         contain(failure, _log, "processing request code %s", what)
-        return _answer_to(owed, ResponseCode.SYSTEM_ERROR, _cut(f"{type(failure).__name__}: {failure}"))
+        return _answer_to(owed, ResponseCode.SYSTEM_ERROR, f"{type(failure).__name__}: {failure}")
 
     async def _run_task(self, slow: AsyncProcessor, connection: Connection, command: RemotingCommand) -> None:
         try:
@@ -292,7 +292,12 @@ def _reply(connection: Connection, command: RemotingCommand, response: RemotingC
 
 
 def _encoded(owed: Owed, answer: RemotingCommand) -> bytes:
-    """Return the frame of an answer, or of the error that it is more than a frame can hold."""
+    """Return the frame of an answer, or of the error that it is more than a frame can hold.
+
+    Every remark is cut here: some repeat a name of the request, and a megabyte of it takes 0.1 s to write as JSON.
+    """
+    if answer.remark is not None and len(answer.remark) > REMARK_LENGTH_MAX:
+        answer.remark = _cut(answer.remark)
     try:
         return encode_frame(answer)
     except LocalProtocolError as failure:
