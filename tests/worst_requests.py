@@ -50,24 +50,32 @@ async def longest_slice(
     """
     least = float("inf")
     for _ in range(attempts):
-        slices = _Slices(trio.lowlevel.current_task())
-        with without_collector():
-            trio.lowlevel.add_instrument(slices)
-            try:
-                await work()
-            finally:
-                trio.lowlevel.remove_instrument(slices)
+        with counted_slices() as slices:
+            await work()
         least = min(least, slices.longest)
         if least < enough:
             break
     return least
 
 
-class _Slices(trio.abc.Instrument):
+@contextmanager
+def counted_slices() -> Iterator[Slices]:
+    """Time the steps of other tasks while the block runs: for many measurements, with one collection before them."""
+    slices = Slices(trio.lowlevel.current_task())
+    with without_collector():
+        trio.lowlevel.add_instrument(slices)
+        try:
+            yield slices
+        finally:
+            trio.lowlevel.remove_instrument(slices)
+
+
+class Slices(trio.abc.Instrument):
     """Times each step of each task but one."""
 
     def __init__(self, excluded: trio.lowlevel.Task) -> None:
         self.longest = 0.0
+        """Of the steps since the caller has set it to 0, in seconds."""
         self._excluded = excluded
         self._begin: float | None = None
 

@@ -82,7 +82,7 @@ class BrokerConfig:
         60_000, key="rocketmq.broker.rebalance.lockMaxLiveTime", unit="ms", validator=Between(1), live=True
     )
 
-    client_body_bytes_max: int = setting(524_288, unit="bytes", validator=Between(1024), live=True)
+    client_body_bytes_max: int = setting(131_072, unit="bytes", validator=Between(1024), live=True)
     """Of a heartbeat, or a request for locks."""
     connection_client_bytes_max: int = setting(8 << 20, unit="bytes", validator=Between(0), live=True)
     client_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(0), live=True)

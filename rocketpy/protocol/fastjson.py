@@ -20,7 +20,7 @@ from decimal import Decimal
 import attrs
 import msgspec
 
-from rocketpy.errors import LocalProtocolError
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson_reader import DEPTH_MAX, FrozenBean, joined_surrogates, read_document
 from rocketpy.protocol.fastjson_references import resolve_references
 
@@ -31,7 +31,12 @@ _SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n
 _ESCAPED_FOR_BROWSERS = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
 
 
-def loads(text: str | bytes, *, references: bool = True) -> object:
+BODY_DIALECT_SIZE_MAX = 32_768
+BODY_REFERENCES_SIZE_MAX = 131_072
+"""Bounds for ``is_bounded`` of :func:`loads`: about 20 ms of work each."""
+
+
+def loads(text: str | bytes, *, references: bool = True, is_bounded: bool = False) -> object:
     """Return the value that ``text`` holds, references resolved; empty text is ``None`` as in fastjson.
 
     Standard JSON goes through ``msgspec``; whatever that refuses goes through the dialect's own reader, and both give
@@ -39,6 +44,9 @@ def loads(text: str | bytes, *, references: bool = True) -> object:
     Bytes that are not UTF-8 become U+FFFD, as in Java.
 
     :param references: False for a text in which ``$ref`` is a key like any other, as in our own files.
+    :param is_bounded: True for a text of a peer that is read on the event loop. The dialect's reader is a hundred times
+        slower than ``msgspec``: it then reads at most :data:`BODY_DIALECT_SIZE_MAX` characters, and references are
+        resolved in at most :data:`BODY_REFERENCES_SIZE_MAX`. No client writes the dialect; Java's may write references.
     """
     document = _standard_document(text)
     if document is _REFUSED and isinstance(text, bytes):
@@ -47,12 +55,23 @@ def loads(text: str | bytes, *, references: bool = True) -> object:
             document = _standard_document(text)  # it may have been refused for a byte that is not UTF-8
     if document is _REFUSED:
         assert isinstance(text, str)
+        if is_bounded and len(text) > BODY_DIALECT_SIZE_MAX:
+            raise RemoteProtocolError(
+                f"JSON: expected standard JSON in more than {BODY_DIALECT_SIZE_MAX} characters, "
+                f"found something else in {len(text)}"
+            )
         document = read_document(text)
     if not references:
         return document
     marker: str | bytes = b"$ref" if isinstance(text, bytes) else "$ref"
     # An escaped spelling of "$ref" is nothing that a serializer writes.
-    return resolve_references(document) if marker in text else document  # type: ignore[operator]
+    if marker not in text:  # type: ignore[operator]
+        return document
+    if is_bounded and len(text) > BODY_REFERENCES_SIZE_MAX:
+        raise RemoteProtocolError(
+            f"JSON: expected no references in more than {BODY_REFERENCES_SIZE_MAX} characters, found {len(text)}"
+        )
+    return resolve_references(document)
 
 
 def dumps(value: object, *, pretty: bool = False, standard: bool = False) -> str:

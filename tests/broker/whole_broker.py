@@ -117,17 +117,21 @@ class Whole:
 
     async def ask_frame(self, frame: bytes, connection: Connection) -> list[RemotingCommand]:
         """Send one frame; return everything that came back, slow commands included."""
-        transport = connection._transport
-        assert isinstance(transport, _Transport)
         connection.receive(frame)
         connection.serve(8)
+        await self.finish_tasks(connection)
+        with self.dispatcher.burst:
+            pass
+        return received(connection)
+
+    async def finish_tasks(self, connection: Connection) -> None:
+        """Run the slow commands of a connection to their end, one by one."""
+        transport = connection._transport
+        assert isinstance(transport, _Transport)
         with trio.fail_after(PATIENCE_SECONDS):
             while transport.tasks:
                 function, arguments = transport.tasks.pop()
                 await function(*arguments)
-        with self.dispatcher.burst:
-            pass
-        return received(connection)
 
 
 def received(connection: Connection) -> list[RemotingCommand]:

@@ -228,3 +228,16 @@ def test_a_cut_document_is_refused(document: object, cut: int) -> None:
     text = dumps([document], pretty=True)
     with pytest.raises(RemoteProtocolError, match="JSON: expected"):
         loads(text[: 1 + cut % (len(text) - 1)])
+
+
+def test_what_a_peer_sends_in_a_dialect_or_with_references_is_bounded() -> None:
+    dialect, references = b"{a:'" + b"b" * 32_762 + b"'}", b'{"a":[1],"b":{"$ref":"$.a"},"c":"' + b"d" * 131_037 + b'"}'
+    assert (len(dialect), len(references)) == (32_768, 131_072)
+    for text, rule in ((dialect, "expected standard JSON in more than 32768"), (references, "expected no references")):
+        assert loads(text, is_bounded=True) == loads(text)
+        longer = text + b" "
+        assert loads(longer) == loads(text), "our own files and answers may be longer"
+        with pytest.raises(RemoteProtocolError, match=rule):
+            loads(longer, is_bounded=True)
+    standard = b'{"a":"' + b"b" * 1_000_000 + b'"}'
+    assert loads(standard, is_bounded=True) == {"a": "b" * 1_000_000}

@@ -136,7 +136,6 @@ def test_no_more_units_are_looked_at_for_who_asks_for_more_messages_than_an_answ
     assert result.next_begin_offset == 1000, "an operator wants longer answers"
 
 
-
 def test_a_filter_by_record_goes_on_until_the_answer_is_full(place: Place) -> None:
     parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
     parts.put_all(numbered(600))

@@ -48,6 +48,7 @@ def load_accounts(
         clock=clock,
         is_strict=config.acl_strict,
         multi_dispatch=multi_dispatch,
+        body_size_max=lambda: config.client_body_bytes_max,
     )
     manager.load()
     return manager

@@ -92,14 +92,20 @@ _PROPERTIES_FIELD: Final[dict[int, str]] = {
 }
 """Where the requests have their properties whose messages get into the queues that they name; a batch does not."""
 
+BODY_SIZE_MAX: Final = 131_072
+"""The default of ``clientBodyBytesMax``."""
+
 Needed = dict[str, int]
 """Permissions by topic, and by retry topic for groups; of two for one resource the later one counts."""
 
 
-def needed_permissions(request: RemotingCommand, *, is_strict: bool, multi_dispatch: bool = False) -> Needed:
+def needed_permissions(
+    request: RemotingCommand, *, is_strict: bool, multi_dispatch: bool = False, body_size_max: int = BODY_SIZE_MAX
+) -> Needed:
     """Return what a request needs; AclError when that cannot be told, because its body is garbage.
 
-    ``multi_dispatch``: messages get into the queues that they name.
+    ``multi_dispatch``: messages get into the queues that they name. A body of more than ``body_size_max`` bytes is not
+    read, as its processor would not read it.
     """
     fields = request.ext_fields or {}
     needed: Needed = {}
@@ -118,18 +124,18 @@ def needed_permissions(request: RemotingCommand, *, is_strict: bool, multi_dispa
         case RequestCode.UNREGISTER_CLIENT | RequestCode.GET_CONSUMER_LIST_BY_GROUP:
             _add_group(needed, fields.get("consumerGroup"))
         case RequestCode.HEART_BEAT:
-            for consumer in _body(request, HeartbeatData).consumer_data_set:
+            for consumer in _body(request, HeartbeatData, body_size_max).consumer_data_set:
                 _add_group(needed, consumer.group_name)
                 for subscription in consumer.subscription_data_set:
                     _add(needed, subscription.topic, SUB)
     if is_strict:
-        needed |= _strict_permissions(request, fields)
+        needed |= _strict_permissions(request, fields, body_size_max)
     if multi_dispatch and request.code in _PROPERTIES_FIELD:
         _add_named_queues(needed, fields.get(_PROPERTIES_FIELD[request.code]), is_strict=is_strict)
     return needed
 
 
-def _strict_permissions(request: RemotingCommand, fields: dict[str, str]) -> Needed:
+def _strict_permissions(request: RemotingCommand, fields: dict[str, str], body_size_max: int) -> Needed:
     """Return what ``aclStrict`` asks for beyond RocketMQ's rules."""
     needed: Needed = {}
     match request.code:
@@ -147,7 +153,7 @@ def _strict_permissions(request: RemotingCommand, fields: dict[str, str]) -> Nee
         case RequestCode.QUERY_CONSUME_QUEUE:
             _add(needed, fields.get("topic"), SUB)
         case RequestCode.LOCK_BATCH_MQ | RequestCode.UNLOCK_BATCH_MQ:
-            _add_group(needed, _body(request, LockBatchRequestBody).consumer_group)
+            _add_group(needed, _body(request, LockBatchRequestBody, body_size_max).consumer_group)
     return needed
 
 
@@ -180,8 +186,11 @@ def _add(needed: Needed, topic: str | None, permission: int) -> None:
         needed[topic] = permission
 
 
-def _body(request: RemotingCommand, body_class: type[BodyT]) -> BodyT:
+def _body(request: RemotingCommand, body_class: type[BodyT], size_max: int) -> BodyT:
+    body = request.body or b""
+    if len(body) > size_max:
+        raise AclError(f"{body_class.__name__}: expected at most {size_max} bytes, found {len(body)}")
     try:
-        return decode_body(request.body or b"", body_class)
+        return decode_body(body, body_class, is_bounded=True)
     except RemoteProtocolError as failure:
         raise AclError(f"{body_class.__name__}: {failure}") from failure

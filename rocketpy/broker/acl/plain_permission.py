@@ -28,7 +28,7 @@ from rocketpy.broker.acl.acl_edit import with_account, with_version, with_white_
 from rocketpy.broker.acl.acl_error import AclError, refusal
 from rocketpy.broker.acl.acl_files import AclFile, AclFiles, FileStamp
 from rocketpy.broker.acl.acl_table import AclTable, make_table
-from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, STRICT_ADMIN_CODES, needed_permissions
+from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, BODY_SIZE_MAX, STRICT_ADMIN_CODES, needed_permissions
 from rocketpy.broker.acl.permission import PUB, check_resource_permissions
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
 from rocketpy.broker.acl.remote_address import host_of_peer, parse_address_pattern
@@ -87,10 +87,12 @@ class PlainPermissionManager:
         clock: Clock,
         is_strict: bool,
         multi_dispatch: bool = False,
+        body_size_max: Callable[[], int] = lambda: BODY_SIZE_MAX,
     ) -> None:
         self.is_strict = is_strict
         self.sessions: dict[str, Session] = {}
         """By peer, as long as it is connected; emptied whenever the table changes."""
+        self._body_size_max = body_size_max  # of the bodies that must be read to know what they need
         self._multi_dispatch = multi_dispatch  # messages get into the queues that they name
         self._files = files
         self._run_blocking = run_blocking
@@ -246,7 +248,12 @@ class PlainPermissionManager:
             return
         if not is_signed:
             raise AclError(f"Check signature failed for accessKey={access_key}")
-        needed = needed_permissions(request, is_strict=self.is_strict, multi_dispatch=self._multi_dispatch)
+        needed = needed_permissions(
+            request,
+            is_strict=self.is_strict,
+            multi_dispatch=self._multi_dispatch,
+            body_size_max=self._body_size_max(),
+        )
         if needed.get(TRACE_TOPIC) == PUB:
             return
         self._check_administrator(request, account)

@@ -12,7 +12,7 @@ from rocketpy.protocol.command import RemotingCommand
 
 BodyT = TypeVar("BodyT")
 
-SETTINGS_SIZE_MAX = 262_144
+SETTINGS_SIZE_MAX = 65_536
 """How long a text of settings may be that a request brings: there are some hundred, of some bytes each."""
 
 
@@ -29,7 +29,7 @@ def read_body(request: RemotingCommand, body_class: type[BodyT], size_max: int |
             f"{body_class.__name__}: expected at most {size_max} bytes, found {len(request.body)}",
         )
     try:
-        return decode_body(request.body, body_class)
+        return decode_body(request.body, body_class, is_bounded=True)
     except RemoteProtocolError as failure:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"body: {failure}") from failure
 

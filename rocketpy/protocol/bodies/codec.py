@@ -94,15 +94,15 @@ def encode_value(body: object) -> object:
     return value
 
 
-def decode_body(data: bytes | str | None, body_class: type[T]) -> T:
-    """Return the ``body_class`` value in ``data``.
+def decode_body(data: bytes | str | None, body_class: type[T], *, is_bounded: bool = False) -> T:
+    """Return the ``body_class`` value in ``data``; ``is_bounded`` as in :func:`~rocketpy.protocol.fastjson.loads`.
 
     Raises :class:`~rocketpy.errors.RemoteProtocolError` naming class and key, what was expected and what was found; no
     body at all is one too.
     """
     if not data:
         raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
-    return decode_value(loads(data), body_class)
+    return decode_value(loads(data, is_bounded=is_bounded), body_class)
 
 
 def decode_value(value: object, body_class: type[T]) -> T:

@@ -115,3 +115,14 @@ def test_whatever_changes_the_broker_needs_an_administrator() -> None:
     changes = {33, 222, 308, 309, 314, 323}
     tells_of_others = {26, 43, 52, 203, 204, 307, 315}
     assert changes | tells_of_others == STRICT_ADMIN_CODES - ADMIN_CODES
+
+
+@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])
+def test_a_body_that_its_processor_would_not_read_is_not_read_here_either(code: int) -> None:
+    """It takes a second for what a frame may hold, and permissions are asked for before the processor is."""
+    body = b'{"clientID":"c","clientId":"c","consumerGroup":"g"'.ljust(200) + b"}"
+    needed_permissions(RemotingCommand(code, {}, body), is_strict=True, body_size_max=201)
+    with pytest.raises(AclError, match="expected at most 200 bytes, found 201"):
+        needed_permissions(RemotingCommand(code, {}, body), is_strict=True, body_size_max=200)
+    with pytest.raises(AclError, match="expected standard JSON"):
+        needed_permissions(RemotingCommand(code, {}, b"{a:'" + b"b" * 40_000 + b"'}"), is_strict=True)
