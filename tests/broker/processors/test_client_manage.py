@@ -231,8 +231,9 @@ async def test_a_question_without_body_is_answered_yes(broker: BrokerOnBytes) ->
     assert answer.code == ResponseCode.SUCCESS
 
 
-async def test_a_client_is_in_so_many_groups_and_no_more(broker: BrokerOnBytes) -> None:
+async def test_a_client_is_in_so_many_groups_and_no_more(broker_with: Callable[..., BrokerOnBytes]) -> None:
     """Counted over all heartbeats of a connection: names are cheap to make up, and everybody's lists hold them."""
+    broker = broker_with(client_body_bytes_max=1 << 20)
     connection = broker.connect()
     most = tuple(f"p{number}" for number in range(GROUPS_OF_CLIENT_MAX))
     assert (await broker.ask(heartbeat(producers=most), connection)).code == ResponseCode.SUCCESS
