@@ -4,8 +4,10 @@ A table says :meth:`StoredTable.changed` after each change and never waits. Serv
 a change, an administrative command before it answers. A snapshot is encoded in the worker thread that writes it, so a
 big table does not hold up the loop.
 
-The file is RocketMQ's byte for byte (pretty fastjson text). Compatibility: ``ConfigManager`` of 4.9.8, which writes
-inside the change, without syncing, and has a moment in which there is no file.
+The file is RocketMQ's byte for byte (pretty fastjson text). Names in it are chosen by peers, so it is read without
+fastjson's references: a group named ``$ref`` is a group. No Java broker writes a reference into these files, because
+no object is in one of them twice. Compatibility: ``ConfigManager`` of 4.9.8, which writes inside the change, without
+syncing, and has a moment in which there is no file.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ class StoredTable:
         if not text.strip() and not backup.strip():
             return None
         try:
-            return decode(fastjson.loads(text))
+            return decode(fastjson.loads(text, references=False))
         except RemoteProtocolError as failure:
             try:
-                loaded = decode(fastjson.loads(backup))
+                loaded = decode(fastjson.loads(backup, references=False))
             except RemoteProtocolError:
                 raise StartError(f"{self.path} and its .bak cannot be read: {failure}") from failure
             self._is_damaged = True

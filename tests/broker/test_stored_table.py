@@ -79,6 +79,18 @@ async def test_what_is_written_is_read_again_and_the_predecessor_is_kept(tmp_pat
     assert table_at(path, {}).load(plain) == {"a": 1}
 
 
+@pytest.mark.parametrize("path", ["$", "$.names.a", "@", "nowhere"])
+async def test_a_name_that_fastjson_takes_for_a_reference_is_a_name(tmp_path: Path, path: str) -> None:
+    """Peers choose names; read as a reference it would put another value there, or none, and the start would fail."""
+    values: dict[str, object] = {"names": {"a": {"$ref": path}}, "last": {"$ref": path}}
+    table = table_at(tmp_path / "t.json", values)
+    table.changed()
+    await table.persist()
+    assert table_at(tmp_path / "t.json", {}).load(plain) == values
+    (tmp_path / "t.json").rename(tmp_path / "t.json.bak")
+    assert table_at(tmp_path / "t.json", {}).load(plain) == values
+
+
 async def test_a_table_without_changes_is_not_written(tmp_path: Path) -> None:
     runner = Runner()
     table = table_at(tmp_path / "t.json", {}, runner)

@@ -7,13 +7,18 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rocketpy.broker.delay_offset import DelayProgress
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.runner import run_inline
 from rocketpy.store.disk import OsDisk
+from rocketpy.store.inspection.inventory import read_inventory
+from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.small_files_inspection import known_topics, why_no_json
 from tests.broker.test_app import settings_at
 
 
@@ -35,6 +40,89 @@ async def test_what_was_written_is_loaded(tmp_path: Path) -> None:
     assert again.topics.topic_config_table["t"].write_queue_nums == 3
     assert again.offsets.query_offset("g", "t", 0) == 7
     assert "g" in again.groups.subscription_group_table
+
+
+NAMES_OF_PEERS = [
+    "$ref",
+    "@type",
+    "$",
+    "$.offsetTable",
+    '{"$ref":"$"}',
+    "{0:7}",
+    "0",
+    "-1",
+    "null",
+    "true",
+    "offsetTable",
+    "lmqOffsetTable",
+    "topicConfigTable",
+    "dataVersion",
+    "groupName",
+    "a@b",
+    "@",
+    "'",
+    '"',
+    "\\",
+    "\\u0000",
+    "/*",
+    "a b\t\n\0\x7f\x85",
+    "\u2028\ufeff\U0001f600",
+    "\ud83d",
+    "%RETRY%$ref",
+    "%LMQ%$ref",
+]
+"""Names that mean something in fastjson's dialect or in the tables' own files.
+
+A peer can bring each of them as a group, as the topic of a subscription, and as the topic of an offset; topics that are
+created obey the rule of names.
+"""
+
+
+@pytest.mark.parametrize("enable_lmq", [False, True])
+async def test_no_name_that_a_peer_chooses_keeps_the_broker_from_starting(tmp_path: Path, enable_lmq: bool) -> None:
+    settings = settings_at(tmp_path)
+    settings = attrs.evolve(settings, store=attrs.evolve(settings.store, enable_lmq=enable_lmq))
+    tables = load(settings)
+    for number, name in enumerate(NAMES_OF_PEERS):
+        tables.topics.update_topic_config(TopicConfig(name, 3, 3))  # more than any request may: the file is Java's too
+        tables.groups.find_subscription_group_config(name)
+        for topic, group in ((name, "g"), ("t", name), (name, name)):
+            tables.offsets.commit_offset("peer", group, topic, 0, number)
+        subscriptions = [
+            SubscriptionData(each, f"a = '{text}'", 1, expression_type="SQL92")
+            for each in NAMES_OF_PEERS
+            for text in ["$ref", '{"$ref":"$"}']
+        ]
+        tables.filters.register(name, subscriptions)
+    tables.delay_offsets.note(DelayProgress({1: 4}, 81_723))
+    everything = (tables.topics, tables.groups, tables.offsets, tables.filters, tables.delay_offsets)
+    for each in everything:
+        await each.stored.persist()
+
+    again = load(settings)
+    written = [name for name in NAMES_OF_PEERS if not (enable_lmq and name.startswith("%LMQ%"))]
+    known = [name.replace("\ud83d", "?") for name in written]  # as Java encodes it
+    assert set(known) <= again.topics.topic_config_table.keys()
+    assert set(known) <= again.groups.subscription_group_table.keys()
+    assert len(again.filters) == len(tables.filters) == len(NAMES_OF_PEERS) ** 2
+    assert again.delay_offsets.noted == tables.delay_offsets.noted
+    for number, name in enumerate(NAMES_OF_PEERS):
+        loaded_name = name.replace("\ud83d", "?")
+        found = again.filters.get(loaded_name, loaded_name)
+        assert found is not None
+        assert found.expression == "a = '$ref'"
+        for topic, group in ((loaded_name, "g"), ("t", loaded_name), (loaded_name, loaded_name)):
+            assert again.offsets.query_offset(group, topic, 0) == number
+
+    opened = ReadOnlyFiles(OsDisk())
+    inventory = read_inventory(OsDisk(), settings.store.root)
+    tables_read = [path for path in inventory.config_files if OsDisk().exists(path)]
+    assert len(tables_read) == len(everything)
+    assert [why_no_json(OsDisk(), opened, path) for path in tables_read] == [None] * len(everything)
+    topics = known_topics(OsDisk(), inventory, opened)
+    opened.close()
+    assert topics is not None
+    assert set(known) <= topics
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def why_no_json(disk: Disk, opened: ReadOnlyFiles, path: str) -> str | None:
     if not content:
         return _EMPTY
     try:
-        value = fastjson.loads(content)
+        value = fastjson.loads(content, references=False)  # as the broker reads them
     except RemoteProtocolError as failure:
         return str(failure)
     return None if isinstance(value, Mapping) else "no JSON object"
@@ -263,7 +263,7 @@ def known_topics(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> fro
     path = inventory.path_in_root(f"{CONFIG_DIRECTORY}/{TOPICS_FILE}")
     for candidate in (path, path + ".bak"):
         if why_no_json(disk, opened, candidate) is None:
-            value = fastjson.loads(opened.read(candidate, 0, disk.file_size(candidate)))
+            value = fastjson.loads(opened.read(candidate, 0, disk.file_size(candidate)), references=False)
             table = value.get("topicConfigTable") if isinstance(value, Mapping) else None
             if isinstance(table, Mapping):
                 return frozenset(str(topic) for topic in table)

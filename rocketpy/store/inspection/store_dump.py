@@ -304,7 +304,7 @@ class StoreDump:
     def _table(self, path: str) -> Item:
         content = self._opened.read(path, 0, self._disk.file_size(path))
         try:
-            value = fastjson.loads(content)
+            value = fastjson.loads(content, references=False)
         except RemoteProtocolError as failure:
             return Item("damage", {"path": path, "why": str(failure)})
         return Item("table", {"text": fastjson.dumps(value, standard=True)})

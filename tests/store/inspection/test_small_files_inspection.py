@@ -176,6 +176,7 @@ async def test_a_time_that_can_be_none_is_shown_where_it_stands(
         (b"", "no bytes"),
         (b"[1]", "no JSON object"),
         (b"null", "no JSON object"),
+        (b'{"$ref":"$"}', None),
     ],
 )
 def test_what_is_wrong_with_a_table(look: Look, content: bytes | None, why: str | None) -> None:
@@ -223,6 +224,11 @@ def test_topics_are_those_of_the_table_or_else_of_its_backup(look: Look) -> None
     look.place.write(TOPICS, b'{"topicConfigTable":{"C":{}}}')
     look.opened.close()
     assert known_topics(disk, look.inventory, look.opened) == {"C"}
+
+
+def test_a_topic_that_fastjson_takes_for_a_reference_is_a_topic(look: Look) -> None:
+    look.place.write(TOPICS, b'{"topicConfigTable":{"$ref":"$.a"}}')
+    assert known_topics(look.place.disk, look.inventory, look.opened) == {"$ref"}
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"topicConfigTable":[]}', b"["])

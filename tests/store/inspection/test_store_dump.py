@@ -122,6 +122,14 @@ def test_damage_is_shown_in_its_place(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_is_shown_with_the_names_that_are_in_it(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    text = '{"topicConfigTable":{"$ref":"$.a"}}'
+    (store.root / "config" / "topics.json").write_text(text)
+    tables = of_kind(dumped(store.root / "config"), "table")
+    assert text in [each["text"] for each in tables]
+
+
 def test_kinds(tmp_path: Path) -> None:
     store = unpack("store-ext", tmp_path)
     opened = ReadOnlyFiles(OsDisk())
