@@ -32,9 +32,10 @@ def make_appender(
         pool = TransientStorePool(
             size_bytes=config.transient_store_pool_bytes, is_fail_fast=config.fast_fail_if_no_buffer_in_store_pool
         )
-    multi_dispatch = None
-    if config.enable_multi_dispatch:
+    limit, multi_dispatch = None, None
+    if config.enable_lmq or config.enable_multi_dispatch:
         limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
+    if config.enable_multi_dispatch:
         multi_dispatch = MultiDispatch(queues=files.queues, limit=limit, may_be_named=may_be_named)
     return MessageAppender(
         commit_log=files.commit_log,
@@ -46,6 +47,7 @@ def make_appender(
         message_arriving=message_arriving,
         refuse_all=_SLAVE if config.broker_role is BrokerRole.SLAVE else None,
         multi_dispatch=multi_dispatch,
+        lmq_limit=limit,
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
         pool=pool,
     )

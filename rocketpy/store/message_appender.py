@@ -34,7 +34,7 @@ from rocketpy.store.consume_queue_table import ConsumeQueueTable
 from rocketpy.store.index_feed import Index, IndexFeed
 from rocketpy.store.message_batch import BatchRecords, MessageBatch, SharedFields, measured_records
 from rocketpy.store.message_limits import MessageLimits
-from rocketpy.store.multi_dispatch import Addressed, MultiDispatch, QueueKey
+from rocketpy.store.multi_dispatch import Addressed, LmqLimit, MultiDispatch, QueueKey
 from rocketpy.store.put_refusals import PutRefusals
 from rocketpy.store.record_pieces import head_for, tail_for
 from rocketpy.store.results import PutMessageStatus
@@ -69,6 +69,7 @@ class MessageAppender:
         message_arriving: Callable[[str, int, int], None] | None,
         refuse_all: str | None = None,
         multi_dispatch: MultiDispatch | None = None,
+        lmq_limit: LmqLimit | None = None,
         unit_extensions: UnitExtensions | None = None,
         pool: TransientStorePool | None = None,
     ) -> None:
@@ -87,6 +88,7 @@ class MessageAppender:
         self._index_work = self._index_feed.work
         self._message_arriving = message_arriving
         self._multi_dispatch = multi_dispatch
+        self._lmq_limit = lmq_limit
         self._unit_extensions = unit_extensions
         has_v6_host = len(store_host) != layout.HOST_V4_SIZE
         self._does_more = has_v6_host or unit_extensions is not None or multi_dispatch is not None  # all are unusual
@@ -219,7 +221,10 @@ class MessageAppender:
 
         ``properties`` are those that it waits with, which say what its topic is (REAL_TOPIC).
         """
-        return None if self._multi_dispatch is None else self._multi_dispatch.refusal_of_waiting(properties)
+        if self._multi_dispatch is not None:
+            return self._multi_dispatch.refusal_of_waiting(properties)
+        is_refused = self._lmq_limit is not None and self._lmq_limit.refuses_waiting(properties)
+        return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED if is_refused else None
 
     def put_batch(
         self,
@@ -401,6 +406,8 @@ class MessageAppender:
         self, topic: str, queue_id: int, size: int, unit_count: int, queue_keys: Sequence[QueueKey] = ()
     ) -> ConsumeQueue | PutMessageStatus:
         """Return the queue with room for everything, in the queues named besides too; or why there is none."""
+        if self._lmq_limit is not None and self._lmq_limit.refuses([topic, *(name for name, _ in queue_keys)]):
+            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         if size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
             return PutMessageStatus.MESSAGE_ILLEGAL
         pool = self.pool

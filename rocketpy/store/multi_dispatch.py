@@ -16,13 +16,13 @@ them; here more than ``NAMES_MAX`` of them are MESSAGE_ILLEGAL, as is a name tha
 the owner of the store does (``may_be_named``: a broker knows which topics there are). Properties that
 the offsets make too long are PROPERTIES_SIZE_EXCEEDED, not UNKNOWN_ERROR. Without enableLmq RocketMQ gives a ``%LMQ%``
 queue the number of the message's own; here it is 0 all the same, because the log does not tell recovery which it was.
-It bounds the number of light queues with enableLmq only; here it is bounded whenever there is multi-dispatch.
+It bounds the number of light queues with enableLmq and enableMultiDispatch only; here either setting is enough.
 RocketMQ puts half messages and delayed ones into the queues they name at once, and again in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -57,6 +57,7 @@ _NOBODY_READS = frozenset((TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
 _OFFSET_DIGITS_MAX = 19
 _SEPARATOR = ","
 _DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
+_LMQ = LMQ_PREFIX.encode()
 
 QueueKey: TypeAlias = tuple[str, int]
 """Topic and queue id."""
@@ -123,8 +124,6 @@ class MultiDispatch:
         """Return a message's addresses, or why it is refused; without named queues the properties stay as they are."""
         if topic in _NOBODY_READS:
             return Addressed(properties)
-        if self._limit is not None and topic.startswith(LMQ_PREFIX) and not self._may_have([(topic, queue_id)]):
-            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         if _DISPATCH not in properties:
             return Addressed(properties)
         values = decode_properties(properties.decode("utf-8", "replace"))
@@ -145,8 +144,7 @@ class MultiDispatch:
         offsets, which are not known yet, are taken to be as long as they can be.
         """
         values = decode_properties(properties.decode("utf-8", "replace"))
-        topic = values.get(PROPERTY_REAL_TOPIC, "")
-        if topic.startswith(LMQ_PREFIX) and not self._may_have([(topic, 0)]):
+        if self._limit is not None and self._limit.refuses([values.get(PROPERTY_REAL_TOPIC, "")]):
             return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         keys = self._keys(values, 0)
         if isinstance(keys, PutMessageStatus):
@@ -161,16 +159,12 @@ class MultiDispatch:
         names = named_queues(values.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
         if len(names) > NAMES_MAX or any(map(self._is_objectionable, names)):
             return PutMessageStatus.MESSAGE_ILLEGAL
-        keys = [(name, 0 if name.startswith(LMQ_PREFIX) else queue_id) for name in names]
-        return keys if self._may_have(keys) else PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        if self._limit is not None and self._limit.refuses(names):
+            return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        return [(name, 0 if name.startswith(LMQ_PREFIX) else queue_id) for name in names]
 
     def _is_objectionable(self, name: str) -> bool:
         return name_fault(name) is not None or (self._may_be_named is not None and not self._may_be_named(name))
-
-    def _may_have(self, keys: Sequence[QueueKey]) -> bool:
-        """Whether those light queues among ``keys`` that there are not yet may be made."""
-        missing = {key for key in keys if key[0].startswith(LMQ_PREFIX) and self._queues.get(*key) is None}
-        return not missing or self._limit is None or self._limit.has_room_for(len(missing))
 
     def _next_offset(self, key: QueueKey) -> int:
         queue = self._queues.get(*key)
@@ -179,6 +173,9 @@ class MultiDispatch:
 
 class LmqLimit:
     """Bounds the number of light queues: no more are made, and while there are more all the same none is read.
+
+    Every message counts that would make one: by its own topic, alone or in a batch, or by a name in
+    INNER_MULTI_DISPATCH. Without ``enableMultiDispatch`` light queues are made by sends alone, with ``enableLmq``.
 
     Compatibility: ``DefaultMessageStore.getMessage`` with ``maxLmqConsumeQueueNum`` (4.9.8), which answers nothing and
     leaves the pull with a SYSTEM_ERROR; here it is PULL_NOT_FOUND. ``putMessage`` looks at the number too, and then
@@ -189,9 +186,18 @@ class LmqLimit:
         self._topics = topics
         self._count_max = count_max
 
-    def has_room_for(self, count: int) -> bool:
-        """Whether so many more light queues may be made."""
-        return len(self._topics) + count <= self._count_max or _count_light(self._topics) + count <= self._count_max
+    def refuses(self, topics: Iterable[str]) -> bool:
+        """Whether a message for these topics would make more light queues than there may be."""
+        count = len({topic for topic in topics if topic.startswith(LMQ_PREFIX) and topic not in self._topics})
+        if not count or len(self._topics) + count <= self._count_max:
+            return False
+        return _count_light(self._topics) + count > self._count_max
+
+    def refuses_waiting(self, properties: bytes) -> bool:
+        """Whether a delayed or half message would do so once it is put into its own topic (REAL_TOPIC)."""
+        if _LMQ not in properties:
+            return False
+        return self.refuses([decode_properties(properties.decode("utf-8", "replace")).get(PROPERTY_REAL_TOPIC, "")])
 
     def is_exceeded_for(self, topic: str) -> bool:
         """Whether a topic is a light queue that may not be read now."""

@@ -379,13 +379,17 @@ def test_what_java_s_broker_was_sent_becomes_the_same_store(tmp_path: Path, plac
 def test_light_queues_are_made_up_to_the_limit() -> None:
     queues = SomeQueues({("%LMQ%a", 0): OneQueue(7), ("T", 0): OneQueue(1)})
     topics = {"%LMQ%a": [0], "T": [0]}
-    dispatch = MultiDispatch(queues=queues, limit=LmqLimit(topics=topics, count_max=2))
+    limit = LmqLimit(topics=topics, count_max=2)
+    dispatch = MultiDispatch(queues=queues, limit=limit)
     for fits in (("%LMQ%a",), ("%LMQ%b", "%LMQ%a"), ("%LMQ%b", "%LMQ%b"), ("Audit", "Other")):
         assert isinstance(dispatch.address("T", 0, named(*fits)), Addressed)
     exceeded = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
     assert dispatch.address("T", 0, named("%LMQ%b", "%LMQ%c")) is exceeded
     topics["%LMQ%b"] = [0]
     assert dispatch.address("T", 0, named("%LMQ%c")) is exceeded
-    assert dispatch.address("%LMQ%c", 0, b"a\x01b") is exceeded
-    assert dispatch.address("%LMQ%a", 0, b"a\x01b") == Addressed(b"a\x01b")
+    assert limit.refuses(["%LMQ%c"])
+    assert not limit.refuses(["%LMQ%a", "%LMQ%b", "U"])
+    assert limit.refuses_waiting(b"REAL_TOPIC\x01%LMQ%c")
+    assert not limit.refuses_waiting(b"REAL_TOPIC\x01%LMQ%a")
+    assert not limit.refuses_waiting(b"X\x01%LMQ%c")
     assert isinstance(MultiDispatch(queues=queues).address("T", 0, named("%LMQ%c", "%LMQ%d")), Addressed)

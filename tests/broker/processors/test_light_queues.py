@@ -10,7 +10,7 @@ import trio.testing
 from rocketpy.broker.processors.admin_topic import AdminTopicProcessor
 from rocketpy.broker.processors.whole_answer import WholeAnswers
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.topic import DeleteTopicRequestHeader
@@ -18,6 +18,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
+from tests.broker.processors.test_send_batch import item, send_batch
 
 LMQ = {"enable_lmq": True, "enable_multi_dispatch": True}
 TO_BOTH = "INNER_MULTI_DISPATCH\x01%LMQ%alice,%LMQ%bob\x02UNIQ_KEY\x010A"
@@ -89,6 +90,39 @@ async def test_only_so_many_light_queues_are_made() -> None:
         )
         assert broker.stored_bytes == stored
         assert (await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"))).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("settings", [{"enable_lmq": True}, LMQ])
+async def test_no_send_makes_more_light_queues(settings: dict[str, object]) -> None:
+    """By its own topic: a message, a batch, and messages that are to wait. There are as many topics as clients name."""
+    async with open_message_broker(store=settings | {"max_lmq_consume_queue_num": 2}) as broker:
+        light = [send(topic="%LMQ%a"), send_batch(item(b"b", b""), topic="%LMQ%b")]
+        for request in light:
+            assert (await broker.ask(request)).code == ResponseCode.SUCCESS
+        stored, queue_count = broker.stored_bytes, len(list(broker.store.queues()))
+        for request in (
+            send(topic="%LMQ%c"),
+            send(topic="%LMQ%c", serialize_type=SerializeType.ROCKETMQ),
+            send(topic="%LMQ%c", code=RequestCode.SEND_MESSAGE),
+            send_batch(item(b"c", b""), topic="%LMQ%c"),
+            send(topic="%LMQ%c", properties="DELAY\x013"),
+            send(topic="%LMQ%c", properties="TRAN_MSG\x01true\x02PGROUP\x01P"),
+        ):
+            answer = await broker.ask(request)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert (answer.remark or "").startswith("[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]")
+        assert (broker.stored_bytes, len(list(broker.store.queues()))) == (stored, queue_count)
+        for request in (*light, send(), send(topic="%LMQ%a", properties="DELAY\x013")):
+            assert (await broker.ask(request)).code == ResponseCode.SUCCESS
+
+
+async def test_a_light_queue_and_those_that_a_message_names_are_counted_together() -> None:
+    async with open_message_broker(store=LMQ | {"max_lmq_consume_queue_num": 2}) as broker:
+        answer = await broker.ask(send(topic="%LMQ%a", properties="INNER_MULTI_DISPATCH\x01%LMQ%b,%LMQ%c"))
+        assert (answer.remark or "").startswith("[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]")
+        assert broker.stored_bytes == 0
+        answer = await broker.ask(send(topic="%LMQ%a", properties="INNER_MULTI_DISPATCH\x01%LMQ%b,%LMQ%a"))
+        assert answer.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("property_", ["TRAN_MSG\x01true", "DELAY\x013"])
