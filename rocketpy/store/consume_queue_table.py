@@ -117,15 +117,26 @@ class ConsumeQueueTable:
             self._disk.make_directories(self.path)
         for topic in self._directories(self.path):
             for name in self._disk.list_directory(os.path.join(self.path, topic)):
-                queue_id = self._queue_id_of(self.path, topic, name)
+                queue_id = layout.queue_id_of(name)
                 if queue_id is not None:
-                    self.find(topic, queue_id).files.load(drop_behind_gap=True)
+                    queue = self.find(topic, queue_id)
+                    queue.files.load(drop_behind_gap=True)
+                    # Asked only where nothing was found: there are tens of thousands of queues.
+                    if not queue.files and not self._disk.is_directory(f"{self.path}/{topic}/{name}"):
+                        self._forget(topic, queue_id)
                 elif name.startswith(_DELETED_PREFIX):
                     self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
             yield
         if self._ext_place is not None:
             yield from self._load_exts(self._ext_place.path)
+
+    def _forget(self, topic: str, queue_id: int) -> None:
+        """Take a queue out of memory that turned out to be a foreign file."""
+        queues = self.topics[topic]
+        del queues[queue_id]
+        if not queues:
+            del self.topics[topic]
 
     def _load_exts(self, path: str) -> Iterator[None]:
         """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""

@@ -305,7 +305,7 @@ class OsDisk:
         """Return the names in order."""
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as failure:
             raise store_error(failure, "cannot list directory", path) from failure
