@@ -137,13 +137,13 @@ class KVConfigManager:
         Raises, with nothing changed, ``StoreError`` if the file cannot be written, and ``RequestError`` for a name that
         the file cannot hold and when the table is full.
         """
-        for name in (namespace, key):
+        for field, name in (("namespace", namespace), ("key", key)):
             if name in SPECIAL_NAMES:
-                raise _refusal(f"expected a name that Java can read in its file, found {name}")
+                raise _refusal(f"{field}: expected a name that Java can read in its file, found {name}")
             if len(name) > NAME_LENGTH_MAX:
-                raise _refusal(f"expected names of at most {NAME_LENGTH_MAX} characters, found {len(name)}")
+                raise _refusal(f"{field}: expected at most {NAME_LENGTH_MAX} characters, found {len(name)}")
         if value is not None and len(value) > VALUE_LENGTH_MAX:
-            raise _refusal(f"expected a value of at most {VALUE_LENGTH_MAX} characters, found {len(value)}")
+            raise _refusal(f"value: expected at most {VALUE_LENGTH_MAX} characters, found {len(value)}")
         entry_size = 0 if value is None else _size_of(key, value)
         await self._change(lambda draft: draft.put(namespace, key, value, entry_size, self._limits))
 

@@ -220,8 +220,9 @@ def _number(match: re.Match[str]) -> int | float:
     integer, fraction, exponent, suffix = match.groups()
     if not fraction and not exponent and suffix not in ("F", "D", "f", "d"):
         # The longest integer that Java reads has 19 digits; Python takes quadratic time for thousands of them.
-        if len(integer) > 40:
-            raise RemoteProtocolError(f"JSON: expected a number, found {len(integer)} digits at {match.start()}")
+        digit_count = len(integer.lstrip("-"))
+        if digit_count > 40:
+            raise RemoteProtocolError(f"JSON: expected a number, found {digit_count} digits at {match.start()}")
         return int(integer)
     if match.end() - match.start() > _NUMBER_SIZE_MAX:
         size = match.end() - match.start()

@@ -141,11 +141,11 @@ async def test_a_file_with_such_a_name_is_read_and_can_be_mended(tmp_path: Path)
 
 async def test_names_and_values_are_bounded(tmp_path: Path) -> None:
     kv_config = manager(tmp_path / "kv.json")
-    with pytest.raises(RequestError, match="names of at most 512 characters, found 513"):
+    with pytest.raises(RequestError, match="key: expected at most 512 characters, found 513"):
         await kv_config.put("ns", "k" * 513, "v")
-    with pytest.raises(RequestError, match="names of at most 512 characters, found 513"):
+    with pytest.raises(RequestError, match="namespace: expected at most 512 characters, found 513"):
         await kv_config.put("n" * 513, "k", "v")
-    with pytest.raises(RequestError, match="a value of at most 65536 characters, found 65537"):
+    with pytest.raises(RequestError, match="value: expected at most 65536 characters, found 65537"):
         await kv_config.put("ns", "k", "v" * 65_537)
     await kv_config.put("n" * 512, "k" * 512, "v" * 65_536)
 

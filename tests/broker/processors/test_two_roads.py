@@ -7,17 +7,19 @@ the index gets must be equal. Hypothesis makes the headers; what it finds once i
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.hot_headers import HotSendFields
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.processors.message_broker import MessageBroker, open_message_broker, pull, send
@@ -35,11 +37,16 @@ def frame_of(code: int, fields: dict[str, object], body: bytes = b"", flag: int 
 
 
 async def answers_of(broker: MessageBroker, frames: Sequence[bytes]) -> list[bytes]:
-    """Send frames one burst each and return the bytes of each answer."""
+    """Send frames one burst each and return the bytes of each answer; of garbage, that the connection ends with it."""
     connection = broker.connect(("10.0.0.1", 5000))
     answers = []
     for frame in frames:
-        broker.serve(frame, connection)
+        try:
+            broker.serve(frame, connection)
+        except RemoteProtocolError as failure:
+            answers.append(f"closed: {failure}".encode())
+            connection = broker.connect(("10.0.0.1", 5000))
+            continue
         await broker.run_tasks()
         answers.append(connection.take_outgoing())
     return answers
@@ -178,6 +185,14 @@ HEADER_FIELDS = st.fixed_dictionaries(
         "Signature": st.just("x"),
     },
 )
+UNREAD_BY_SENDS = frozenset("abcdefghijklmn") - set(HotSendFields.__struct_encode_fields__)
+
+
+def has_nested(fields: dict[str, object], names: Set[str]) -> bool:
+    """Whether one of these fields is an object or an array, which a header's must not be."""
+    return any(isinstance(fields.get(name), dict | list) for name in names)
+
+
 ANY_JSON = st.one_of(st.none(), st.booleans(), st.integers(-(2**33), 2**33), st.just({}), st.just([1]), st.just(""))
 
 
@@ -194,7 +209,20 @@ async def test_sends_of_any_header(
     fields: dict[str, object], any_json: dict[str, object], missing: set[str], flag: int, body: bytes, opaque: int
 ) -> None:
     sent = {name: value for name, value in (send_fields() | fields | any_json).items() if name not in missing}
+    assume(not has_nested(sent, UNREAD_BY_SENDS))
     await assert_agreement([frame_of(310, sent, body, flag, opaque), frame_of(310, send_fields())])
+
+
+@pytest.mark.parametrize("nested", [{}, [1], {"a": {"b": [1]}}])
+async def test_a_nested_value_in_a_field_that_is_not_read_is_passed_over_or_garbage(nested: object) -> None:
+    """No client writes one. The fast path skips it and builds nothing, the general path closes the connection."""
+    async with open_message_broker() as broker:
+        frame = frame_of(310, send_fields(n=nested))
+        (taken,) = await answers_of(broker, [frame])
+        assert taken.startswith(b"\0\0")
+        broker.use_whole_road()
+        (refused,) = await answers_of(broker, [frame])
+        assert refused.startswith(b"closed: JSON header: expected a text")
 
 
 @pytest.mark.parametrize("status", [status for status in PutMessageStatus if status.value > 3])
