@@ -280,13 +280,21 @@ def test_bombs_stay_as_small_as_they_were_sent(victim: Victim) -> None:
 def test_properties_that_do_not_fit_are_refused(victim: Victim) -> None:
     with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for properties in (
-            "a\1" + "x" * (12 << 20),
-            "\2".join(f"k{number}\1v" for number in range(500_000)),
-            "\1\2" * 100_000,
+            "a\1" + "x" * 1_000_000,
+            "\2".join(f"k{number}\1v" for number in range(50_000)),
+            "\1\2" * 80_000,
         ):
             response = wire.send("Bystander", 0, b"body", properties)
             assert response.code != SUCCESS
             assert response.remark
+
+
+def test_a_header_of_megabytes_ends_its_own_connection(victim: Victim) -> None:
+    """No message can have such properties, and a header is read before anybody is asked for an account."""
+    with attacked(victim):
+        for properties in ("a\1" + "x" * (12 << 20), "\2".join(f"k{number}\1v" for number in range(500_000))):
+            with Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire, pytest.raises(WireError):
+                wire.send("Bystander", 0, b"body", properties)
 
 
 def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:
