@@ -26,6 +26,8 @@ from rocketpy.store.record_places import QueueKey, places_of
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _CHUNKS_MEMORY = 32 << 20
 RANGES_MAX = 200
+CLAIMED_QUEUES_MAX = 20_000
+"""So many queues with missing units of records that name them are kept until one is found that has its unit."""
 
 
 @attrs.define
@@ -61,35 +63,56 @@ class QueueInspection:
         queue_count = max(1, len(inventory.queues))
         self._chunk_units = min(4096, max(16, _CHUNKS_MEMORY // (queue_count * 2 * UNIT_SIZE)))
         self._cursors: dict[QueueKey, QueueCursor] = {}
+        self._has_multi_dispatch = False  # a unit was found that only multi-dispatch writes
+        self._claims: dict[QueueKey, list[OffsetRange]] = {}  # lost, if there is multi-dispatch
         self.without_queue: dict[QueueKey, list[OffsetRange]] = {}
         """Records whose queue has no files."""
         self.matched_count = 0
 
     def see(self, records: Sequence[CheckedMessage]) -> None:
         """Look at the units of valid records, in log order."""
-        cursors = self._cursors
         for record in records:
-            for key, queue_offset in places_of(record, is_multi_dispatch=True):
-                cursor = cursors.get(key)
-                if cursor is None:
-                    queue = self._inventory.queues.get(key)
-                    if queue is None or not queue.files:
-                        self._is_without_unit(self.without_queue.setdefault(key, []), key, record, queue_offset)
-                        continue
-                    cursor = cursors[key] = QueueCursor(queue)
-                self._compare(cursor, key, record, queue_offset)
+            places = places_of(record, is_multi_dispatch=True)
+            for key, queue_offset in places[:1]:
+                if self._misses_unit(key, record, queue_offset):
+                    self._lose(key, queue_offset, queue_offset + 1, record.physical_offset)
+            for key, queue_offset in places[1:]:
+                if key != places[0][0]:
+                    self._see_named(key, record, queue_offset)
 
     def cursor_of(self, key: QueueKey) -> QueueCursor:
         """Return where the pass has come in a queue that has files."""
         return self._cursors.get(key) or QueueCursor(self._inventory.queues[key])
 
-    def _compare(self, cursor: QueueCursor, key: QueueKey, record: CheckedMessage, queue_offset: int) -> None:
+    def _see_named(self, key: QueueKey, record: CheckedMessage, queue_offset: int) -> None:
+        """Look at the unit of a record in a queue that it names besides its own."""
+        matched_count = self.matched_count
+        if self._misses_unit(key, record, queue_offset):
+            if self._has_multi_dispatch:
+                self._lose(key, queue_offset, queue_offset + 1, record.physical_offset)
+            elif key in self._claims or len(self._claims) < CLAIMED_QUEUES_MAX:
+                claims = self._claims.setdefault(key, [])
+                extend_ranges(claims, queue_offset, queue_offset + 1, record.physical_offset)
+        elif self.matched_count > matched_count and not self._has_multi_dispatch:
+            self._has_multi_dispatch = True
+            for claimed, ranges in self._claims.items():
+                for each in ranges:
+                    self._lose(claimed, each.begin, each.end, each.physical_offset)
+            self._claims.clear()
+
+    def _misses_unit(self, key: QueueKey, record: CheckedMessage, queue_offset: int) -> bool:
+        """Compare a record with the unit at its queue offset; return whether there is none."""
+        is_deleted = record.physical_offset < self._inventory.deleted_before.get(key[0], 0)
+        cursor = self._cursors.get(key)
+        if cursor is None:
+            queue = self._inventory.queues.get(key)
+            if queue is None or not queue.files:
+                return not is_deleted
+            cursor = self._cursors[key] = QueueCursor(queue)
         unit = self._unit(cursor, queue_offset)
         if unit[0] != record.physical_offset or unit[1] != record.size:
             # A unit that leads elsewhere belongs to somebody else, or to nobody: then it stays unmatched.
-            if not is_unit(unit):
-                self._is_without_unit(cursor.lost, key, record, queue_offset)
-            return
+            return not is_unit(unit) and not is_deleted
         self.matched_count += 1
         if queue_offset > cursor.next_unit:
             extend_ranges(cursor.unmatched, cursor.next_unit, queue_offset, record.physical_offset)
@@ -97,6 +120,13 @@ class QueueInspection:
             cursor.next_unit = queue_offset + 1
         if not self._is_right(unit[2], key, record):
             extend_ranges(cursor.wrong_tags, queue_offset, queue_offset + 1, record.physical_offset)
+        return False
+
+    def _lose(self, key: QueueKey, begin: int, end: int, physical_offset: int) -> None:
+        """Note records without units."""
+        cursor = self._cursors.get(key)
+        ranges = self.without_queue.setdefault(key, []) if cursor is None else cursor.lost
+        extend_ranges(ranges, begin, end, physical_offset)
 
     def _unit(self, cursor: QueueCursor, queue_offset: int) -> Unit:
         position = (queue_offset - cursor.first) * UNIT_SIZE
@@ -118,12 +148,6 @@ class QueueInspection:
         if record.topic == _SCHEDULE_TOPIC and PROPERTY_DELAY_TIME_LEVEL in record.properties:
             return tags_code >= record.store_timestamp  # the time of delivery, by levels that only the broker knows
         return is_placeholder(record)
-
-    def _is_without_unit(
-        self, ranges: list[OffsetRange], key: QueueKey, record: CheckedMessage, queue_offset: int
-    ) -> None:
-        if record.physical_offset >= self._inventory.deleted_before.get(key[0], 0):
-            extend_ranges(ranges, queue_offset, queue_offset + 1, record.physical_offset)
 
 
 def extend_ranges(ranges: list[OffsetRange], begin: int, end: int, physical_offset: int) -> None:

@@ -3,6 +3,9 @@
 With a topic and its queues the messages come in the order of each queue, queue after queue; else, or where there are no
 queues, in the order of the log. Damaged places are reported and passed over, so that a dying disk gives what it has.
 After a crash queues may end before the log does: then what is missing there follows from the log.
+A message that names a queue besides its own (INNER_MULTI_DISPATCH) is exported from it where a unit of that queue leads
+to the message. Without its unit it is believed only in a light queue, or where the queue has messages of other topics:
+clients of a broker without multi-dispatch may write such names.
 Memory is bounded by one record and a window of the log.
 """
 
@@ -15,13 +18,15 @@ import attrs
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import CheckedMessage, decode_message
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.disk import Disk
 from rocketpy.store.inspection.inventory import QueueFiles, StoreFile, read_inventory
 from rocketpy.store.inspection.log_walk import LogWalk, is_queued, read_record
-from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.queue_units import is_pre_blank, is_unit, read_units, units_between
 from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.small_files_inspection import LastEnd, read_last_end
-from rocketpy.store.record_places import index_keys_of, places_of
+from rocketpy.store.layout import UNIT
+from rocketpy.store.record_places import QueueKey, index_keys_of, places_of
 
 _FOREVER = 1 << 62
 
@@ -71,6 +76,7 @@ class StoreExport:
         self._report = report
         self._last_end: LastEnd = read_last_end(disk, self._inventory, self._opened)
         self._queue_ends: dict[int, int] = {}  # queue offsets before these came from the queues
+        self._has_multi_dispatch = False  # one of the queues has a message of another topic
 
     def messages(self) -> Iterator[MessageExt]:
         """Yield what is wanted; bodies as they were sent."""
@@ -115,6 +121,7 @@ class StoreExport:
                 bad.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
                 continue
             bad.end()
+            self._has_multi_dispatch |= (record.topic, record.queue_id) != (queue.topic, queue.queue_id)
             if wish.is_met_by(record, queue.topic, queue.queue_id, queue_offset):
                 yield from self._message(record)
         bad.end()
@@ -141,9 +148,22 @@ class StoreExport:
         if self._wish.topic is None:
             return self._wish.is_met_by(record, record.topic, record.queue_id, record.queue_offset)
         return any(
-            self._wish.is_met_by(record, *key, queue_offset) and queue_offset >= self._queue_ends.get(key[1], 0)
-            for key, queue_offset in places_of(record, is_multi_dispatch=True)
+            self._wish.is_met_by(record, *key, queue_offset)
+            and queue_offset >= self._queue_ends.get(key[1], 0)
+            and (not index or self._is_believed(record, key, queue_offset))
+            for index, (key, queue_offset) in enumerate(places_of(record, is_multi_dispatch=True))
         )
+
+    def _is_believed(self, record: CheckedMessage, key: QueueKey, queue_offset: int) -> bool:
+        """Whether a record is in a queue that it names besides its own."""
+        if self._has_multi_dispatch or key[0].startswith(LMQ_PREFIX):
+            return True
+        queue = self._inventory.queues.get(key)
+        content = b"" if queue is None else read_units(self._opened, queue, queue_offset, 1)
+        if not content or UNIT.unpack(content)[:2] != (record.physical_offset, record.size):
+            return False
+        self._has_multi_dispatch = key != (record.topic, record.queue_id)
+        return True
 
     def _message(self, record: CheckedMessage) -> Iterator[MessageExt]:
         file = next(each for each in self._inventory.log_files if record.physical_offset < each.end_offset)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.protocol.java_hash import tags_code
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.store.inspection import queue_inspection
 from rocketpy.store.inspection.queue_inspection import RANGES_MAX, OffsetRange, extend_ranges
 from tests.store.inspection.queue_bench import COUNT, KEY, Bench, make_bench
 
@@ -88,3 +91,21 @@ def test_ranges_that_follow_are_one_and_there_is_a_bound_on_the_others() -> None
         extend_ranges(found, begin, begin + 1, 0)
     assert len(found) == RANGES_MAX
     assert found[-1].end == 10 * RANGES_MAX - 9, "what is too much is in the last"
+
+
+def naming(record: CheckedMessage, *places: tuple[str, int]) -> CheckedMessage:
+    names, offsets = ",".join(name for name, _ in places), ",".join(str(offset) for _, offset in places)
+    text = f"TAGS\x01TagA\x02INNER_MULTI_DISPATCH\x01{names}\x02INNER_MULTI_QUEUE_OFFSET\x01{offsets}"
+    return attrs.evolve(record, properties_text=text.encode(), properties=None)
+
+
+def test_records_that_name_queues_are_believed_once_one_of_them_has_its_unit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before it as well, as far as they are kept: until then clients may have written the names."""
+    monkeypatch.setattr(queue_inspection, "CLAIMED_QUEUES_MAX", 2)
+    first, second = (naming(bench.records[number], ("A", 0), ("B", 0), ("C", 0)) for number in (4, 5))
+    own_unit = attrs.evolve(naming(bench.records[1], (KEY[0], 1)), topic="Other")
+    names_itself = naming(bench.records[2], (KEY[0], 40))
+    assert bench.inspect([first, second, names_itself]).without_queue == {}
+    assert list(bench.inspect([first, own_unit, second]).without_queue) == [("Other", 0), ("A", 0), ("B", 0), ("C", 0)]

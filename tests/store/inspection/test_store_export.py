@@ -61,6 +61,26 @@ def test_a_queue_of_multi_dispatch(tmp_path: Path) -> None:
     assert export(root, topic="%LMQ%one")[0] == found
 
 
+def test_a_name_alone_puts_no_message_into_a_topic_that_has_its_own(tmp_path: Path) -> None:
+    """In the log of a broker without multi-dispatch clients may have written it."""
+    root = unpack("store-multi", tmp_path).root
+    named = {
+        name
+        for each in export(root)[0]
+        for name in each.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        if name and not name.startswith("%LMQ%")
+    }
+    assert named
+    for topic in named:
+        by_queue, _ = export(root, topic=topic)
+        through_log, _ = export(root, topic=topic, through_log=True)
+        key = {each.physical_offset for each in by_queue}
+        assert {each.physical_offset for each in through_log} == key, "its units lead to them"
+    shutil.rmtree(root / "consumequeue")
+    for topic in named:
+        assert {each.topic for each in export(root, topic=topic)[0]} <= {topic}
+
+
 def test_what_units_are_missing_for_after_a_crash_comes_from_the_log(tmp_path: Path) -> None:
     store = unpack("store-crash", tmp_path)
     whole, _ = export(store.root, topic="GoldA")
