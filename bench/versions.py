@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 from bench import load
 from bench.brokers import REPOSITORY, BenchError, Broker
-from bench.rows import BATCH_SIZE, BODY_BYTES, QUEUES
+from bench.rows import BATCH_SIZE, BODY_BYTES, PULL_SIZE, QUEUES
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -39,6 +40,44 @@ class VersionBroker(Broker):
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+class Measured(Protocol):
+    """What is measured of a broker."""
+
+    name: str
+
+    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
+        """Return microseconds of processor time per message."""
+        ...
+
+
+@dataclass(frozen=True)
+class PullRow:
+    """Pulls of up to 32 messages of a topic that is filled first, which is not counted."""
+
+    name: str
+    total: int
+
+    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
+        """Return microseconds of processor time per message."""
+        filled = load.run(
+            program,
+            broker,
+            "send",
+            topic=topic,
+            queues=QUEUES,
+            connections=1,
+            depth=16,
+            total=self.total // BATCH_SIZE,
+            body=BODY_BYTES,
+            batch=BATCH_SIZE,
+        )
+        if filled.errors:
+            raise broker.failed(f"{self.name}: refused {filled.errors} sends, first: {filled.first_error}")
+        before = broker.processor_s()
+        load.run(program, broker, "pull", topic=topic, queues=QUEUES, connections=1, max=PULL_SIZE, total=self.total)
+        return (broker.processor_s() - before) / self.total * 1e6
 
 
 @dataclass(frozen=True)
@@ -71,11 +110,12 @@ class VersionRow:
         return (broker.processor_s() - before) / (self.total * max(self.batch, 1)) * 1e6
 
 
-ROWS = (
+ROWS: tuple[Measured, ...] = (
     VersionRow("send 1x64", 40_000, 1, 64),
     VersionRow("send 1x1000", 40_000, 1, 1000),
     VersionRow("send 32x1", 20_000, 32, 1),
     VersionRow("batch of 32", 5_000, 1, 16, batch=BATCH_SIZE),
+    PullRow("pull of 32", 640_000),
 )
 
 
@@ -109,7 +149,7 @@ def main() -> int:
 
 
 def compare(
-    program: Path, brokers: list[VersionBroker], rows: list[VersionRow], rounds: int, show: Callable[[str], None]
+    program: Path, brokers: list[VersionBroker], rows: list[Measured], rounds: int, show: Callable[[str], None]
 ) -> None:
     """Load both brokers in turns and show a line for each row."""
     show(f"{'us of processor time per message':34} least: other   this  ratio   median: other   this  ratio")
