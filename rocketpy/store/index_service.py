@@ -2,8 +2,9 @@
 
 Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
 they came. So the index lags, and ``behind`` says by how many messages; a query
-builds what is pending before it looks. When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds before it
-returns: whoever appends faster than the index can follow is slowed down, and memory stays bounded.
+builds what is pending before it looks. When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds some before it
+returns: whoever appends faster than the index can follow is slowed down. A batch may bring more keys than that, so it
+is put only while not too many wait (:attr:`IndexService.is_full`), and memory stays bounded.
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
 vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
@@ -57,7 +58,11 @@ IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
 
 PENDING_MAX = 16_384
-"""So many keys may wait, about 4 MB."""
+"""So many keys may wait, about 4 MB, before a batch is put."""
+
+_SLICES_PER_BURST = 16
+"""So many slices a burst builds when too many keys wait: as many keys as single messages bring in a burst. The burst
+that has brought them builds one: if it was of a batch, that has taken long enough."""
 
 JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
 
@@ -142,14 +147,28 @@ class IndexService:
     # ---- for the appender -----------------------------------------------------------------------------------------
 
     def end_burst(self) -> None:
-        """Take notice of what was added to ``pending``; cheap. Builds itself when too much waits."""
+        """Take notice of what was added to ``pending``; cheap. Builds some when too much waits."""
         pending = self.pending
         if pending:
             if self._idle:
                 self._idle.unpark()
+            slices_max = _SLICES_PER_BURST if self.is_full else 1
             self._count_keys()
-            while self._pending_keys > PENDING_MAX and self._no_space is None:
+            for _ in range(slices_max):
+                if not self.is_full or self._no_space is not None:
+                    break
                 self.build_slice()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many keys wait that no batch may bring more."""
+        return self._pending_keys > PENDING_MAX
+
+    async def wait_room(self) -> None:
+        """Build until :attr:`is_full` is False, or there is no space."""
+        while self.is_full and self._no_space is None:
+            self.build_slice()
+            await trio.lowlevel.checkpoint()
 
     def writable_or_why(self) -> str | None:
         """Return None, or why no message may be appended: there is no space for its keys."""

@@ -84,11 +84,13 @@ class MessageStore:
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:
             self._lmq_limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
+        self._index = files.index
         self._get_count = 0
         self._get_miss_count = 0
         self._get_message_count = 0
         self._get_cold_count = 0
         self.sync_flush = config.is_sync_flush
+        self.message_size_max = config.max_message_size
         self.appender = appender
         """For whoever reads its ``wrote_offset`` once per message, which must not cost a call. Put through ``put``."""
         self.put = appender.put
@@ -387,6 +389,16 @@ class MessageStore:
     def dispatch_behind(self) -> int:
         """Bytes of the log without units: none, append makes them itself."""
         return 0
+
+    @property
+    def is_index_behind(self) -> bool:
+        """Whether so many keys wait for the index that a batch is put only after :meth:`wait_for_index`."""
+        return self._index is not None and self._index.is_full
+
+    async def wait_for_index(self) -> None:
+        """Return when a batch may be put, as far as its keys go."""
+        if self._index is not None:
+            await self._index.wait_room()
 
     @property
     def index_behind(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,6 +145,34 @@ class TestBuilding:
         service.end_burst()
         service.build_slice()
         assert service.behind == 0
+
+    def test_a_burst_builds_no_more_than_is_quick(self) -> None:
+        """A batch may bring any number of keys: those are built over the next bursts."""
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
+        counts: list[int] = []
+        while not counts or service.is_full:
+            service.end_burst()
+            counts.append(service.statistics().key_count)
+        assert counts[0] < 1024
+        assert max(later - earlier for earlier, later in pairwise(counts)) < 10_000
+        assert len(counts) == 5
+
+    async def test_who_brings_many_keys_waits_for_room(self) -> None:
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
+        service.end_burst()
+        was_full = service.is_full
+        await service.wait_room()
+        assert (was_full, service.is_full) == (True, False)
+        assert service.behind > 100, "and no longer"
+
+    async def test_nobody_waits_for_room_while_the_disk_is_full(self) -> None:
+        service = new_service(SimDisk(capacity_bytes=0))
+        service.pending += [work(number) for number in range(PENDING_MAX + 1000)]
+        service.end_burst()
+        await service.wait_room()
+        assert service.writable_or_why() is not None
 
     async def test_a_query_waits_for_all_keys_that_were_there_before_it(self) -> None:
         service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))

@@ -21,6 +21,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.named_queues import NamedQueues
+from rocketpy.broker.processors.long_batch import LongBatches, is_long, stored_batch_in_slices
 from rocketpy.broker.processors.retry_limit import known_group, retries_max
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck, chosen_queue, read_send_header
@@ -60,11 +61,24 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
+_TOO_MANY_TASKS = "[OVERLOAD]system busy, start flow control for a while: too many long batches and reads are under way"
+
+
+@attrs.frozen
+class _BatchSend:
+    """A batch that is to be stored and answered."""
+
+    connection: Connection
+    request: RemotingCommand
+    header: SendMessageRequestHeader
+    context: SendMessageContext | None
+    wait: str | None
 
 
 class SendMessageProcessor:
@@ -101,15 +115,17 @@ class SendMessageProcessor:
         self._config = config
         self._randomness = randomness
         self._cluster = config.broker_cluster_name
+        self._long_batches = LongBatches()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the send codes."""
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         dispatcher.register(codes, self.process)
 
-    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Serve any send, single or batch, in either header form."""
         context = None
+        answer: RemotingCommand | Deferred | None
         try:
             self._gate.check(connection)
             header = read_send_header(request)
@@ -122,7 +138,7 @@ class SendMessageProcessor:
             answer = put(connection, request, header, config, context)
         except RequestError as refusal:
             answer = self._answers.refused(request, refusal.response_code, refusal.remark)
-        if context is not None and answer is not None:
+        if context is not None and isinstance(answer, RemotingCommand):
             self._hooks.refused(context, code=answer.code, remark=answer.remark)
         return answer
 
@@ -191,18 +207,68 @@ class SendMessageProcessor:
         header: SendMessageRequestHeader,
         config: TopicConfig,
         context: SendMessageContext | None,
-    ) -> RemotingCommand | None:
+    ) -> RemotingCommand | Deferred | None:
         """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
-        columns = self._columns_of(request.body or b"")
+        body = request.body or b""
+        columns = self._columns_of(body)
         shared = client_properties(header.properties)
         refuse_special_batch(shared)
         shared["CLUSTER"] = self._cluster
         suffix = encode_properties(shared).encode()
-        if not fits_as_batch(columns, request.body or b"", suffix):
+        if not fits_as_batch(columns, body, suffix):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(columns, suffix))
-        queue_id = chosen_queue(header.queue_id, config, self._randomness)
+        if len(body) > self._store.message_size_max:  # with all properties, as in RocketMQ
+            return self._outcome.not_stored(request, PutMessageStatus.MESSAGE_ILLEGAL, body, suffix)
+        send = _BatchSend(connection, request, header, context, shared.get("WAIT"))
         says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
-        batch = stored_batch(columns, suffix, suffix_says_nothing=says_nothing)
+        if is_long(columns, body) or self._store.is_index_behind:
+            self._put_later(send, columns, suffix, says_nothing)
+            return DEFERRED
+        if PERHAPS_BROKERS_WORD in body:
+            columns = client_columns(columns)
+        return self._put_made(send, stored_batch(columns, suffix, suffix_says_nothing=says_nothing), config)
+
+    def _put_later(self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool) -> None:
+        """Have a task store a batch; RequestError(SYSTEM_BUSY) when too many wait."""
+        if not send.connection.may_defer:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+        size = self._long_batches.take(columns, send.request.body or b"")
+        if not send.connection.answer_later(
+            send.request, self._put_in_slices, send, columns, suffix, says_nothing, size
+        ):
+            self._long_batches.leave(size)
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+
+    async def _put_in_slices(
+        self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool, size: int
+    ) -> RemotingCommand | Deferred:
+        """Store a batch when it is its turn. What was checked before is checked again: it may be long ago."""
+        answer: RemotingCommand | None
+        try:
+            async with self._long_batches.turn(size):
+                batch = await stored_batch_in_slices(
+                    columns,
+                    suffix,
+                    suffix_says_nothing=says_nothing,
+                    perhaps_brokers_word=PERHAPS_BROKERS_WORD in (send.request.body or b""),
+                )
+                await self._store.wait_for_index()
+                self._gate.check(send.connection)
+                config = self._check.checked_topic_config(send.connection, send.header)
+                answer = self._put_made(send, batch, config)
+        except RequestError as refusal:
+            answer = self._answers.refused(send.request, refusal.response_code, refusal.remark)
+        if answer is None:
+            send.connection.drop_deferred()  # it is answered, or waits for the disk as any send does
+            return DEFERRED
+        if send.context is not None:
+            self._hooks.refused(send.context, code=answer.code, remark=answer.remark)
+        return answer
+
+    def _put_made(self, send: _BatchSend, batch: MessageBatch, config: TopicConfig) -> RemotingCommand | None:
+        """Store the messages of a batch; return the answer if the store refuses them."""
+        header, connection, request = send.header, send.connection, send.request
+        queue_id = chosen_queue(header.queue_id, config, self._randomness)
         status, physical_offsets, queue_offset = self._store.put_batch(
             header.topic,
             queue_id,
@@ -219,7 +285,7 @@ class SendMessageProcessor:
         self._stats.inc_topic_put(header.topic, len(physical_offsets), size)
         msg_id = self._answers.batch_msg_id(physical_offsets)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
-        self._stored(connection, request, receipt, shared.get("WAIT"), context, size)
+        self._stored(connection, request, receipt, send.wait, send.context, size)
         return None
 
     def _stored(
@@ -244,7 +310,7 @@ class SendMessageProcessor:
             )
 
     def _columns_of(self, body: bytes) -> BatchColumns:
-        """Take a batch apart, and refuse one that is none, has too many messages, or says what only a broker may."""
+        """Take a batch apart, and refuse one that is none or has too many messages."""
         count_max = self._config.batch_messages_max
         try:
             columns = split_batch_body(body, count_max=count_max)
@@ -255,7 +321,7 @@ class SendMessageProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
         if not columns.bodies:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
-        return client_columns(columns) if PERHAPS_BROKERS_WORD in body else columns
+        return columns
 
     def _check_transactions_are_taken(self) -> None:
         if self._config.reject_transaction_message:
@@ -282,7 +348,7 @@ class SendMessageProcessor:
 
 
 def _too_large(columns: BatchColumns, suffix: bytes) -> str:
-    count, properties_count = len(columns.bodies), count_properties(columns)
+    count, properties_count = len(columns.bodies), count_properties(columns, suffix)
     if properties_count > BATCH_PROPERTIES_MAX:
         return f"the messages of the batch have {properties_count} properties, the limit is {BATCH_PROPERTIES_MAX}"
     return (

@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.processors.long_batch import AT_ONCE_BYTES, AT_ONCE_COUNT, is_long
 from rocketpy.broker.processors.send_answer import Receipt, SendAnswers
 from rocketpy.broker.processors.send_check import SendCheck
 from rocketpy.broker.processors.send_gate import SendGate
@@ -188,7 +189,13 @@ class HotSend:
             return False
         if not 0 <= queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
             return False
-        if PERHAPS_BROKERS_WORD in (body or b"") or (self._sync_flush and not connection.may_defer):
+        body = body or b""
+        count_max = self._config.batch_messages_max
+        if len(body) > AT_ONCE_BYTES:
+            count_max = min(count_max, AT_ONCE_COUNT)
+        if len(body) > self._store.message_size_max:
+            return False
+        if self._store.is_index_behind or (self._sync_flush and not connection.may_defer):
             return False
         text = fields.properties
         shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None
@@ -196,10 +203,10 @@ class HotSend:
             return False
         suffix, wait = shared
         try:
-            columns = split_batch_body(body or b"", count_max=self._config.batch_messages_max)
+            columns = split_batch_body(body, count_max=count_max)
         except RemoteProtocolError:
             return False
-        if not fits_as_batch(columns, body or b"", suffix):
+        if is_long(columns, body) or PERHAPS_BROKERS_WORD in body or not fits_as_batch(columns, body, suffix):
             return False
         batch = stored_batch(columns, suffix, suffix_says_nothing=True)
         status, physical_offsets, queue_offset = self._store.put_batch(
@@ -216,7 +223,7 @@ class HotSend:
             if not is_oneway:
                 refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
                 longest = max(batch.properties, key=len)
-                connection.reply(self._outcome.not_stored(refused, status, body or b"", longest))
+                connection.reply(self._outcome.not_stored(refused, status, body, longest))
             return True
         self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
         msg_id = self._answers.batch_msg_id(physical_offsets)

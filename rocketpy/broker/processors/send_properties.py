@@ -21,6 +21,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.delay_level import read_delay_level
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import (
+    INDEX_KEYS_MAX,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -62,8 +63,9 @@ _BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
 match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
-BATCH_BYTES_MAX = 32 << 20
-"""What a batch may become when each of its messages has the properties of the whole batch: it is made in memory."""
+BATCH_BYTES_MAX = 16 << 20
+"""What a batch may become when each of its messages has the properties of the whole batch: it is made in memory, and
+written in one step."""
 
 BATCH_PROPERTIES_MAX = 200_000
 """Properties and keys of all messages of a batch: each costs a tenth of a microsecond at least."""
@@ -84,6 +86,7 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 
 _SHOWN_MAX = 20
 _MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+_KEYS_BYTES = b"KEYS\x01"
 _BROKERS_WORD_BYTES = tuple(name.encode() for name in BROKERS_WORD)
 PERHAPS_BROKERS_WORD = b"_QUEUE_OFFSET"
 """What a batch contains that has a property of the broker's own which matters without its sysFlag. Looked for in whole
@@ -131,8 +134,7 @@ def stored_batch(columns: BatchColumns, suffix: bytes, *, suffix_says_nothing: b
     if suffix_says_nothing:
         meanings = list(map(_meaning, all_properties))
     else:
-        shared = decode_properties(suffix.decode("utf-8", "replace"))
-        meanings = [_unusual_meaning(own, shared) for own in all_properties]
+        meanings = _shared_meanings(all_properties, decode_properties(suffix.decode("utf-8", "replace")))
     stored = [own + (b"\x02" if own and not own.endswith(b"\x02") else b"") + suffix for own in all_properties]
     codes, keys = zip(*meanings, strict=True)
     return MessageBatch(flags, bodies, stored, codes, keys)
@@ -172,7 +174,7 @@ def _alike_meanings(all_properties: Sequence[bytes]) -> tuple[list[int], list[tu
 def _meaning(own: bytes) -> Meaning:
     match = _match_usual_bytes(own)
     if match is None:
-        return _unusual_meaning(own, _NOTHING)
+        return _unusual_meaning(own)
     keys_text, unique_key, tags = match.groups()
     return _tags_code_of_bytes(tags), (unique_key,) if keys_text is None else _keys_of_usual(unique_key, keys_text)
 
@@ -181,11 +183,26 @@ def _keys_of_usual(unique_key: bytes, keys_text: bytes) -> tuple[bytes, ...]:
     return unique_key, *filter(None, keys_text.split(b" "))
 
 
-def _unusual_meaning(text: bytes, shared: Mapping[str, str]) -> Meaning:
-    own = decode_properties(text.decode("utf-8", "replace")) if text else _NOTHING
-    unique_key = shared.get("UNIQ_KEY") or own.get("UNIQ_KEY")
-    keys = index_keys(unique_key, shared.get("KEYS") or own.get("KEYS"))
-    return tags_code(shared.get("TAGS") or own.get("TAGS")), keys
+def _unusual_meaning(text: bytes) -> Meaning:
+    own = _own_properties(text)
+    return tags_code(own.get("TAGS")), index_keys(own.get("UNIQ_KEY"), own.get("KEYS"))
+
+
+def _shared_meanings(all_properties: Sequence[bytes], shared: Mapping[str, str]) -> list[Meaning]:
+    """Return what messages mean when the whole batch names tags or keys: those are read once, not for each message."""
+    shared_tags, unique_key, keys_text = (shared.get(name) for name in ("TAGS", "UNIQ_KEY", "KEYS"))
+    code = tags_code(shared_tags) if shared_tags else None
+    keys = index_keys(None, keys_text)
+    meanings: list[Meaning] = []
+    for text in all_properties:
+        own = _own_properties(text)
+        first = index_keys(unique_key or own.get("UNIQ_KEY"), None if keys_text else own.get("KEYS"))
+        meanings.append((tags_code(own.get("TAGS")) if code is None else code, (*first, *keys)[:INDEX_KEYS_MAX]))
+    return meanings
+
+
+def _own_properties(text: bytes) -> Mapping[str, str]:
+    return decode_properties(text.decode("utf-8", "replace")) if text else _NOTHING
 
 
 def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
@@ -194,15 +211,24 @@ def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
     return (
         count > 0
         and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
-        and (len(body) <= BATCH_PROPERTIES_MAX or count_properties(columns) <= BATCH_PROPERTIES_MAX)
+        and (
+            (len(body) <= BATCH_PROPERTIES_MAX and _KEYS_BYTES not in suffix)
+            or count_properties(columns, suffix) <= BATCH_PROPERTIES_MAX
+        )
     )
 
 
-def count_properties(columns: BatchColumns) -> int:
-    """Return about how many properties and keys the messages of a batch have, none of which is taken apart for that."""
+def count_properties(columns: BatchColumns, suffix: bytes) -> int:
+    """Return about how many properties and keys the messages of a batch have, none of which is taken apart for that.
+
+    Keys of the whole batch are indexed for each of its messages.
+    """
+    shared_count = 0
+    if _KEYS_BYTES in suffix:
+        shared_count = min(suffix.count(b" ") + 1, INDEX_KEYS_MAX) * len(columns.bodies)
     if sum(map(len, columns.properties)) <= BATCH_PROPERTIES_MAX:
-        return 0  # there cannot be too many
-    return sum(own.count(b"\x02") + own.count(b" ") for own in columns.properties)
+        return shared_count  # of their own they cannot have too many
+    return shared_count + sum(own.count(b"\x02") + own.count(b" ") for own in columns.properties)
 
 
 def client_properties(text: str | None, *, comes_back: bool = False) -> dict[str, str]:
