@@ -189,6 +189,7 @@ def forms(text: str) -> set[str]:
         text = re.sub(pattern, word, text)
     text = re.sub(r"\b(BROKER|NAMESRV|CLIENT)\b", "ADDRESS", text)
     text = re.sub(r"\b(7F000001|HOST)[0-9A-F]+", "KEY", text)
+    text = re.sub(r"^(\w+) : \S+$", "SETTING : VALUE", text, flags=re.MULTILINE)  # of updateNamesrvConfig, repeated
     text = re.sub(r"-?\d[\d.]*", "N", text)
     return {" ".join(line.split()) for line in text.splitlines() if line.strip()}
 
