@@ -102,7 +102,7 @@ class BrokerConfig:
     broker_fast_failure_enable: bool = setting(True)
     wait_time_mills_in_send_queue: int = setting(200, unit="ms", validator=Between(0))
     sends_waiting_for_disk_max: int = setting(262_144, unit="sends", validator=Between(1), live=True)
-    batch_messages_max: int = setting(10_000, unit="messages", validator=Between(1, 30_000), live=True)
+    batch_messages_max: int = setting(10_000, unit="messages", validator=Between(1, 20_000), live=True)
     auto_create_topic_max: int = setting(50_000, unit="topics", validator=Between(0), live=True)
     auto_create_subscription_group_max: int = setting(50_000, unit="groups", validator=Between(0), live=True)
     auto_create_table_bytes_max: int = setting(14 << 20, unit="bytes", validator=Between(0), live=True)

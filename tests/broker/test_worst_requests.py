@@ -8,12 +8,14 @@ Slow commands run in tasks: what counts is how long one step of a task holds the
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
 import trio
 
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import HEADER_LENGTH_MAX, encode_frame
@@ -109,11 +111,23 @@ def _json(what: str, size: int) -> bytes:
 
 @cache
 def batch_bodies(size: int) -> list[bytes]:
-    """Return bodies of a batch: empty messages, and one whose properties are full of separators."""
-    empty = (22).to_bytes(4, "big") + bytes(18)
-    text = (b"a\x01b\x02" * 8000)[:32_000]
-    full = (22 + len(text)).to_bytes(4, "big") + bytes(16) + len(text).to_bytes(2, "big") + text
-    return [empty * (size // 22), full * max(1, size // len(full)), b"\x00\x00\x00\x16" * (size // 4)]
+    """Return bodies of a batch, with as many messages as it may have or more: empty, usual and odd ones."""
+    empty = batch_item(b"", b"")
+    usual = batch_item(b"0123456789", b"TAGS\x01A\x02KEYS\x01k\x02UNIQ_KEY\x01" + b"0" * 32 + b"\x02WAIT\x01true\x02")
+    odd = batch_item(b"", (b"a\x01b\x02" * 8000)[:32_000])
+    most = BrokerConfig().batch_messages_max
+    return [
+        *(each * min(most, max(1, size // len(each))) for each in (empty, usual, odd)),
+        empty * (size // len(empty)),
+        b"\x00\x00\x00\x16" * (size // 4),
+    ]
+
+
+def batch_item(body: bytes, properties: bytes) -> bytes:
+    """Return a message as the body of a batch has it."""
+    size = 22 + len(body) + len(properties)
+    head = struct.pack(">iiiii", size, 0, 0, 0, len(body))
+    return head + body + len(properties).to_bytes(2, "big") + properties
 
 
 READS_BODIES = frozenset(
