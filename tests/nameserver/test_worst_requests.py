@@ -17,6 +17,7 @@ import trio
 from rocketpy.nameserver.kv_config import VALUE_LENGTH_MAX
 from rocketpy.nameserver.processor import SETTINGS_SIZE_MAX
 from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.registration import REGISTRATION_SIZE_MAX
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
@@ -101,7 +102,7 @@ def bodies(code: RequestCode, fields: dict[str, str]) -> Iterator[tuple[str, Rem
     for name in ("many empty arrays", "references as keys", "one bare key again and again"):
         yield f"body of {name}", request(code, worst_json(name, BODY_SIZE), **fields)
         if code == RequestCode.REGISTER_BROKER:
-            text = worst_json(name, BODY_SIZE - 100)
+            text = worst_json(name, REGISTRATION_SIZE_MAX - 100)
             table = b'{"topicConfigSerializeWrapper":{"topicConfigTable":' + text + b"}}"
             yield f"table of {name}", request(code, table, **fields)
             yield f"compressed {name}", request(code, zlib.compress(text), **fields, compressed="true")

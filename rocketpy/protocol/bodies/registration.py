@@ -34,6 +34,9 @@ from rocketpy.protocol.fastjson import loads
 WHOLE_SIZE_MAX = 16_384
 """How long a body may be that is decoded at once."""
 
+REGISTRATION_SIZE_MAX = 8 << 20
+"""How long one may be that is not compressed: some 50,000 topics. The pass that finds the table takes 3 ms a MiB."""
+
 _TOPIC_SIZE_MAX = 16_384
 _SMALL_SIZE_MAX = 16_384
 _NULL = msgspec.Raw(b"null")
@@ -92,6 +95,11 @@ def old_registration_slices(body: bytes, *, topics_max: int = TOPICS_MAX) -> Sli
 
 
 def _outer(decoder: msgspec.json.Decoder[_OuterT], body: bytes) -> _OuterT:
+    if len(body) > REGISTRATION_SIZE_MAX:
+        raise RemoteProtocolError(
+            f"RegisterBrokerBody: expected at most {REGISTRATION_SIZE_MAX} bytes, or compressed ones "
+            f"(compressedRegister=true), found {len(body)}"
+        )
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
