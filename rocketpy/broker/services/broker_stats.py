@@ -22,6 +22,7 @@ from rocketpy.broker.stats.broker_stats import BrokerStats
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.stats.stats_item import StatsWindow
 from rocketpy.clock import Clock
+from rocketpy.containment import Contained
 
 COUNTERS_PER_SLICE = 50
 
@@ -83,7 +84,8 @@ class BrokerStatsService:
         while True:
             for window in StatsWindow:
                 if due[window] <= trio.current_time():
-                    await self.sample(window)
+                    with Contained(_log, "a sample of the statistics"):
+                        await self.sample(window)
                     due[window] += window.period_seconds
             await trio.sleep_until(min(due.values()))
 
@@ -100,15 +102,19 @@ class BrokerStatsService:
             elif now_ms < minute_ends_ms:  # it was set back, and the ends of hour and day with it
                 hour_ends_ms = _next(now_ms, HOUR_MS)
                 day_ends_ms = next_midnight_ms(now_ms, self._zone)
-            await self.write_lines(StatsWindow.MINUTE)
+            await self._write_contained(StatsWindow.MINUTE)
             self._minutes += 1
             if now_ms >= hour_ends_ms:
-                await self.write_lines(StatsWindow.HOUR)
+                await self._write_contained(StatsWindow.HOUR)
                 hour_ends_ms = _next(now_ms, HOUR_MS)
             if now_ms >= day_ends_ms:
-                await self.write_lines(StatsWindow.DAY)
+                await self._write_contained(StatsWindow.DAY)
                 self._begin_day()
                 day_ends_ms = next_midnight_ms(now_ms, self._zone)
+
+    async def _write_contained(self, window: StatsWindow) -> None:
+        with Contained(_log, "writing the statistics"):
+            await self.write_lines(window)
 
     def _begin_day(self) -> None:
         put_count, get_count = self._broker_stats.record()

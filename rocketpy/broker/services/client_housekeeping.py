@@ -17,6 +17,7 @@ from rocketpy.broker.consumer_filter import ConsumerFilterManager
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.producer_manager import ProducerManager
 from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.containment import Contained
 from rocketpy.log_files import event_fields
 from rocketpy.remoting.connection import Connection
 
@@ -65,7 +66,8 @@ class ClientHousekeepingService:
         task_status.started()
         while True:
             await trio.sleep(SCAN_PERIOD_SECONDS)
-            self.scan()
+            with Contained(_log, "a scan for silent clients"):
+                self.scan()
 
     def scan(self) -> None:
         """Close the connections of silent clients, drop locks that nobody has renewed for long, and old filters."""

@@ -15,6 +15,7 @@ import trio
 
 from rocketpy.broker.consumer_manager import ConsumerManager
 from rocketpy.broker.consumer_offset import ConsumerOffsetManager
+from rocketpy.containment import Contained
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.heartbeat import MessageModel
 from rocketpy.store.message_store import MessageStore
@@ -67,7 +68,8 @@ class ConsumerLagService:
         task_status.started()
         while True:
             await trio.sleep(PERIOD_SECONDS)
-            await self.look()
+            with Contained(_log, "a look at how far consumers lag"):
+                await self.look()
 
     async def look(self) -> None:
         """Compare every offset with the end of its queue and with where it was; a bounded number at a time."""

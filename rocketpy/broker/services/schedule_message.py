@@ -46,6 +46,7 @@ from rocketpy.broker.services.delayed_message import DelayedMessage, read_delaye
 from rocketpy.broker.services.due_time import ClockSetBack, DueTimes
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
+from rocketpy.containment import Contained
 from rocketpy.errors import ShortageError
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.consume_queue_ext import is_ext_address
@@ -180,8 +181,11 @@ class ScheduleMessageService:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._progress.run)
             while True:
-                if not await self._deliver_due():
-                    await self._wait()
+                with Contained(_log, "a round of deliveries, which is tried again in %g s,", LOOK_SECONDS) as round_:
+                    if not await self._deliver_due():
+                        await self._wait()
+                if round_.has_failed:
+                    await trio.sleep(LOOK_SECONDS)
 
     async def finish(self) -> None:
         """Note how far everything is, durably; the last step before the store closes, when :meth:`run` has ended."""

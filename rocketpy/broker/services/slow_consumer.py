@@ -17,6 +17,7 @@ import trio
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.subscription_group import SubscriptionGroupManager
+from rocketpy.containment import Contained
 
 PERIOD_SECONDS = 180.0
 
@@ -39,7 +40,8 @@ class SlowConsumerService:
         task_status.started()
         while True:
             await trio.sleep(PERIOD_SECONDS)
-            self.protect()
+            with Contained(_log, "a look for slow consumers"):
+                self.protect()
 
     def protect(self) -> None:
         """Switch off the groups that are too far behind."""
