@@ -34,7 +34,11 @@ QUEUE = FrozenBean({"brokerName": "b", "queueId": 0, "topic": "T"})
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False)
 # A key never begins a reference; that has its own tests.
 KEYS = st.text().filter(lambda key: "$ref" not in key)
-KEYS_OF_MAPS = KEYS | st.integers(-(2**31), 2**31 - 1) | st.builds(FrozenBean, st.dictionaries(KEYS, st.integers()))
+KEYS_OF_MAPS = (
+    KEYS
+    | st.integers(-(2**31), 2**31 - 1)
+    | st.builds(FrozenBean, st.dictionaries(KEYS, st.integers(-(10**39), 10**39)))
+)
 DOCUMENTS = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS_OF_MAPS, inner, max_size=4), max_leaves=12
 )

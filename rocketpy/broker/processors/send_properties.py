@@ -63,7 +63,7 @@ _BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
 match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
-BATCH_BYTES_MAX = 16 << 20
+BATCH_BYTES_MAX = 12 << 20
 """What a batch may become when each of its messages has the properties of the whole batch: it is made in memory, and
 written in one step."""
 

@@ -304,7 +304,7 @@ async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert answer.remark == (
         "the batch is too large: 10000 messages with 30025 bytes of properties of the whole batch each, the limit is "
-        "16777216 bytes"
+        "12582912 bytes"
     )
 
 
