@@ -44,6 +44,11 @@ class Connection:
 
     def ask(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
         """Send one request, signed; return the response's code, fields and body."""
+        self.begin(code, ext_fields, body)
+        return self.end()
+
+    def begin(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> None:
+        """Send one request, signed, and leave its response to :meth:`end`."""
         request = {
             "code": code,
             "extFields": _signed(ext_fields, body),
@@ -55,6 +60,9 @@ class Connection:
         }
         header = json.dumps(request, separators=(",", ":")).encode()
         self._socket.sendall(_LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body)
+
+    def end(self) -> tuple[int, dict[str, str], bytes]:
+        """Return the code, the fields and the body of the response that comes next."""
         length, header_length = _LENGTHS.unpack(_receive(self._socket, 8))
         rest = _receive(self._socket, length - 4)
         header_length &= 0xFFFFFF
@@ -79,19 +87,7 @@ class Connection:
 
     def unique_key(self, topic: str, queue: int, offset: int) -> str:
         """Return the unique key of a message in a queue."""
-        fields = {
-            "commitOffset": "0",
-            "consumerGroup": "bench_probe",
-            "maxMsgNums": "1",
-            "queueId": str(queue),
-            "queueOffset": str(offset),
-            "subVersion": "1",
-            "subscription": "*",
-            "suspendTimeoutMillis": "0",
-            "sysFlag": "4",
-            "topic": topic,
-        }
-        found = _UNIQUE_KEY.search(self._successful(PULL_MESSAGE, fields)[1])
+        found = _UNIQUE_KEY.search(self._successful(PULL_MESSAGE, pull_fields(topic, queue, offset))[1])
         if found is None:
             raise OSError(f"no unique key in {topic}:{queue} at {offset}")
         return found[1].decode()
@@ -114,7 +110,12 @@ def ask(
 
 def send_one(port: int, topic: str, timeout_s: float = 5.0) -> bool:
     """Send one small message; return whether it was stored. ``OSError`` when nothing answers."""
-    fields = {
+    return ask(port, SEND_MESSAGE_V2, send_fields(topic), b"probe", timeout_s)[0] == SUCCESS
+
+
+def send_fields(topic: str) -> dict[str, str]:
+    """Return the header of a send to the first queue of a topic."""
+    return {
         "a": "bench_probe",
         "b": topic,
         "c": "TBW102",
@@ -128,7 +129,22 @@ def send_one(port: int, topic: str, timeout_s: float = 5.0) -> bool:
         "k": "false",
         "m": "false",
     }
-    return ask(port, SEND_MESSAGE_V2, fields, b"probe", timeout_s)[0] == SUCCESS
+
+
+def pull_fields(topic: str, queue: int, offset: int, suspend_ms: int = 0) -> dict[str, str]:
+    """Return the header of a pull of one message that brings its own subscription; held if it may be suspended."""
+    return {
+        "commitOffset": "0",
+        "consumerGroup": "bench_probe",
+        "maxMsgNums": "1",
+        "queueId": str(queue),
+        "queueOffset": str(offset),
+        "subVersion": "1",
+        "subscription": "*",
+        "suspendTimeoutMillis": str(suspend_ms),
+        "sysFlag": "6" if suspend_ms else "4",
+        "topic": topic,
+    }
 
 
 def runtime_info(port: int) -> dict[str, str]:

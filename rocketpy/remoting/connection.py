@@ -85,6 +85,7 @@ class Connection:
         "_transport",
         "_unsent",
         "born_host",
+        "buffered_size",
         "dropped_replies",
         "frames_received",
         "last_active",
@@ -105,6 +106,8 @@ class Connection:
         self.born_host = pack_host(address[0], address[1])
         self.opened_at = self.last_active = now
         self.frames_received = 0
+        self.buffered_size = 0
+        """Bytes of an unfinished frame, as of the last :meth:`serve`."""
         self.dropped_replies = 0
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
@@ -280,20 +283,18 @@ class Connection:
         fast_paths = self._dispatcher.fast_paths
         remaining = iter(frames)
         for serialize_type, header, body in remaining:
-            served: int = False
-            if serialize_type == 0:
-                fast_path = fast_paths.get(header[:12])
-                if fast_path is not None:
-                    try:
-                        served = fast_path(self, header, body)
-                        if served is True:
-                            continue
-                    except RemoteProtocolError:
-                        raise
-                    except Exception as failure:  # a fast path goes past the dispatcher's guard
-                        self._dispatcher.answer_failure(self, header, body, failure)
+            if serialize_type == 0 and (fast_path := fast_paths.get(header[:12])) is not None:
+                try:
+                    if (served := fast_path(self, header, body)) is True:
                         continue
-            if not served:
+                except RemoteProtocolError:
+                    raise
+                except Exception as failure:  # a fast path goes past the dispatcher's guard
+                    self._dispatcher.answer_failure(self, header, body, failure)
+                    continue
+                if not served:
+                    self._dispatcher.dispatch(self, serialize_type, header, body)
+            else:
                 self._dispatcher.dispatch(self, serialize_type, header, body)
             if self._closed:
                 return False
@@ -302,7 +303,8 @@ class Connection:
                 may_be_more |= bool(self._cut_frames)
                 break
         self.frames_received += len(frames) - len(self._cut_frames)
-        if frames and not may_be_more and self._reader.buffered_bytes:
+        unfinished = self.buffered_size = self._reader.buffered_bytes
+        if unfinished and frames and not may_be_more:
             self._reader.next_frames(1)  # none is whole; garbage is refused now, not when more of it comes
         return may_be_more
 
@@ -310,11 +312,6 @@ class Connection:
     def wants_reading(self) -> bool:
         """False while the peer does not read its replies: then neither do we read its requests."""
         return self._outgoing_size <= self._limits.outgoing_bytes_pause
-
-    @property
-    def buffered_size(self) -> int:
-        """Bytes of an unfinished frame."""
-        return self._reader.buffered_bytes
 
     @property
     def outgoing_size(self) -> int:

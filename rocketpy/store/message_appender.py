@@ -295,7 +295,8 @@ class MessageAppender:
         except StoreError as error:
             self.refuse_all(f"a write failed: {error}")
             raise
-        self._forget_expecting()
+        if self._expecting:
+            self._forget_expecting()
         self.counts.end_burst(unit_count, self._burst_timestamp_ms if pool is None else None)
         if pool is not None:
             pool.committed_offset = self._commit_log.wrote_offset

@@ -131,13 +131,13 @@ class HotSend:
             return False
 
         text = fields.properties
-        if len(text) > PROPERTIES_TEXT_MAX:
-            return False
         match = match_usual(text)
         if match is not None:
             keys_text, unique_key, tags = match.groups()
             stored = text[:WAIT_TRUE_BACK] if tags is None else text.replace(WAIT_TRUE, "", 1)
             keys = (unique_key.encode(),) if keys_text is None else index_keys(unique_key, keys_text)
+        elif len(text) > PROPERTIES_TEXT_MAX:
+            return False
         else:
             unusual = plain_properties(text)
             if unusual is None:

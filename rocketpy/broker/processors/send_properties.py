@@ -55,9 +55,13 @@ NOT_PLAIN = BROKERS_WORD | {"DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATC
 WAIT_TRUE = "\x02WAIT\x01true"
 WAIT_TRUE_BACK = -len(WAIT_TRUE)
 _USUAL = (
-    "(?:KEYS\x01([^\x01\x02]+)\x02)?UNIQ_KEY\x01([^\x01\x02]+)\x02WAIT\x01true(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
+    "(?:KEYS\x01([^\x01\x02]{1,8000})\x02)?UNIQ_KEY\x01([^\x01\x02]{1,1000})\x02WAIT\x01true"
+    "(?:\x02TAGS\x01([^\x01\x02]{1,200}))?"
 )
-"""The properties of a Java producer's ordinary message, in the order of its hash map. Tags are bounded: see below."""
+"""The properties of a Java producer's ordinary message, in the order of its hash map.
+
+What they cost is bounded by the pattern: no other look at their length is taken. Longer ones are read in full.
+"""
 _KEYS, _UNIQUE_KEY = 1, 2  # the groups of that pattern
 _BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
 match_usual = re.compile(_USUAL).fullmatch

@@ -26,7 +26,7 @@ import attrs
 import trio
 
 from rocketpy.broker.pull_request import PullRequest
-from rocketpy.containment import Contained
+from rocketpy.containment import contain
 from rocketpy.remoting.connection import Connection
 
 SWEEP_SECONDS = 0.5
@@ -125,6 +125,7 @@ class PullRequestHoldService:
             self._dropped_count += len(of_connection.pulls)
             for pull in list(of_connection.pulls):
                 self._forget(pull)
+            self._of_connection.pop(connection, None)
 
     def statistics(self) -> PullRequestHoldStatistics:
         """Return the counters."""
@@ -200,19 +201,18 @@ class PullRequestHoldService:
             self._dropped_count += 1
             self._forget(pull)
             return
-        is_done = False
-        with Contained(_log, "the pull of %s that was held", connection.peer):
-            is_done = pull.resume(pull, expired)
-            if not is_done:
+        try:
+            if not pull.resume(pull, expired):
                 assert not expired, pull
                 return
             self._forget(pull)
             connection.flush()
-            return
-        if not is_done:
-            self._forget(pull)
-            pull.fail(pull)
-            connection.flush()
+        except Exception as failure:
+            contain(failure, _log, "the pull of %s that was held", connection.peer)
+            if self._is_held(pull):
+                self._forget(pull)
+                pull.fail(pull)
+                connection.flush()
 
     def _is_held(self, pull: PullRequest) -> bool:
         of_connection = self._of_connection.get(pull.connection)
@@ -227,8 +227,8 @@ class PullRequestHoldService:
         del of_connection.pulls[pull]
         of_connection.size_bytes -= pull.held_bytes
         self._held_bytes -= pull.held_bytes
-        if not of_connection.pulls:
-            del self._of_connection[connection]
+        if not of_connection.pulls and connection.is_closed:
+            del self._of_connection[connection]  # an open one keeps its place: its next pull comes soon
         key = (pull.header.topic, pull.header.queue_id)
         pulls = self._held[key]
         del pulls[pull]

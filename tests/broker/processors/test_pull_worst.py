@@ -20,7 +20,7 @@ from rocketpy.store.disk import OsDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.processors.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.processors.pulling import SUSPEND, offsets, subscribe
-from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
+from tests.worst_requests import SLICE_SECONDS_MAX, at_full_speed, processor_seconds
 
 COUNT = 200_000
 AS_MANY_AS_CAN_BE_SAID = 2**31 - 1
@@ -127,5 +127,5 @@ async def test_held_pulls_that_judge_what_has_arrived_are_served_in_slices(broke
         broker.hold.serve_woken()
         slices.append(time.thread_time() - began)
         await trio.lowlevel.checkpoint()
-    assert max(slices) < SLICE_SECONDS_MAX
+    assert at_full_speed(max(slices)) < SLICE_SECONDS_MAX
     assert len(slices) > 5
