@@ -20,7 +20,7 @@ import trio
 from bench.brokers import REPOSITORY, free_port
 from bench.delays import processor_seconds
 from bench.rows import Row, Session
-from rocketpy.broker.services.registration_body import RegistrationBody
+from rocketpy.broker.metadata.registration_body import RegistrationBody
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request

@@ -20,11 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from property_tests.hunts import PromiseBroken, broken_unless_done
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC
-from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.delay_offset import DelayOffsetManager
-from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
-from rocketpy.broker.services.delay_dead_letter import DelayDeadLetters
-from rocketpy.broker.services.schedule_message import ScheduleMessageService
+from rocketpy.broker.delay.dead_letter import DelayDeadLetters
+from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
 from rocketpy.errors import DiskFullError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages

@@ -16,20 +16,21 @@ import attrs
 from property_tests import hunts
 from property_tests.hunts import Function, Wrong
 from rocketpy.errors import StoreError
-from rocketpy.store import commit_log, log_dispatcher
-from rocketpy.store.abort_file import AbortFile
-from rocketpy.store.commit_log import CommitLog, FlushRange
-from rocketpy.store.consume_queue import ConsumeQueue
-from rocketpy.store.log_dispatcher import LogDispatcher
-from rocketpy.store.mapped_file_queue import MappedFileQueue
-from rocketpy.store.recovery import StoreRecovery
-from rocketpy.store.recovery_mark import RecoveryMark
+from rocketpy.store.files.mapped_file_queue import MappedFileQueue
+from rocketpy.store.log import commit_log
+from rocketpy.store.log.commit_log import CommitLog, FlushRange
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.recovery import dispatcher as log_dispatcher
+from rocketpy.store.recovery.abort_file import AbortFile
+from rocketpy.store.recovery.dispatcher import LogDispatcher
+from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.recovery import StoreRecovery
+from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.group_commit import GroupCommitService
-from rocketpy.store.store_files import StoreFiles
 from rocketpy.testing.sim_disk import SimDisk
 
 Change = tuple[object, str, Wrong]

@@ -16,13 +16,13 @@ from property_tests.delay_machine import NEVER_DELIVERED, DelayMachine, Promise
 from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
-from rocketpy.broker.delay_offset import DelayProgress
-from rocketpy.broker.services import schedule_message
-from rocketpy.broker.services.delay_dead_letter import DelayDeadLetters
-from rocketpy.broker.services.delay_progress import DelayProgressService
-from rocketpy.broker.services.due_time import DueTimes
-from rocketpy.broker.services.schedule_message import ScheduleMessageService
-from rocketpy.store.multi_dispatch import MultiDispatch
+from rocketpy.broker.delay import delivery as schedule_message
+from rocketpy.broker.delay.dead_letter import DelayDeadLetters
+from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.delay.due_time import DueTimes
+from rocketpy.broker.delay.offsets import DelayProgress
+from rocketpy.broker.delay.progress import DelayProgressService
+from rocketpy.store.queue.multi_dispatch import MultiDispatch
 
 TestDelay = DelayMachine.TestCase
 TestDelay.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=30)

@@ -22,10 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from property_tests.group_clients import GROUP, heartbeat, make_world, members, subscribed, unregister
 from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
-from rocketpy.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
-from rocketpy.broker.processors import client_manage
-from rocketpy.broker.producer_manager import ProducerManager
-from rocketpy.broker.services.consumer_ids_changed import ConsumerIdsChangedService
+from rocketpy.broker.clients import heartbeats as client_manage
+from rocketpy.broker.clients.consumers import ConsumerGroupInfo, ConsumerManager
+from rocketpy.broker.clients.notifications import ConsumerIdsChangedService
+from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHeader
 from rocketpy.protocol.headers.codec import read_header

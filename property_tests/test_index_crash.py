@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rocketpy.clock import ManualClock
-from rocketpy.store.checkpoint import load_checkpoint
-from rocketpy.store.index_file import IndexLayout
-from rocketpy.store.index_service import IndexService
+from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.service import IndexService
+from rocketpy.store.recovery.checkpoint import load_checkpoint
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.turns import run_in_turn
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from property_tests.many_clients import QUEUES, Load, LoadBroken
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
-from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.services.schedule_message import ScheduleMessageService
+from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 
 RUNS = {"dev": 2, "ci": 6, "deep": 200}[os.environ.get("ROCKETPY_TIER", "dev")]
 Function = Callable[..., Any]

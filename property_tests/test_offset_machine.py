@@ -29,12 +29,12 @@ from property_tests.group_clients import (
 from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
-from rocketpy.broker.processors import pull_check
-from rocketpy.broker.processors.offset_moved import OFFSET_MOVED_TOPIC, OffsetMovedEvents
-from rocketpy.broker.processors.pull import PullMessageProcessor
-from rocketpy.broker.services.table_persist import TablePersistService
-from rocketpy.broker.stored_table import StoredTable
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.pull import checks as pull_check
+from rocketpy.broker.pull.offset_moved import OFFSET_MOVED_TOPIC, OffsetMovedEvents
+from rocketpy.broker.pull.processor import PullMessageProcessor
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore

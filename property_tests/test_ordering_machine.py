@@ -29,8 +29,8 @@ from property_tests.group_clients import (
     unlock,
 )
 from property_tests.hunts import Bug, Function, PromiseBroken, hunt
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
-from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.clients.queue_locks import RebalanceLockManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.testing.broker_world import BrokerWorld, Client
 

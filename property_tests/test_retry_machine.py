@@ -15,14 +15,14 @@ from hypothesis import settings
 from property_tests.dishonest_consumer import DishonestConsumer
 from property_tests.hunts import Bug, Function, hunt
 from property_tests.retry_machine import Promise
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
-from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.processors import send_back
-from rocketpy.broker.processors.send_back import SendBackProcessor
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.send import send_back
+from rocketpy.broker.send.send_back import SendBackProcessor
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import make_response
 from rocketpy.protocol.topic_name import DLQ_PREFIX
-from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.read.message_reader import MessageReader
 
 TestRetries = DishonestConsumer.TestCase
 TestRetries.settings = settings(stateful_step_count=30)

@@ -24,20 +24,21 @@ from property_tests.transaction_machine import (
     Promise,
     TransactionMachine,
 )
-from rocketpy.broker.message_put import PutMessageResult
-from rocketpy.broker.processors import send, send_properties
-from rocketpy.broker.processors.end_transaction import EndTransactionProcessor
-from rocketpy.broker.services import transaction_check
-from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService, Verdict
-from rocketpy.broker.stored_table import StoredTable
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.send import processor as send
+from rocketpy.broker.send import properties as send_properties
+from rocketpy.broker.send.put import PutMessageResult
+from rocketpy.broker.transaction import check as transaction_check
 from rocketpy.broker.transaction import replay, transactional_message
+from rocketpy.broker.transaction.check import TransactionalMessageCheckService, Verdict
+from rocketpy.broker.transaction.end import EndTransactionProcessor
 from rocketpy.broker.transaction.half_message import origin_of
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import EndTransactionRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.message_reader import MessageReader
+from rocketpy.store.read.message_reader import MessageReader
 from rocketpy.store.results import PutMessageStatus
 
 TestTransactions = DishonestProducer.TestCase

@@ -77,7 +77,7 @@ async def test_cancellation_passes(caplog):
 
 
 BROAD_CATCHES = {
-    "broker/services/pull_request_hold.py::_try": "a pull that was held; once per message that wakes one",
+    "broker/pull/long_polling.py::_try": "a pull that was held; once per message that wakes one",
     "remoting/burst.py::__exit__": "BaseException: a write, after which nothing is sent, raised again; and woken pulls",
     "remoting/burst.py::flush_replies": "a send; once per connection and burst",
     "remoting/client.py::_shaken_hands": "BaseException: closes the socket; raised again",

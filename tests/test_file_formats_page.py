@@ -17,9 +17,11 @@ import pytest
 import trio
 
 from rocketpy.protocol import stored_message
-from rocketpy.store import checkpoint, index_file, layout
-from rocketpy.store.consume_queue_ext import END_BLANK_SIZE, CqExtUnit
-from rocketpy.store.index_hash import hash_index_key
+from rocketpy.store import layout
+from rocketpy.store.index import file as index_file
+from rocketpy.store.index.hash import hash_index_key
+from rocketpy.store.queue.extension import END_BLANK_SIZE, CqExtUnit
+from rocketpy.store.recovery import checkpoint
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.damaged import Snapshot, killed_store, look, open_again, run, stopped_store, write_store
 from tests.store.golden_store import records, unpack_store
@@ -322,17 +324,17 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
     assert unknown == []
     unseen = {path for path, pattern in known.items() if not any(map(pattern.fullmatch, names))}
     assert unseen <= {
-        "<file>.bak",  # these six are seen where a write is interrupted: tests/broker/test_stored_table.py and others
+        "<file>.bak",  # six seen where a write is interrupted: broker/metadata/test_stored_table.py and others
         "<file>.tmp",
         "<file>.bak.tmp",
         "commitlog.staged",
         "index.staged",
         "consumequeue/<topic>/<queue id>.staged",
         "consumequeue_ext/<topic>/<queue id>.staged",
-        "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/test_repair.py
+        "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/repair/test_repair.py
         "config/<name>.json",  # of the broker, below
-        "failed-sync",  # tests/store/test_failed_sync.py
-        "recovering",  # tests/store/test_recovery_mark.py
+        "failed-sync",  # tests/store/recovery/test_failed_sync.py
+        "recovering",  # tests/store/recovery/test_mark.py
         "config/broker.properties",
         "config/namesrv.properties",
     }, unseen

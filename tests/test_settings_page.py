@@ -33,13 +33,13 @@ SHOWN_ONLY = {
         "clientCallbackExecutorThreads",  # which mqadmin exportMetrics takes for the number of CPUs
         "enableDLegerCommitLog",  # true is refused
     },
-    "rocketpy/broker/processors/pull.py": {
+    "rocketpy/broker/pull/processor.py": {
         "offsetCheckInSlave",  # of a store that is a slave, as no broker's is yet
         "brokerId",  # of a group
     },
     "rocketpy/nameserver/processor.py": {"brokerId"},  # of a broker that registers
     "rocketpy/store/message_store.py": {"offsetCheckInSlave"},
-    "rocketpy/broker/processors/admin_broker.py": {  # figures of GET_BROKER_RUNTIME_INFO
+    "rocketpy/broker/admin/broker.py": {  # figures of GET_BROKER_RUNTIME_INFO
         "sendThreadPoolQueueCapacity",
         "pullThreadPoolQueueCapacity",
         "queryThreadPoolQueueCapacity",

@@ -12,10 +12,10 @@ from property_tests.crash.life import ABORT_FILE, ROOT, Moment, Setup, copied
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message
 from rocketpy.runner import run_inline
-from rocketpy.store.commit_log import CommitLog
-from rocketpy.store.consume_queue import ConsumeQueue
 from rocketpy.store.layout import UNIT
-from rocketpy.store.store_files import StoreFiles
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.testing.disk_state import DiskState
 from rocketpy.testing.sim_disk import SimDisk
 from rocketpy.testing.store_contents import tags_code_of

@@ -20,7 +20,6 @@ import trio
 
 from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.logs import configure_logging
-from rocketpy.broker.other_distribution import other_rocketpy_warning
 from rocketpy.broker.start_settings import (
     LOOPBACK,
     NAMESRV_PORT,
@@ -30,9 +29,10 @@ from rocketpy.broker.start_settings import (
 )
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
+from rocketpy.other_distribution import other_rocketpy_warning
 from rocketpy.remoting.descriptors import raise_descriptor_limit
 from rocketpy.settings import format_settings
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
 EXIT_FAILED = 1

@@ -26,13 +26,13 @@ from random import Random
 import attrs
 import trio
 
-from rocketpy.broker.broker_store import open_broker_store
-from rocketpy.broker.ground import Ground
+from rocketpy.broker.context import Ground
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
-from rocketpy.broker.parts import BrokerParts
-from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
+from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
+from rocketpy.broker.store_opening import open_broker_store
 from rocketpy.broker.tables import Tables
+from rocketpy.broker.wiring import BrokerParts
 from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
@@ -40,7 +40,7 @@ from rocketpy.remoting.descriptors import descriptor_limit
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 from rocketpy.store.opening import OpenRunner
 from rocketpy.store.plug_in import load_factories
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
+from rocketpy.broker.host import local_address, local_host_name
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.local_address import local_address, local_host_name
 from rocketpy.clock import Clock
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.selector.bloom import BloomFilter
@@ -28,7 +28,7 @@ from rocketpy.remoting.tls import client_context, with_config_file
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 
 LOOPBACK = "127.0.0.1"
 NAMESRV_PORT = 9876

@@ -10,23 +10,23 @@ import trio
 
 from rocketpy.broker.acl.access_control import load_accounts
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.clients.producers import ProducerManager
+from rocketpy.broker.clients.queue_locks import RebalanceLockManager
+from rocketpy.broker.clients.subscription_consistency import SubscriptionWatch
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.consumer_filter import ConsumerFilterManager
-from rocketpy.broker.consumer_manager import ConsumerManager
-from rocketpy.broker.consumer_offset import ConsumerOffsetManager
-from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.delay_offset import DelayOffsetManager
-from rocketpy.broker.producer_manager import ProducerManager
-from rocketpy.broker.rebalance_lock import RebalanceLockManager
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.pull.filters import ConsumerFilterManager
 from rocketpy.broker.start_settings import BrokerSettings
-from rocketpy.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.subscription_group import SubscriptionGroupManager
-from rocketpy.broker.subscription_watch import SubscriptionWatch
-from rocketpy.broker.topic_config import TopicConfigManager
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ from rocketpy.cli.printing import json_bytes
 from rocketpy.log_files import escaped
 
 if TYPE_CHECKING:
-    from rocketpy.store.inspection.store_dump import Item
+    from rocketpy.store.inspection.show.dump import Item
 
 
 def dump(
@@ -40,7 +40,7 @@ def dump(
 ) -> None:
     """Print what a file of a store holds: log, queue, extension, index, checkpoint, tables. Changes nothing."""
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.store_dump import DumpWish, StoreDump
+    from rocketpy.store.inspection.show.dump import DumpWish, StoreDump
 
     wish = DumpWish(
         begin=begin, count=count, offset=offset, is_full=full, as_hex=as_hex, with_slots=slots, as_json=as_json

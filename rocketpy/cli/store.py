@@ -19,9 +19,9 @@ from rocketpy.cli.outcome import FAILED, CommandError, outcome
 from rocketpy.cli.printing import json_bytes, print_json, print_line, print_lines
 
 if TYPE_CHECKING:
-    from rocketpy.store.inspection.findings import Finding
-    from rocketpy.store.inspection.repair_steps import RepairStep
-    from rocketpy.store.inspection.store_inspection import StoreInspection
+    from rocketpy.store.inspection.repair.steps import RepairStep
+    from rocketpy.store.inspection.verify.findings import Finding
+    from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
 store_commands = typer.Typer(
     help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
@@ -80,7 +80,7 @@ def repair(
     from rocketpy.clock import SystemClock
     from rocketpy.store.inspection.lock_probe import is_locked
     from rocketpy.store.inspection.plain_files_disk import DirectoryBoundDisk
-    from rocketpy.store.inspection.repair import plan_repair, repair_store
+    from rocketpy.store.inspection.repair.repair import plan_repair, repair_store
     from rocketpy.store.layout import LOCK_FILE
 
     root, paths = str(directory), commit_log_paths(commitlog)
@@ -149,8 +149,8 @@ def export(
     Exit status: 0 all of it is there, 1 something was passed over, 2 wrong use.
     """
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.store_export import ExportWish, StoreExport
-    from rocketpy.store.message_fields import body_fields, message_fields
+    from rocketpy.store.inspection.show.export import ExportWish, StoreExport
+    from rocketpy.store.inspection.show.message_fields import body_fields, message_fields
 
     first, behind = parse_offsets(offsets)
     wish = ExportWish(
@@ -236,7 +236,7 @@ def warn_if_locked(directory: Path) -> bool:
 def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) -> StoreInspection:
     """Return a finished look at a store, showing on a terminal how far it has come."""
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.store_inspection import StoreInspection
+    from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
     inspection = StoreInspection(
         PlainFilesDisk(), str(directory), commit_log_paths=commit_log_paths(commitlog), is_live=is_live

@@ -27,7 +27,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from rocketpy.remoting.tls import ServerTls
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 
 _log = logging.getLogger("rocketpy.nameserver")
 

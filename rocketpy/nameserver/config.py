@@ -30,8 +30,8 @@ from rocketpy.settings import (
     values_in_force,
     with_values_in_force,
 )
-from rocketpy.store.disk import Disk
-from rocketpy.store.small_file import rewrite_properties_file
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import rewrite_properties_file
 
 NAMESRV_PORT = 9876
 

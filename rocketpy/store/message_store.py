@@ -15,14 +15,17 @@ from rocketpy.protocol.frame import FRAME_LENGTH_MAX
 from rocketpy.protocol.stored_message import RecordStatus, check_message
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
+from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.disk import Disk
-from rocketpy.store.message_appender import MessageAppender
-from rocketpy.store.message_reader import MessageReader
-from rocketpy.store.multi_dispatch import LmqLimit
-from rocketpy.store.queue_scan import ReadLimits
-from rocketpy.store.read_steps import read_anywhere, read_blocking, read_nowait
-from rocketpy.store.record_reader import RecordReader
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.figures import StoreFigures
+from rocketpy.store.log.record_reader import RecordReader
+from rocketpy.store.queue.multi_dispatch import LmqLimit
+from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.read.queue_scan import ReadLimits
+from rocketpy.store.read.steps import read_anywhere, read_blocking, read_nowait
+from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import (
     GetMessageResult,
     GetMessageStatus,
@@ -35,9 +38,6 @@ from rocketpy.store.results import (
 from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback, FlushWait
-from rocketpy.store.store_figures import StoreFigures
-from rocketpy.store.store_files import StoreFiles
-from rocketpy.store.store_services import StoreServices
 
 QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
 """So many bytes of records one query returns, for they go into one frame, and no more of them are read."""

@@ -27,15 +27,15 @@ from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
-from rocketpy.store.appending import make_appender
+from rocketpy.store.append.making import make_appender
+from rocketpy.store.background import StoreServices
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.descriptor_budget import descriptor_budget
-from rocketpy.store.disk import Disk
-from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
+from rocketpy.store.disk.descriptor_budget import descriptor_budget
+from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.store_files import StoreFiles
-from rocketpy.store.store_reports import NO_REPORTS, StoreReports
-from rocketpy.store.store_services import StoreServices
+from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
+from rocketpy.store.recovery.store_files import StoreFiles
+from rocketpy.store.reports import NO_REPORTS, StoreReports
 
 OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
 """Opens a runner of blocking calls that has a thread of its own, of the name given."""
@@ -68,7 +68,8 @@ async def open_message_store(
     ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files; ``may_be_named`` says which
     topics a message may name with INNER_MULTI_DISPATCH; ``open_runner`` opens the worker thread of SYNC_FLUSH, which
     otherwise uses ``run_blocking``. Of the descriptors that the process may have the store takes what
-    :func:`~rocketpy.store.descriptor_budget.descriptor_budget` says. StartError when another process has the store.
+    :func:`~rocketpy.store.disk.descriptor_budget.descriptor_budget` says. StartError when another process has the
+    store.
     """
     with (
         _locked(config, disk),

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.store.consume_queue_ext import CqExtUnit
+from rocketpy.store.queue.extension import CqExtUnit
 
 
 class PutMessageStatus(enum.Enum):

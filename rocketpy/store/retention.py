@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 
 FILES_PER_RUN_MAX = 10
 MANUAL_RUNS = 20

@@ -28,13 +28,13 @@ from typing import Self, cast
 import attrs
 import trio
 
-from rocketpy.broker.broker_store import open_broker_store
-from rocketpy.broker.ground import Ground
+from rocketpy.broker.context import Ground
 from rocketpy.broker.hooks import NO_HOOKS
-from rocketpy.broker.parts import BrokerParts
-from rocketpy.broker.services.pull_request_hold import PullRequestHoldService
+from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.store_opening import open_broker_store
 from rocketpy.broker.tables import Tables
+from rocketpy.broker.wiring import BrokerParts
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame

@@ -1,6 +1,6 @@
 """A disk in memory that dies, lies and fills up when told to; without being told it passes the real disk's tests.
 
-The fault model is that of ``rocketpy.store.disk``, taken literally:
+The fault model is that of ``rocketpy.store.disk.interface``, taken literally:
 
 - :meth:`SimDisk.kill_process` ends the process: open files and locks are gone, everything written is there.
 - :meth:`SimDisk.lose_power` ends the machine: of the pages that were not synced any subset is there, at most one per
@@ -30,8 +30,8 @@ from contextlib import suppress
 
 from rocketpy.clock import Clock, ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
-from rocketpy.store.disk import DiskFile, DiskLock
-from rocketpy.store.os_file import LOCK_TEXT
+from rocketpy.store.disk.interface import DiskFile, DiskLock
+from rocketpy.store.disk.os_file import LOCK_TEXT
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.disk_state import ROOTS, Change, DiskState, Survival, Tree
 from rocketpy.testing.sim_file import ProcessDied, SimFile, SimLock

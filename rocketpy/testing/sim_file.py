@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.store.os_file import WORD_SIZE
+from rocketpy.store.disk.os_file import WORD_SIZE
 from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode
 
 
@@ -60,7 +60,7 @@ class SimFileSystem(Protocol):
 
 @attrs.define(eq=False)
 class SimFile:
-    """An open file: a :class:`~rocketpy.store.disk.DiskFile`."""
+    """An open file: a :class:`~rocketpy.store.disk.interface.DiskFile`."""
 
     _disk: SimFileSystem
     path: str
@@ -142,7 +142,7 @@ class SimFile:
 
 @attrs.define(eq=False)
 class SimLock:
-    """A lock that is held: a :class:`~rocketpy.store.disk.DiskLock`."""
+    """A lock that is held: a :class:`~rocketpy.store.disk.interface.DiskLock`."""
 
     _disk: SimFileSystem
     _path: str

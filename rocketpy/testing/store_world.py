@@ -34,8 +34,8 @@ from rocketpy.errors import StoreError, single_failures
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
 from rocketpy.runner import RunBlocking
+from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.message_batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus

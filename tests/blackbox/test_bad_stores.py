@@ -1,6 +1,6 @@
 """A real broker and stores that it cannot open: exit status 2, one sentence that names the place, nothing changed.
 
-``tests/store/test_bad_stores.py`` has every kind of damage; here are some, through the process.
+``tests/store/whole/test_bad_stores.py`` has every kind of damage; here are some, through the process.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from typing import cast
 import attrs
 import trio
 
-from rocketpy.broker.admin_side import AdminSide
-from rocketpy.broker.client_side import ClientSide
+from rocketpy.broker.admin.feature import AdminSide
+from rocketpy.broker.clients.feature import ClientSide
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.services.lateness import LatenessService
-from rocketpy.broker.stats.broker_stats import BrokerStats
+from rocketpy.broker.monitoring.broker_stats import BrokerStats
+from rocketpy.broker.monitoring.lateness import LatenessService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
@@ -25,7 +25,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
 from tests.broker.tables_of_a_broker import Tables, ground_of, make_tables

@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import ProducerInfo, ProducerTableInfo, SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData

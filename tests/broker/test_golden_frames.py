@@ -18,7 +18,7 @@ import attrs
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from rocketpy.broker.client_channel import ClientChannelInfo
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import (

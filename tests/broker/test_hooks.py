@@ -19,10 +19,10 @@ from rocketpy.errors import RequestError, SettingsError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.store.config import FlushDiskType
-from tests.broker.processors.message_broker import TOPIC, open_message_broker, send
-from tests.broker.processors.test_reply import ask, reply, requester
-from tests.broker.processors.test_send_back import place_of, send_back
-from tests.broker.processors.test_send_batch import item, send_batch
+from tests.broker.message_broker import TOPIC, open_message_broker, send
+from tests.broker.send.test_batch import item, send_batch
+from tests.broker.send.test_request_reply import ask, reply, requester
+from tests.broker.send.test_send_back import place_of, send_back
 
 
 @attrs.define

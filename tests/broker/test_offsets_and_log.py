@@ -13,8 +13,8 @@ from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.broker_world import BrokerWorld
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.processors.message_broker import SMALL_STORE, TOPIC, send
-from tests.broker.processors.test_send_back import DLQ, send_back
+from tests.broker.message_broker import SMALL_STORE, TOPIC, send
+from tests.broker.send.test_send_back import DLQ, send_back
 
 
 def world(flush: FlushDiskType) -> BrokerWorld:

@@ -15,10 +15,10 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
-from rocketpy.store.disk import read_text
+from rocketpy.store.disk.interface import read_text
 from rocketpy.testing.broker_world import BrokerWorld, Client
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.processors.message_broker import pull, send
+from tests.broker.message_broker import pull, send
 from tests.broker.test_app import client_of
 from tests.broker.test_app import pull as plain_pull
 from tests.broker.test_app import send as plain_send

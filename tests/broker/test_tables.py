@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy.broker.delay_offset import DelayProgress
+from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
@@ -15,10 +15,10 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.runner import run_inline
-from rocketpy.store.disk import OsDisk
-from rocketpy.store.inspection.inventory import read_inventory
-from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
-from rocketpy.store.inspection.small_files_inspection import known_topics, why_no_json
+from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.inspection.verify.inventory import read_inventory
+from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.verify.small_files_inspection import known_topics, why_no_json
 from tests.broker.test_app import settings_at
 
 

@@ -18,14 +18,14 @@ import attrs
 import trio
 
 import rocketpy.broker.app as broker_app
-import rocketpy.broker.parts as broker_parts
+import rocketpy.broker.wiring as broker_parts
 import rocketpy.nameserver.app as nameserver_app
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.ground import Ground
-from rocketpy.broker.parts import BrokerParts
+from rocketpy.broker.context import Ground
+from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.start_settings import BrokerSettings
-from rocketpy.broker.stored_table import StoredTable
 from rocketpy.broker.tables import Tables
+from rocketpy.broker.wiring import BrokerParts
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol import fastjson
@@ -38,7 +38,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.cli.dump import json_line, text_line
-from rocketpy.store.inspection.store_dump import Item
+from rocketpy.store.inspection.show.dump import Item
 from tests.cli.conftest import run
 from tests.store.broken_stores import BrokenStore, unpack
 from tests.store.golden_store import expected

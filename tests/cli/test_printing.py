@@ -14,7 +14,7 @@ from rocketpy.cli.consume import print_messages
 from rocketpy.cli.dump import json_line, text_line
 from rocketpy.cli.printing import escaped_body, json_bytes, print_json, print_line, print_lines
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.store.inspection.store_dump import Item
+from rocketpy.store.inspection.show.dump import Item
 from tests.cli.conftest import TOPIC, run
 from tests.cli.test_consume import wish
 from tests.client.fake_cluster import FakeCluster

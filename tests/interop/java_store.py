@@ -21,7 +21,7 @@ import attrs
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.consume_queue_ext import CqExtUnit
+from rocketpy.store.queue.extension import CqExtUnit
 from tests.interop.clients import command
 
 LIMIT_S = 3 * 3600  # it ends with its stdin, and so with this process

@@ -14,11 +14,11 @@ import trio
 
 from rocketpy.clock import Clock, ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message, decode_messages
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from rocketpy.store.layout import store_timestamp_position
-from rocketpy.store.log_dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
+from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
 from tests.turns import run_in_turn

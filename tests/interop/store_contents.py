@@ -21,8 +21,8 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import decode_message
-from rocketpy.store.index_catch_up import index_keys
-from rocketpy.store.message_batch import MessageBatch
+from rocketpy.store.append.batch import MessageBatch
+from rocketpy.store.index.catch_up import index_keys
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreView, TimeQuestion

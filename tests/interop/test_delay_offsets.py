@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.broker.delay_offset import DelayOffsetManager, DelayProgress
-from rocketpy.store.disk import OsDisk
+from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
+from rocketpy.store.disk.interface import OsDisk
 from tests.interop.clients import command
 
 pytestmark = pytest.mark.java

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.stored_message import decode_message
-from rocketpy.store.disk import OsDisk
-from rocketpy.store.inspection.placeholders import PROPERTY_DAMAGED
-from rocketpy.store.inspection.repair import repair_store
+from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.inspection.repair.placeholders import PROPERTY_DAMAGED
+from rocketpy.store.inspection.repair.repair import repair_store
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreSizes
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, unpack
 

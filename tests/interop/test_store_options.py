@@ -20,7 +20,7 @@ from hypothesis import given
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_message
-from rocketpy.store.consume_queue_ext import CqExtUnit
+from rocketpy.store.queue.extension import CqExtUnit
 from tests.interop.java_store import JavaStores, StoreView
 from tests.interop.our_store import open_ours, set_file_times, view_of
 from tests.interop.store_contents import (

@@ -20,7 +20,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import RunBlocking, run_inline
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 
 
 class Transport:

@@ -11,10 +11,10 @@ from random import Random
 import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.store.disk import Disk, OsDisk
-from rocketpy.store.inspection.findings import Finding
-from rocketpy.store.inspection.kept_pieces import KEPT_PREFIX
-from rocketpy.store.inspection.store_inspection import StoreInspection
+from rocketpy.store.disk.interface import Disk, OsDisk
+from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX
+from rocketpy.store.inspection.verify.findings import Finding
+from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from tests.store.golden_store import records, unpack_store
 
 FILE_SIZE = 65536

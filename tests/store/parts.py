@@ -10,25 +10,25 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.checkpoint import DurableEnds
-from rocketpy.store.commit_log import CommitLog
-from rocketpy.store.consume_queue_ext import ExtPlace
-from rocketpy.store.consume_queue_table import ConsumeQueueTable
-from rocketpy.store.disk import Disk
-from rocketpy.store.index_feed import IndexWork
-from rocketpy.store.last_stop import LastStop
-from rocketpy.store.log_directories import LogDirectories
-from rocketpy.store.mapped_file import OpenFiles
-from rocketpy.store.message_appender import MessageAppender
-from rocketpy.store.message_reader import MessageReader
-from rocketpy.store.multi_dispatch import MultiDispatch
-from rocketpy.store.queue_scan import ReadLimits
-from rocketpy.store.read_steps import read_now
-from rocketpy.store.recovery import RecoveryReport, StoreRecovery
-from rocketpy.store.recovery_mark import RecoveryMark
+from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.append.transient_store_pool import TransientStorePool
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.files.mapped_file import OpenFiles
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.directories import LogDirectories
+from rocketpy.store.queue.extension import ExtPlace
+from rocketpy.store.queue.multi_dispatch import MultiDispatch
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.queue.unit_extensions import UnitExtensions
+from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.read.queue_scan import ReadLimits
+from rocketpy.store.read.steps import read_now
+from rocketpy.store.recovery.checkpoint import DurableEnds
+from rocketpy.store.recovery.last_stop import LastStop
+from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
-from rocketpy.store.transient_store_pool import TransientStorePool
-from rocketpy.store.unit_extensions import UnitExtensions
 
 BORN_HOST = bytes((10, 0, 0, 1)) + (50_000).to_bytes(4, "big")
 BORN_HOST_V6 = bytes(range(16)) + (50_000).to_bytes(4, "big")

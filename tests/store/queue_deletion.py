@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rocketpy.store.consume_queue import ConsumeQueue
-from rocketpy.store.disk import Disk, DiskFile
-from rocketpy.store.read_steps import read_now
+from rocketpy.store.disk.interface import Disk, DiskFile
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.read.steps import read_now
 
 
 def delete_expired_files(queue: ConsumeQueue, disk: Disk, log_min_offset: int) -> int:

@@ -17,10 +17,10 @@ from rocketpy.store import message_store
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.store.recovery import RecoveryReport
+from rocketpy.store.recovery.recovery import RecoveryReport
+from rocketpy.store.reports import NO_REPORTS, StoreReports
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
-from rocketpy.store.store_reports import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
@@ -309,7 +309,7 @@ async def test_a_query_reads_no_more_than_it_returns(place: Place, monkeypatch: 
 
 
 async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from rocketpy.store.disk import OsDisk
+    from rocketpy.store.disk.interface import OsDisk
 
     place = Place(OsDisk(), str(tmp_path_factory.mktemp("store")))
     async with open_message_store(

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.services.fast_failure import FastFailureService
+from rocketpy.broker.send.overload import FastFailureService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData

@@ -1,4 +1,4 @@
-"""What the simulated disk does to the worse; that it works like a real one is tested in tests/store/test_disk.py."""
+"""Faults of the simulated disk; that it works like a real one is tested in tests/store/disk/test_interface.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
-from rocketpy.store.disk import persist_text, read_text
+from rocketpy.store.disk.interface import persist_text, read_text
 from rocketpy.testing.choices import Choose, all_outcomes
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 

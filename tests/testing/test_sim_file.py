@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.os_file import WORD_SIZE
+from rocketpy.store.disk.os_file import WORD_SIZE
 from rocketpy.testing.sim_file import ProcessDied, SimFile, SimLock
 from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode
 

@@ -12,7 +12,7 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 
 
 def acl_directory(config: BrokerConfig, config_path: str) -> str:

@@ -42,7 +42,7 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 from rocketpy.protocol.topic_name import LMQ_PREFIX
-from rocketpy.store.multi_dispatch import NAMES_MAX, name_fault, named_queues
+from rocketpy.store.queue.multi_dispatch import NAMES_MAX, name_fault, named_queues
 
 BodyT = TypeVar("BodyT")
 

@@ -15,7 +15,7 @@ copies it is ended by.
 
 from __future__ import annotations
 
-from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.transaction.readable import readable_messages
 from rocketpy.protocol.properties import (
     PROPERTY_TAGS,

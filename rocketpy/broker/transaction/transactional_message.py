@@ -2,8 +2,8 @@
 
 Every change is one step of the event loop, without an await between the records it puts and the table it changes, so
 whoever asks afterwards finds both. Whether and when a change is due is for others to decide: producers end
-(:mod:`rocketpy.broker.processors.end_transaction`), check rounds renew and give up
-(:mod:`rocketpy.broker.services.transaction_check`). A record that the store refuses changes nothing.
+(:mod:`rocketpy.broker.transaction.end`), check rounds renew and give up
+(:mod:`rocketpy.broker.transaction.check`). A record that the store refuses changes nothing.
 
 Compatibility: ``TransactionalMessageServiceImpl`` (4.9.8). A transaction ends once here: what ends it a second time
 (the same request again, or a late one that names the first record after a copy was ended) finds it ended, where
@@ -16,7 +16,7 @@ import enum
 import logging
 from collections import OrderedDict
 
-from rocketpy.broker.message_put import MessagePut, PutMessageResult
+from rocketpy.broker.send.put import MessagePut, PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, copied, named_origin, origin_of, restored
 from rocketpy.broker.transaction.op_message import op_message
 from rocketpy.broker.transaction.open_transactions import OpenTransactions

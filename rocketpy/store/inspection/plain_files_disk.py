@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rocketpy.errors import StartError, StoreError
-from rocketpy.store.disk import DiskFile, DiskLock, OsDisk
+from rocketpy.store.disk.interface import DiskFile, DiskLock, OsDisk
 
 
 class PlainFilesDisk(OsDisk):

@@ -27,7 +27,7 @@ import trio
 
 from rocketpy.errors import DiskFullError, ShortageError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import Disk, DiskFile
+from rocketpy.store.disk.interface import Disk, DiskFile
 
 _ZEROS_SIZE = 1 << 20
 

@@ -24,9 +24,9 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.commit_log import CommitLog, first_store_timestamp
-from rocketpy.store.disk import Disk
-from rocketpy.store.mapped_file import MappedFile
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.files.mapped_file import MappedFile
+from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.retention import (
     FILES_PER_RUN_MAX,
     MANUAL_RUNS,

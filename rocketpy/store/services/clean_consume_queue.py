@@ -19,11 +19,11 @@ import trio
 
 from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.commit_log import CommitLog
-from rocketpy.store.consume_queue import ConsumeQueue
-from rocketpy.store.consume_queue_table import ConsumeQueueTable
-from rocketpy.store.disk import Disk, sync_directory_if_there
-from rocketpy.store.read_steps import read_blocking, read_nowait
+from rocketpy.store.disk.interface import Disk, sync_directory_if_there
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.read.steps import read_blocking, read_nowait
 from rocketpy.store.services.clean_commit_log import FIRST_RUN_SECONDS
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.services.try_again import SHORTAGE_PAUSE_SECONDS, call_until_done

@@ -15,7 +15,7 @@ from __future__ import annotations
 import trio
 
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import DiskFile
+from rocketpy.store.disk.interface import DiskFile
 
 
 class CloseFilesService:

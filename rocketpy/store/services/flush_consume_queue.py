@@ -21,7 +21,7 @@ import trio
 
 from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 

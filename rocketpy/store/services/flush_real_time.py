@@ -13,7 +13,7 @@ from __future__ import annotations
 import trio
 
 from rocketpy.runner import RunBlocking
-from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.group_commit import LogFlushRange
 from rocketpy.store.services.wake_up import WakeUp

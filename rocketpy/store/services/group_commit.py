@@ -21,7 +21,7 @@ import attrs
 import trio
 
 from rocketpy.runner import RunBlocking
-from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 

@@ -11,7 +11,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import run_inline
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 from rocketpy.testing.sim_disk import SimDisk
 from tests.remoting.test_connection import NotingTransport
 

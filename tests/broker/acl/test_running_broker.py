@@ -12,9 +12,9 @@ import attrs
 import pytest
 import trio
 
+from rocketpy.broker.acl import file_watch as acl_file_watch
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
-from rocketpy.broker.services import acl_file_watch
 from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.client.admin import open_admin_client
 from rocketpy.client.config import ClientConfig
@@ -30,7 +30,7 @@ from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from tests.blackbox.processes import free_ports
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS

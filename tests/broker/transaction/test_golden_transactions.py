@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.services.transaction_check import CHECK_GROUP
+from rocketpy.broker.transaction.check import CHECK_GROUP
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
@@ -16,7 +16,7 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import EndTransactionRequestHeader
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import BrokerRole
-from rocketpy.store.disk import OsDisk
+from rocketpy.store.disk.interface import OsDisk
 from tests.broker.tables_of_a_broker import Tables, make_tables
 from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
 from tests.broker.transaction.transaction_broker import TransactionBroker, open_transaction_broker

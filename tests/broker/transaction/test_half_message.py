@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.transaction.half_message import (
     COPY_RESERVE,
     PROPERTY_ACCOUNT,

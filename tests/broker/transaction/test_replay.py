@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.message_put import MessageExtBrokerInner
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.transaction.op_message import op_message
 from rocketpy.broker.transaction.replay import (
     BATCH_COUNT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rocketpy.broker.message_put import PutMessageResult
+from rocketpy.broker.send.put import PutMessageResult
 from rocketpy.broker.transaction import transactional_message
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.broker.client_channel import ClientChannelInfo
-from rocketpy.broker.delay_levels import DelayLevels
-from rocketpy.broker.message_put import MessageExtBrokerInner, MessagePut
-from rocketpy.broker.services.transaction_check import TransactionalMessageCheckService
+from rocketpy.broker.clients.channel import ClientChannelInfo
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.transaction.check import TransactionalMessageCheckService
+from rocketpy.broker.transaction.feature import TransactionParts
 from rocketpy.broker.transaction.half_message import half_message
 from rocketpy.broker.transaction.replay import queue_ends
-from rocketpy.broker.transaction_parts import TransactionParts
 from rocketpy.protocol.codes import LanguageCode, RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
@@ -29,7 +29,7 @@ from rocketpy.remoting.connection import Connection, pack_host
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk import Disk
+from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk

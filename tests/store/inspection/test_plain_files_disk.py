@@ -11,13 +11,13 @@ import pytest
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.spark.commit_log_files import CommitLogRange, list_commit_log_files, read_messages
-from rocketpy.store.disk import OsDisk
-from rocketpy.store.inspection.inventory import read_inventory
-from rocketpy.store.inspection.log_walk import LogWalk, read_record
+from rocketpy.store.disk.interface import OsDisk
 from rocketpy.store.inspection.plain_files_disk import DirectoryBoundDisk, PlainFilesDisk
-from rocketpy.store.inspection.read_only_files import ReadOnlyFiles
-from rocketpy.store.inspection.repair import repair_store
-from rocketpy.store.inspection.store_inspection import StoreInspection
+from rocketpy.store.inspection.repair.repair import repair_store
+from rocketpy.store.inspection.verify.inventory import read_inventory
+from rocketpy.store.inspection.verify.log_walk import LogWalk, read_record
+from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from tests.store import broken_stores
 from tests.store.broken_stores import BrokenStore, unpack
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from rocketpy.errors import StoreError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk import DiskFile
+from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.testing.sim_disk import SimDisk

@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 import trio.testing
 
-from rocketpy.store.disk import DiskFile
+from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.testing.sim_disk import SimDisk
 from tests.turns import run_in_turn

@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
+from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.services.commit_real_time import CommitRealTimeService
-from rocketpy.store.transient_store_pool import TransientStorePool
 
 PAGE = 4096
 

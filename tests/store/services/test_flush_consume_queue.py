@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
-from rocketpy.store.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.testing.sim_disk import SimDisk
 from tests.turns import run_in_turn

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
-from rocketpy.store.checkpoint import StoreCheckpoint
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.group_commit import FlushWait, GroupCommitService
 from rocketpy.testing.sim_disk import SimDisk

@@ -1,0 +1,261 @@
+"""What an operator asks of clients through the broker: reset offsets, say where you are, show yourself, consume this.
+
+Compatibility: ``Broker2Client`` and ``AdminBrokerProcessor.callConsumer`` (4.9.8); broker.md 18 and 20. Consumers are
+asked side by side, where Java asks one after the other, and an old one among them is found out before any is told. A
+group that is not online is refused, where Java fails with a null pointer. The operator's signature stays here; Java
+hands it on to the consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import attrs
+import trio
+
+from rocketpy.broker.clients.channel import ClientChannelInfo
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.clients.waiting import WaitingRequests
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.errors import RemoteProtocolError, RemotingError, RemotingTimeoutError, RequestError
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.offset import (
+    GetConsumerStatusBody,
+    MessageQueueForC,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+)
+from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.message_id import decode_offset_msg_id
+from rocketpy.protocol.mq_version import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_desc
+from rocketpy.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+CALL_CONSUMER_SECONDS = 10.0
+"""How long a consumer may take to show itself or to consume a message."""
+GET_STATUS_SECONDS = 5.0
+"""How long a consumer may take to say where it is."""
+
+RELAYS_MAX = 100
+"""So many requests of operators may wait for consumers at a time; more are refused."""
+RELAYS_OF_CONNECTION_MAX = 10
+"""So many of one connection."""
+
+_MEMBERS_PER_TURN = 32
+_QUEUES_PER_TURN = 500
+
+_SECRETS = (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminClientProcessor:
+    """Serves the codes that are answered by consumers. One per broker."""
+
+    _config: BrokerConfig
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+    _relays: WaitingRequests = attrs.field(init=False)
+
+    @_relays.default
+    def _(self) -> WaitingRequests:
+        return WaitingRequests(
+            "requests wait for consumers", total_max=RELAYS_MAX, of_connection_max=RELAYS_OF_CONNECTION_MAX
+        )
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.process_reset_offset)
+        dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.process_get_consumer_status)
+        dispatcher.register_task(RequestCode.GET_CONSUMER_RUNNING_INFO, self.process_get_consumer_running_info)
+        dispatcher.register_task(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.process_consume_message_directly)
+
+    async def process_reset_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Tell every member of a group where to go on, and answer it; the members commit it, not the broker."""
+        header = read_header(request, ResetOffsetRequestHeader)
+        table = await self._reset_table(header)
+        members = self._members(header.group)
+        if not members:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp}",
+            )
+        _check_versions(members)
+        body = encode_body(ResetOffsetBody(offset_table=table))
+        order_header = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
+        # The operator says that the members are written in C++ by being "written" in it.
+        order = _body_for_c(table) if request.language is LanguageCode.CPP else body
+        for number, member in enumerate(members, 1):
+            if number % _MEMBERS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            member.channel.oneway(
+                make_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, order_header, order, oneway=True)
+            )
+        _log.info(
+            "offsets of group %s in topic %s reset for %s by %d members: %s",
+            header.group,
+            header.topic,
+            connection.peer,
+            len(members),
+            {queue.queue_id: offset for queue, offset in table.items()},
+        )
+        return make_response(request, body=body)
+
+    async def process_get_consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Ask the members of a group, or one of them, where they are in a topic; who does not say it is left out."""
+        header = read_header(request, GetConsumerStatusRequestHeader)
+        members = self._members(header.group)
+        if not members:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
+            )
+        _check_versions(members)
+        wanted = (header.client_addr or "").strip()
+        asked = [member for member in members if not wanted or member.client_id == wanted]
+        found: dict[str, dict[MessageQueue, int]] = {}
+        with self._relays.counted(connection):
+            async with trio.open_nursery() as nursery:
+                for member in asked:
+                    nursery.start_soon(_ask_status, member, header, found)
+        in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
+        return make_response(request, body=encode_body(GetConsumerStatusBody(consumer_table=in_order)))
+
+    async def process_get_consumer_running_info(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer what a consumer says of itself."""
+        header = read_header(request, GetConsumerRunningInfoRequestHeader)
+        with self._relays.counted(connection):
+            return await self._call_consumer(
+                request, header.consumer_group, header.client_id, _public_fields(request), None
+            )
+
+    async def process_consume_message_directly(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Let a consumer consume one message now, and answer what it made of it."""
+        header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
+        try:
+            _, physical_offset = decode_offset_msg_id(header.msg_id or "")
+        except RemoteProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{type(header).__name__}.msgId: {failure}") from failure
+        record = await self._store.look_message_by_offset(physical_offset)
+        if record is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}")
+        fields = _public_fields(request) | {"brokerName": self._config.broker_name}
+        with self._relays.counted(connection):
+            return await self._call_consumer(request, header.consumer_group, header.client_id, fields, record)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _members(self, group: str) -> list[ClientChannelInfo]:
+        online = self._consumer_manager.get_consumer_group_info(group)
+        return [] if online is None else list(online.channel_info_table.values())
+
+    async def _reset_table(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        """Return where the group goes on in each write queue: at a time, or at the end for -1; forwards if forced."""
+        topic_config = self._topic_config_manager.select_topic_config(header.topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
+            )
+        table: dict[MessageQueue, int] = {}
+        for queue_id in range(topic_config.write_queue_nums):
+            if queue_id % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            consumer_offset = self._consumer_offset_manager.query_offset(header.group, header.topic, queue_id)
+            if consumer_offset < 0:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+            if header.timestamp == -1:
+                target = self._store.max_offset_in_queue(header.topic, queue_id)
+            else:
+                target = await self._store.offset_in_queue_by_time(header.topic, queue_id, header.timestamp)
+            target = max(0, target)
+            queue = MessageQueue(header.topic, self._config.broker_name, queue_id)
+            table[queue] = target if header.is_force or target < consumer_offset else consumer_offset
+        return table
+
+    async def _call_consumer(
+        self,
+        request: RemotingCommand,
+        group: str,
+        client_id: str | None,
+        fields: Mapping[str, str],
+        body: bytes | None,
+    ) -> RemotingCommand:
+        """Hand a request on to one member of a group, and its answer back."""
+        online = self._consumer_manager.get_consumer_group_info(group)
+        member = None if online is None or client_id is None else online.find_channel(client_id)
+        if member is None:
+            shown = "null" if client_id is None else client_id
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{shown}> not online")
+        if member.version < V3_1_8_SNAPSHOT:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{client_id}> Version <{version_desc(member.version)}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT",
+            )
+        question = RemotingCommand(code=request.code, ext_fields=dict(fields), body=body)
+        try:
+            answer = await member.channel.request(question, CALL_CONSUMER_SECONDS)
+        except RemotingTimeoutError as failure:
+            remark = f"consumer <{group}> <{client_id}> Timeout: {failure}"
+            raise RequestError(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from failure
+        except RemotingError as failure:
+            remark = f"invoke consumer <{group}> <{client_id}> Exception: {failure}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from failure
+        response = make_response(request, answer.code, answer.remark, body=answer.body)
+        response.ext_fields = answer.ext_fields
+        return response
+
+
+def _check_versions(members: Sequence[ClientChannelInfo]) -> None:
+    for member in members:
+        if member.version < V3_0_7_SNAPSHOT:
+            remark = f"the client does not support this feature. version={version_desc(member.version)}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{remark}, client {member.client_id}")
+
+
+async def _ask_status(
+    member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, found: dict[str, dict[MessageQueue, int]]
+) -> None:
+    """Put what a member says into ``found``; one that fails is only logged."""
+    question_header = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+    question = make_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question_header)
+    try:
+        answer = await member.channel.request(question, GET_STATUS_SECONDS)
+        if answer.code == ResponseCode.SUCCESS and answer.body is not None:
+            found[member.client_id] = decode_body(answer.body, GetConsumerStatusBody).message_queue_table
+    except (RemotingError, RemoteProtocolError) as failure:
+        _log.warning("consumer %s of group %s does not say where it is: %s", member.client_id, header.group, failure)
+
+
+def _body_for_c(table: Mapping[MessageQueue, int]) -> bytes:
+    queues = [
+        MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, offset) for queue, offset in table.items()
+    ]
+    return encode_body(ResetOffsetBodyForC(offset_table=queues))
+
+
+def _public_fields(request: RemotingCommand) -> dict[str, str]:
+    """The fields of a request without those that prove who sent it."""
+    return {key: value for key, value in (request.ext_fields or {}).items() if key not in _SECRETS}

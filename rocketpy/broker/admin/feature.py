@@ -1,0 +1,128 @@
+"""What operators ask of a broker, put together: topics, groups, offsets, settings, accounts, the store, figures.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from rocketpy.broker.admin.accounts import AdminAclProcessor
+from rocketpy.broker.admin.broker import AdminBrokerProcessor
+from rocketpy.broker.admin.clients import AdminClientProcessor
+from rocketpy.broker.admin.consume_stats import ConsumeStatsProcessor
+from rocketpy.broker.admin.group_offsets import AdminGroupOffsetProcessor
+from rocketpy.broker.admin.groups import AdminGroupProcessor
+from rocketpy.broker.admin.offsets import AdminOffsetProcessor
+from rocketpy.broker.admin.queues import AdminQueueProcessor
+from rocketpy.broker.admin.settings import AdminConfigProcessor
+from rocketpy.broker.admin.stats import AdminStatsProcessor
+from rocketpy.broker.admin.store import AdminStoreProcessor
+from rocketpy.broker.admin.topics import AdminTopicProcessor
+from rocketpy.broker.admin.whole_answer import WholeAnswers
+from rocketpy.broker.context import Ground
+from rocketpy.broker.delay.admin import AdminDelayProcessor
+from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.remoting.dispatch import Dispatcher
+
+
+class AdminSide:
+    """The processors of administration. ``figures`` are what GET_BROKER_RUNTIME_INFO shows besides the store's."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        live_settings: LiveSettings,
+        figures: Sequence[Callable[[], dict[str, str]]],
+        register_all: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._ground = ground
+        self._live_settings = live_settings
+        self._figures = figures
+        self._register_all = register_all
+        self._whole_answers = WholeAnswers()
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take every code of administration."""
+        self._register_broker(dispatcher)
+        self._register_topics(dispatcher)
+        self._register_groups(dispatcher)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _permission_changed(self) -> None:
+        self._ground.tables.topics.next_version()
+        await self._register_all()
+
+    def _register_broker(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns the broker as a whole."""
+        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
+        AdminBrokerProcessor(config=config, store=store, figures=tuple(self._figures)).register(dispatcher)
+        AdminConfigProcessor(
+            config=config, live_settings=self._live_settings, permission_changed=self._permission_changed
+        ).register(dispatcher)
+        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._ground.broker_addr).register(
+            dispatcher
+        )
+        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
+        AdminDelayProcessor(delay_offset_manager=tables.delay_offsets).register(dispatcher)
+        AdminStatsProcessor(stats=tables.stats).register(dispatcher)
+
+    def _register_topics(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns topics and their queues."""
+        tables, store = self._ground.tables, self._ground.store
+        AdminTopicProcessor(
+            config=self._ground.config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+            stats=tables.stats,
+            whole_answers=self._whole_answers,
+            register_topics=self._register_all,
+        ).register(dispatcher)
+        AdminOffsetProcessor(
+            consumer_offset_manager=tables.offsets, store=store, whole_answers=self._whole_answers
+        ).register(dispatcher)
+        AdminQueueProcessor(
+            consumer_manager=tables.consumers, store=store, filter_of=tables.filters.filter_of
+        ).register(dispatcher)
+
+    def _register_groups(self, dispatcher: Dispatcher) -> None:
+        """Take what concerns groups, their offsets and their members."""
+        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
+        AdminGroupProcessor(
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            producer_manager=tables.producers,
+            consumer_offset_manager=tables.offsets,
+            config=config,
+            stats=tables.stats,
+            whole_answers=self._whole_answers,
+            clock=self._ground.clock,
+        ).register(dispatcher)
+        AdminGroupOffsetProcessor(
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        AdminClientProcessor(
+            config=config,
+            topic_config_manager=tables.topics,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            store=store,
+        ).register(dispatcher)
+        ConsumeStatsProcessor(
+            config=config,
+            broker_addr=self._ground.broker_addr,
+            topic_config_manager=tables.topics,
+            subscription_group_manager=tables.groups,
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            stats=tables.stats,
+            store=store,
+            clock=self._ground.clock,
+        ).register(dispatcher)

@@ -1,0 +1,85 @@
+"""Offsets of groups beside each other: where one may go on so that none misses anything, and copies of another's.
+
+Compatibility: ``AdminBrokerProcessor`` and ``ConsumerOffsetManager`` (4.9.8); broker.md 18, trap 21. Where RocketMQ
+fails to do what it is asked, it is done here: QUERY_CORRECTION_OFFSET leaves groups out (RocketMQ deletes their
+offsets, of every topic) and compares with the group named (RocketMQ looks it up under swapped names, and finds
+nothing); CLONE_GROUP_OFFSET without a topic copies every topic (RocketMQ copies none).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.admin.request_body import check_name
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.offset import QueryCorrectionOffsetBody
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+NO_CORRECTION = (1 << 63) - 1
+"""The answer for a queue in which the compared group is not ahead of the others."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminGroupOffsetProcessor:
+    """Serves QUERY_CORRECTION_OFFSET and CLONE_GROUP_OFFSET. One per broker."""
+
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.QUERY_CORRECTION_OFFSET, self.process_query_correction_offset)
+        dispatcher.register(RequestCode.CLONE_GROUP_OFFSET, self.process_clone_group_offset)
+
+    def process_query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer, for each queue, how far all groups have come, and that nothing is to be done if the group named has
+        not come further."""
+        header = read_header(request, QueryCorrectionOffsetHeader)
+        left_out = frozenset(filter(None, (header.filter_groups or "").split(",")))
+        corrections = self._min_offsets(header.topic, left_out)
+        compared = self._consumer_offset_manager.offsets_of(header.compare_group, header.topic)
+        for queue_id, offset in compared.items():
+            if corrections.get(queue_id, NO_CORRECTION) > offset:
+                corrections[queue_id] = NO_CORRECTION
+        return make_response(request, body=encode_body(QueryCorrectionOffsetBody(correction_offsets=corrections)))
+
+    def process_clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Let a group go on where another one is, in one topic or in all in which that one has offsets.
+
+        Unless the group is said to be offline, topics that it does not subscribe to any more are passed over.
+        """
+        header = read_header(request, CloneGroupOffsetRequestHeader)
+        check_name(header, "srcGroup", header.src_group)
+        check_name(header, "destGroup", header.dest_group)
+        topics = self._consumer_offset_manager.which_topic_by_consumer(header.src_group)
+        if header.topic and header.topic.strip():
+            topics = [header.topic]
+        online = self._consumer_manager.get_consumer_group_info(header.src_group)
+        for topic in topics:
+            is_foreign = online is not None and online.subscription_table and topic not in online.subscription_table
+            is_known = self._topic_config_manager.select_topic_config(topic) is not None
+            if is_known and (header.offline or not is_foreign):
+                self._consumer_offset_manager.clone_offset(header.src_group, header.dest_group, topic)
+        return make_response(request)
+
+    def _min_offsets(self, topic: str, left_out: frozenset[str]) -> dict[int, int]:
+        """Return the smallest offset of all groups in each queue; an offset whose message is gone does not count."""
+        smallest: dict[int, int] = {}
+        for group in self._consumer_offset_manager.which_group_by_topic(topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self._consumer_offset_manager.offsets_of(group, topic).items():
+                if offset >= self._store.min_offset_in_queue(topic, queue_id):
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+        return smallest

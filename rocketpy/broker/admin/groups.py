@@ -1,0 +1,170 @@
+"""Groups by command: create, change, delete, list, and who is connected.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A group without a name is refused; Java answers success
+or a null pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import trio
+
+from rocketpy.broker.admin.request_body import check_name, check_range, read_body
+from rocketpy.broker.admin.whole_answer import WholeAnswers
+from rocketpy.broker.clients.channel import ClientChannelInfo
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.clients.producers import ProducerManager
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.clock import Clock
+from rocketpy.errors import RequestError, ShortageError
+from rocketpy.protocol.bodies.group import (
+    Connection as ConnectionBody,
+)
+from rocketpy.protocol.bodies.group import (
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    SubscriptionGroupConfig,
+)
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+
+_MEMBERS_PER_TURN = 1000
+_GROUP_SIZE_MAX = 65_536
+"""How long the settings of a group may be that a request brings: they are some hundred bytes."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminGroupProcessor:
+    """Serves the codes about groups. One per broker."""
+
+    _subscription_group_manager: SubscriptionGroupManager
+    _consumer_manager: ConsumerManager
+    _producer_manager: ProducerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _config: BrokerConfig
+    _stats: BrokerStatsManager
+    _whole_answers: WholeAnswers
+    _clock: Clock
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create)
+        dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete)
+        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
+        dispatcher.register_task(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
+        dispatcher.register_task(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
+        dispatcher.register_task(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
+
+    async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Create a group or replace its configuration; in the file before it is answered."""
+        group_config = read_body(request, SubscriptionGroupConfig, _GROUP_SIZE_MAX)
+        check_name(group_config, "groupName", group_config.group_name)
+        check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
+        self._subscription_group_manager.update_subscription_group_config(group_config)
+        await self._persist()
+        return make_response(request)
+
+    async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Delete a group, whether or not it exists, and if asked its offsets."""
+        header = read_header(request, DeleteSubscriptionGroupRequestHeader)
+        check_name(header, "groupName", header.group_name)
+        self._subscription_group_manager.delete_subscription_group_config(header.group_name)
+        if header.remove_offset:
+            self._consumer_offset_manager.remove_offset(header.group_name)
+        if self._config.auto_delete_unused_stats:
+            self._stats.on_group_deleted(header.group_name)
+        await self._persist()
+        return make_response(request)
+
+    async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the whole table: what a slave copies."""
+        groups = self._subscription_group_manager
+        body = await self._whole_answers.encode_table("all groups", lambda: groups.data_version, groups.wrapper)
+        return make_response(request, body=body)
+
+    async def process_get_consumer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the members of a consumer group and what it subscribes to."""
+        group = read_header(request, GetConsumerConnectionListRequestHeader).consumer_group
+        info = self._consumer_manager.get_consumer_group_info(group)
+        if info is None:
+            raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = ConsumerConnection(
+            connection_set=_connections(info.channel_info_table.values()),
+            subscription_table=dict(info.subscription_table),
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
+
+    async def process_get_producer_connection_list(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the members of a producer group."""
+        group = read_header(request, GetProducerConnectionListRequestHeader).producer_group
+        members = self._producer_manager.members(group)
+        if members is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        body = ProducerConnection(connection_set=_connections(members))
+        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
+
+    async def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the members of every producer group, with when each was heard of last."""
+        table: dict[str, Sequence[ProducerInfo]] = {}
+        count = 0
+        for group in self._producer_manager.groups:
+            table[group] = [self._producer_info(client) for client in self._producer_manager.members(group) or ()]
+            count += len(table[group])
+            if count >= _MEMBERS_PER_TURN:
+                count = 0
+                await trio.lowlevel.checkpoint()
+        body = await self._whole_answers.encode("all producers", ProducerTableInfo(data=table))
+        return make_response(request, body=body)
+
+    def _producer_info(self, client: ClientChannelInfo) -> ProducerInfo:
+        return ProducerInfo(
+            client_id=client.client_id,
+            remote_ip=f"/{client.channel.peer}",
+            language=None if client.language is None else client.language.name,
+            version=client.version,
+            last_update_timestamp=self._clock.timestamp_ms() - self._producer_manager.silent_ms(client),
+        )
+
+    async def _persist(self) -> None:
+        try:
+            await self._subscription_group_manager.stored.persist()
+            await self._consumer_offset_manager.stored.persist()
+        except ShortageError as failure:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
+            ) from failure
+
+
+def _connections(clients: Iterable[ClientChannelInfo]) -> tuple[ConnectionBody, ...]:
+    return tuple(
+        ConnectionBody(
+            client_id=client.client_id,
+            client_addr=client.channel.peer,
+            language=None if client.language is None else client.language.name,
+            version=client.version,
+        )
+        for client in clients
+    )

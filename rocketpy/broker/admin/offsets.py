@@ -1,0 +1,94 @@
+"""Where queues begin and end, and where they were at a time.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A queue that does not exist has the offsets 0 and no
+earliest time (-1); a negative queue id is refused, where Java makes a queue of it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.admin.request_body import check_range
+from rocketpy.broker.admin.whole_answer import WholeAnswers
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminOffsetProcessor:
+    """Serves the codes about offsets. One per broker."""
+
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+    _whole_answers: WholeAnswers
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp)
+        dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset)
+        dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset)
+        dispatcher.register_task(RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime)
+        dispatcher.register_task(RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset)
+
+    async def process_search_offset_by_timestamp(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the queue offset nearest to a time."""
+        header = read_header(request, SearchOffsetRequestHeader)
+        check_range(header, "queueId", header.queue_id, 0)
+        offset = await self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp)
+        return make_response(request, header=SearchOffsetResponseHeader(offset))
+
+    def process_get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the queue offset that the next message will get."""
+        header = read_header(request, GetMaxOffsetRequestHeader)
+        check_range(header, "queueId", header.queue_id, 0)
+        offset = self._store.max_offset_in_queue(header.topic, header.queue_id)
+        return make_response(request, header=GetMaxOffsetResponseHeader(offset))
+
+    def process_get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the smallest queue offset that is still there."""
+        header = read_header(request, GetMinOffsetRequestHeader)
+        check_range(header, "queueId", header.queue_id, 0)
+        offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
+        return make_response(request, header=GetMinOffsetResponseHeader(offset))
+
+    async def process_get_earliest_msg_storetime(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer when the oldest message of a queue was stored."""
+        header = read_header(request, GetEarliestMsgStoretimeRequestHeader)
+        check_range(header, "queueId", header.queue_id, 0)
+        min_offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
+        timestamp = -1
+        if self._store.max_offset_in_queue(header.topic, header.queue_id) > min_offset:
+            timestamp = await self._store.store_timestamp_of(header.topic, header.queue_id, min_offset)
+        return make_response(request, header=GetEarliestMsgStoretimeResponseHeader(timestamp))
+
+    async def process_get_all_consumer_offset(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer the whole table: what a slave copies."""
+        offsets = self._consumer_offset_manager
+        body = await self._whole_answers.encode_table(
+            "all offsets",
+            lambda: offsets.stored.change_count,
+            lambda: ConsumerOffsetSerializeWrapper(offset_table=offsets.snapshot()),
+        )
+        return make_response(request, body=body)

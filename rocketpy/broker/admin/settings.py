@@ -1,0 +1,96 @@
+"""The broker's settings by command: what they are, and changes of some of them.
+
+No request changes a path, a command, an address or code to load: what CVE-2023-33246 and its successors did with
+``rocketmqHome``, ``filterServerNums`` and ``brokerConfigPath`` is refused, whatever the black list of the file says.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Refusals name the key; keys that count from the next
+start only are named in the remark of the success. Java refuses the keys of its black list alone, and so lets a request
+move the store, the addresses and the nameservers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+from rocketpy.broker.admin.request_body import SETTINGS_SIZE_MAX
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
+from rocketpy.errors import RequestError, SettingsError, StoreError
+from rocketpy.protocol.bodies.codec import encode_text
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.admin import GetBrokerConfigResponseHeader
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+
+BLACK_LIST_ALWAYS = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminConfigProcessor:
+    """Serves UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG.
+
+    ``permission_changed`` makes the nameservers hear of another ``brokerPermission`` and never fails.
+    """
+
+    _config: BrokerConfig
+    _live_settings: LiveSettings
+    _permission_changed: Callable[[], Awaitable[None]]
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.UPDATE_BROKER_CONFIG, self.process_update_broker_config)
+        dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config)
+
+    async def process_update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Change settings, all that are named or none; answered when they are in the file."""
+        text = _text_of(request.body or b"")
+        try:
+            change = await self._live_settings.update(text, black_list=self._black_list())
+        except FixedSettingError as error:
+            _log.warning("settings not changed for %s: %s", connection.peer, error)
+            raise RequestError(ResponseCode.NO_PERMISSION, f"Can not update config in black list. {error}") from error
+        except SettingsError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"nothing has changed: {error}") from error
+        except StoreError as error:  # a file of settings that cannot be written stops no message
+            _log.error("settings not changed: %s", error)
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"nothing has changed, the file could not be written: {error}"
+            ) from error
+        _log.info(
+            "settings changed by %s: now %s, from the next start on %s",
+            connection.peer,
+            ", ".join(change.live) or "none",
+            ", ".join(change.from_next_start) or "none",
+        )
+        if "brokerPermission" in change.live:
+            await self._permission_changed()
+        if change.from_next_start:
+            remark = f"takes effect with the next start: {', '.join(change.from_next_start)}"
+            return make_response(request, ResponseCode.SUCCESS, remark)
+        return make_response(request)
+
+    def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the accepted value of every setting, and the one in force where that is another, as properties."""
+        header = GetBrokerConfigResponseHeader(version=encode_text(self._live_settings.data_version))
+        return make_response(request, header=header, body=self._live_settings.text().encode())
+
+    def _black_list(self) -> frozenset[str]:
+        return BLACK_LIST_ALWAYS.union(filter(None, self._config.config_black_list.split(";")))
+
+
+def _text_of(body: bytes) -> str:
+    """Decode properties text as Java does, which reads a request as UTF-8."""
+    if len(body) > SETTINGS_SIZE_MAX:
+        remark = f"nothing has changed: body: expected at most {SETTINGS_SIZE_MAX} bytes of settings, found {len(body)}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        remark = f"string2Properties error: expected UTF-8, found byte {body[error.start]:#04x} at {error.start}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -1,0 +1,46 @@
+"""Cleaning of the store by command.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminStoreProcessor:
+    """Serves DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE and CLEAN_UNUSED_TOPIC."""
+
+    _store: MessageStore
+    _topic_config_manager: TopicConfigManager
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.DELETE_EXPIRED_COMMITLOG, self.process_delete_expired_commit_log)
+        dispatcher.register_task(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.process_clean_expired_consume_queue)
+        dispatcher.register_task(RequestCode.CLEAN_UNUSED_TOPIC, self.process_clean_unused_topic)
+
+    def process_delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Let the store delete expired files in its next runs, whatever the hour; answered before it has."""
+        self._store.execute_delete_files_manually()
+        return make_response(request)
+
+    async def process_clean_expired_consume_queue(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Delete queues whose messages have all expired."""
+        await self._store.clean_expired_consumer_queue()
+        return make_response(request)
+
+    async def process_clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Delete the queues of topics that are not in the table."""
+        await self._store.clean_unused_topics(self._topic_config_manager.topic_config_table.keys())
+        return make_response(request)

@@ -1,0 +1,156 @@
+"""Topics by command: create, change, delete, list, and where their queues stand.
+
+A change is in the file and with the nameservers before it is answered, so whoever asked may send at once.
+
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Numbers of queues and permissions have bounds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from rocketpy.broker.admin.request_body import check_range
+from rocketpy.broker.admin.whole_answer import WholeAnswers
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.topic_names import check_topic_name
+from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, TopicConfigManager
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.errors import RequestError, ShortageError
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.group import GroupList
+from rocketpy.protocol.bodies.route import TopicList
+from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigResponseHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+_QUEUES_PER_TURN = 500
+
+
+@attrs.define(eq=False, kw_only=True)
+class AdminTopicProcessor:
+    """Serves the codes about topics. One per broker. ``register_topics`` tells every nameserver and never fails."""
+
+    _config: BrokerConfig
+    _topic_config_manager: TopicConfigManager
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+    _stats: BrokerStatsManager
+    _whole_answers: WholeAnswers
+    _register_topics: Callable[[], Awaitable[None]]
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_TOPIC, self.process_update_and_create_topic)
+        dispatcher.register_task(RequestCode.DELETE_TOPIC_IN_BROKER, self.process_delete_topic)
+        dispatcher.register_task(RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config)
+        dispatcher.register_task(RequestCode.GET_TOPIC_STATS_INFO, self.process_get_topic_stats_info)
+        dispatcher.register(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.process_query_topic_consume_by_who)
+        dispatcher.register(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.process_get_system_topic_list)
+
+    async def process_update_and_create_topic(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Create a topic or replace its configuration; ``order`` is ignored, as in RocketMQ."""
+        header = read_header(request, CreateTopicRequestHeader)
+        self._check_may_change(header.topic)
+        check_range(header, "readQueueNums", header.read_queue_nums, 0, QUEUE_NUMS_MAX)
+        check_range(header, "writeQueueNums", header.write_queue_nums, 0, QUEUE_NUMS_MAX)
+        check_range(header, "perm", header.perm, 0, 7)
+        self._topic_config_manager.update_topic_config(
+            TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=header.topic_filter_type,
+                topic_sys_flag=header.topic_sys_flag or 0,
+            )
+        )
+        await self._persist()
+        await self._register_topics()
+        return make_response(request)
+
+    async def process_delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Delete a topic and its queues, whether or not it exists; the offsets of its groups stay."""
+        header = read_header(request, DeleteTopicRequestHeader)
+        self._check_may_change(header.topic)
+        self._topic_config_manager.delete_topic_config(header.topic)
+        await self._persist()
+        self._store.delete_topic_queues(header.topic)
+        if self._config.auto_delete_unused_stats:
+            self._stats.on_topic_deleted(header.topic)
+        return make_response(request)
+
+    async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the whole table: what a slave copies."""
+        topics = self._topic_config_manager
+        body = await self._whole_answers.encode_table("all topics", lambda: topics.data_version, topics.wrapper)
+        return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
+
+    async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer smallest and largest offset of every write queue, and when its last message came."""
+        topic = read_header(request, GetTopicStatsInfoRequestHeader).topic
+        topic_config = self._topic_config_manager.select_topic_config(topic)
+        if topic_config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        offset_table = {}
+        for queue_id in range(topic_config.write_queue_nums):
+            if queue_id % _QUEUES_PER_TURN == _QUEUES_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            max_offset = max(0, self._store.max_offset_in_queue(topic, queue_id))
+            last_update = 0
+            if max_offset > 0:
+                last_update = await self._store.store_timestamp_of(topic, queue_id, max_offset - 1)
+            offset_table[MessageQueue(topic, self._config.broker_name, queue_id)] = TopicOffset(
+                min_offset=max(0, self._store.min_offset_in_queue(topic, queue_id)),
+                max_offset=max_offset,
+                last_update_timestamp=last_update,
+            )
+        body = await self._whole_answers.encode("the queues of the topic", TopicStatsTable(offset_table=offset_table))
+        return make_response(request, body=body)
+
+    def process_query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the groups that subscribe to a topic or have offsets in it."""
+        topic = read_header(request, QueryTopicConsumeByWhoRequestHeader).topic
+        groups = set(self._consumer_manager.query_topic_consume_by_who(topic))
+        groups.update(self._consumer_offset_manager.which_group_by_topic(topic))
+        return make_response(request, body=encode_body(GroupList(group_list=sorted(groups))))
+
+    def process_get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the topics that belong to the broker itself."""
+        body = TopicList(topic_list=self._topic_config_manager.system_topics())
+        return make_response(request, body=encode_body(body))
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _check_may_change(self, topic: str) -> None:
+        check_topic_name(topic)
+        if self._topic_config_manager.is_system_topic(topic):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
+
+    async def _persist(self) -> None:
+        try:
+            await self._topic_config_manager.stored.persist()
+        except ShortageError as failure:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
+            ) from failure

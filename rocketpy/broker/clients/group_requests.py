@@ -1,0 +1,112 @@
+"""GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: what rebalancing consumers ask.
+
+Compatibility: ``ConsumerManageProcessor`` (4.9.8); broker.md 9 and 11. A negative queue id or offset is refused, where
+Java stores it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.admin.request_body import check_name, check_range
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, GetConsumerListByGroupResponseHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetResponseHeader,
+)
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.store.message_store import MessageStore
+
+_TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
+
+
+@attrs.define(eq=False, kw_only=True)
+class ConsumerManageProcessor:
+    """Serves the three codes. One per broker."""
+
+    _consumer_manager: ConsumerManager
+    _consumer_offset_manager: ConsumerOffsetManager
+    _store: MessageStore
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.process_get_consumer_list_by_group)
+        dispatcher.register(RequestCode.UPDATE_CONSUMER_OFFSET, self.process_update_consumer_offset)
+        dispatcher.register(RequestCode.QUERY_CONSUMER_OFFSET, self.process_query_consumer_offset)
+
+    def process_get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answer the ids of a group's members."""
+        header = read_header(request, GetConsumerListByGroupRequestHeader)
+        group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
+        if group is None:
+            return make_response(
+                request,
+                ResponseCode.SYSTEM_ERROR,
+                f"no consumer for this group, {header.consumer_group}",
+                header=GetConsumerListByGroupResponseHeader(),
+            )
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids)
+        return make_response(request, header=GetConsumerListByGroupResponseHeader(), body=encode_body(body))
+
+    def process_update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Remember how far a group is; any topic and any offset is believed, as long as there are not too many."""
+        header = read_header(request, UpdateConsumerOffsetRequestHeader)
+        check_name(header, "consumerGroup", header.consumer_group)
+        check_name(header, "topic", header.topic)
+        check_range(header, "queueId", header.queue_id, 0)
+        check_range(header, "commitOffset", header.commit_offset, 0)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if not self._consumer_offset_manager.has_room_for(group, topic, queue_id):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"no offset is kept for consumerGroup {group}, topic {topic}, queueId {queue_id}: there are too many",
+            )
+        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+        return make_response(request, header=UpdateConsumerOffsetResponseHeader())
+
+    def process_query_consumer_offset(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Deferred:
+        """Answer how far a group is; a group without offset begins at 0 while the queue still begins there.
+
+        Whether it does is known from the queue's first unit. When that is cold a task reads it.
+        """
+        header = read_header(request, QueryConsumerOffsetRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._consumer_offset_manager.query_offset(header.consumer_group, topic, queue_id)
+        if offset >= 0:
+            return make_response(request, header=QueryConsumerOffsetResponseHeader(offset))
+        if queue_id < 0 or self._store.min_offset_in_queue(topic, queue_id) > 0:
+            raise _not_found()
+        is_on_disk = self._store.check_in_disk_by_consume_offset_nowait(topic, queue_id, 0)
+        if is_on_disk is not None:
+            return _begin_of_group(request, is_on_disk=is_on_disk)
+        if not connection.answer_later(request, self._look_on_disk, request, topic, queue_id):
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
+        return DEFERRED
+
+    async def _look_on_disk(self, request: RemotingCommand, topic: str, queue_id: int) -> RemotingCommand:
+        is_on_disk = await self._store.check_in_disk_by_consume_offset(topic, queue_id, 0)
+        return _begin_of_group(request, is_on_disk=is_on_disk)
+
+
+def _begin_of_group(request: RemotingCommand, *, is_on_disk: bool) -> RemotingCommand:
+    """Return offset 0 for a group that is new, or raise RequestError if it has to choose where to begin."""
+    if is_on_disk:
+        raise _not_found()
+    return make_response(request, header=QueryConsumerOffsetResponseHeader(0))
+
+
+def _not_found() -> RequestError:
+    return RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")

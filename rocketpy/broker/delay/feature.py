@@ -1,0 +1,45 @@
+"""Delayed messages of a broker, put together: who puts a message where it waits, and who delivers it.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rocketpy.broker.context import Ground
+from rocketpy.broker.delay.dead_letter import DelayDeadLetters
+from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.broker.send.put import MessagePut
+from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
+from rocketpy.store.config import BrokerRole
+
+
+class DelaySide:
+    """What every message is put with, and the service that delivers those that were to wait."""
+
+    def __init__(self, ground: Ground, *, serve_woken: Callable[[], None]) -> None:
+        tables, store_config = ground.tables, ground.store_config
+        self.schedule = ScheduleMessageService(
+            store=ground.store,
+            levels=tables.levels,
+            offsets=tables.delay_offsets,
+            clock=ground.clock,
+            flush_interval_ms=store_config.flush_delay_offset_interval,
+            serve_woken=serve_woken,
+            dead_letters=DelayDeadLetters(
+                store=ground.store, make_topic=partial(_make_dead_letter_topic, tables.topics)
+            ),
+            stats=tables.stats if store_config.enable_schedule_message_stats else None,
+        )
+        self.message_put = MessagePut(store=ground.store, levels=tables.levels, delivery=self.schedule)
+        self.services = (self.schedule,) if store_config.broker_role is not BrokerRole.SLAVE else ()
+        """What has to run for as long as the broker does: a slave delivers nothing."""
+
+
+def _make_dead_letter_topic(topics: TopicConfigManager) -> None:
+    """Make the topic of dead letters unless it is there: read by operators, written by the broker alone."""
+    topics.create_topic_in_send_message_back_method(DELAY_DEAD_LETTER_TOPIC, 1, PERM_READ, 0)

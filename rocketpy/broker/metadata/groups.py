@@ -1,0 +1,165 @@
+"""The consumer groups that a broker knows: ``subscriptionGroup.json``.
+
+One table, group -> :class:`SubscriptionGroupConfig`. A group appears with its first heartbeat or pull while
+``autoCreateSubscriptionGroup`` is on, and while there are not too many, counted and in bytes; every change moves the
+data version.
+
+Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20. Where
+automatic creation is off, or there are too many groups, RocketMQ creates every group whose name begins with
+``CID_RMQ_SYS_``; here only the broker's own.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.clock import Clock
+from rocketpy.log_files import event_fields
+from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.fastjson import dumps
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+
+PREDEFINED_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+OWN_GROUPS = frozenset(("CID_RMQ_SYS_TRANS",))
+"""The broker's own groups, which appear whatever the settings say: they are few."""
+
+NAME_LENGTH_MAX = 255
+"""Longer names of groups and clients are refused: RocketMQ's clients do not let them out either."""
+
+_ENTRY_BYTES = 280
+"""What a group takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+class SubscriptionGroupManager:
+    """The groups of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        path: str,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        clock: Clock,
+        enable_lmq: bool = False,
+    ) -> None:
+        self._config = config
+        self._enable_lmq = enable_lmq
+        self._clock = clock
+        self.subscription_group_table = {
+            group: SubscriptionGroupConfig(group_name=group) for group in PREDEFINED_GROUPS
+        }
+        """Read freely; change it only through the methods."""
+        self._table_bytes = sum(map(_entry_bytes, self.subscription_group_table))
+        self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+
+    def load(self) -> None:
+        """Put what the file holds over the predefined groups; StartError when file and backup make no sense."""
+        loaded = self.stored.load(lambda content: decode_value(content, SubscriptionGroupWrapper))
+        if loaded is None:
+            return
+        table = dict(loaded.subscription_group_table)
+        for group, group_config in self.subscription_group_table.items():
+            table.setdefault(group, group_config)
+        self.subscription_group_table = table
+        self._table_bytes = sum(map(_entry_bytes, table))
+        self.data_version = loaded.data_version
+        if self.full_because is not None:
+            _log.warning("%s is large: %s; no group appears by itself", self.stored.path, self.full_because)
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the configuration of a group, created now if that is allowed; None otherwise.
+
+        A group of light queues needs none to have one, and it is always the same.
+        """
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            return SubscriptionGroupConfig(group_name=group)
+        group_config = self.subscription_group_table.get(group)
+        if (
+            group_config is None
+            and len(group) <= NAME_LENGTH_MAX
+            and ((self._config.auto_create_subscription_group and self.full_because is None) or group in OWN_GROUPS)
+        ):
+            group_config = SubscriptionGroupConfig(group_name=group)
+            self._put(group_config)
+            _log.info("group created", extra=event_fields(group=group, now=group_config))
+            self._changed()
+        return group_config
+
+    @property
+    def full_because(self) -> str | None:
+        """Why no group appears by itself any more, for remarks and logs; None while there is room."""
+        count = len(self.subscription_group_table)
+        if count >= self._config.auto_create_subscription_group_max:
+            return f"there are {count} already, see autoCreateSubscriptionGroupMax"
+        if self._table_bytes >= self._config.auto_create_table_bytes_max:
+            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
+        return None
+
+    def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
+        """Replace a group or make a new one, as administration says; that of light queues is what it is."""
+        if self._enable_lmq and group_config.group_name.startswith(LMQ_PREFIX):
+            return
+        old = self.subscription_group_table.get(group_config.group_name)
+        self._put(group_config)
+        _log.info("group changed", extra=event_fields(group=group_config.group_name, now=group_config, was=old))
+        self._changed()
+
+    def disable_consume(self, group: str) -> None:
+        """Refuse the pulls of a group from now on, if there is such a group."""
+        old = self.subscription_group_table.get(group)
+        if old is not None and old.consume_enable:
+            self.subscription_group_table[group] = attrs.evolve(old, consume_enable=False)
+            self._changed()
+
+    def delete_subscription_group_config(self, group: str) -> bool:
+        """Remove a group; False when there is none. Its offsets are another table's affair."""
+        old = self.subscription_group_table.pop(group, None)
+        if old is None:
+            return False
+        self._table_bytes -= _entry_bytes(group)
+        _log.info("group deleted", extra=event_fields(group=group, was=old))
+        self._changed()
+        return True
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """Return the whole table as it travels."""
+        return SubscriptionGroupWrapper(
+            data_version=self.data_version, subscription_group_table=dict(self.subscription_group_table)
+        )
+
+    def _put(self, group_config: SubscriptionGroupConfig) -> None:
+        group = group_config.group_name
+        if group not in self.subscription_group_table:
+            self._table_bytes += _entry_bytes(group)
+        self.subscription_group_table[group] = group_config
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        self.stored.changed()
+
+    def _snapshot(self) -> object:
+        return self.wrapper()
+
+
+def _entry_bytes(group: str) -> int:
+    return _ENTRY_BYTES + 2 * len(dumps(group).encode())

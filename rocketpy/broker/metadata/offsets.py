@@ -1,0 +1,207 @@
+"""How far each group has consumed each queue: ``consumerOffset.json``.
+
+One table, ``"topic@group"`` -> queue id -> the next queue offset. Rule: the broker believes the consumer, so an offset
+may go back or beyond the end; the last commit counts. Written every ``flushConsumerOffsetInterval`` and at the end:
+what was committed after the last write is consumed again after a crash.
+
+With ``enableLmq`` a group whose name begins with ``%LMQ%`` has one offset a topic, whatever the queue, and everything
+is in ``lmqConsumerOffset.json``::
+
+    "lmqOffsetTable":{"%LMQ%one@%LMQ%group":4},  "offsetTable":{"TopicA@G":{0:4}}
+
+Compatibility: ``ConsumerOffsetManager`` and ``LmqConsumerOffsetManager`` (4.9.8) and their files, with integer keys
+that are not JSON. RocketMQ begins with no offsets at all when enableLmq is switched on; here with the other file's.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+
+LMQ_FILE_NAME = "lmqConsumerOffset.json"
+_SEPARATOR = "@"
+
+GROUPS_OF_TOPICS_MAX = 500_000
+"""Pairs of a group and a topic that clients may make up by committing offsets; pulls need a topic and a group first.
+The sum of their queues is bounded by ``consumerOffsetsMax``."""
+
+
+class ConsumerOffsetManager:
+    """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``.
+
+    A snapshot is taken every few seconds, of hundreds of thousands of pairs. It shares the offsets of each pair with
+    the table, and the first change of a pair after it makes a copy for the table.
+    """
+
+    def __init__(
+        self, *, config: BrokerConfig, path: str, disk: Disk, run_blocking: RunBlocking, enable_lmq: bool = False
+    ) -> None:
+        self.offset_table: dict[str, dict[int, int]] = {}
+        """Read freely; change it only through the methods."""
+        self._config = config
+        self._unshared: set[str] = set()  # keys whose offsets no snapshot has
+        self._count = 0  # of offsets
+        self._groups_of: dict[str, dict[str, None]] = {}  # by topic, in the order of the table
+        self._topics_of: dict[str, dict[str, None]] = {}  # by group
+        self._enable_lmq = enable_lmq
+        self._plain = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+        self.stored = self._plain
+        if enable_lmq:
+            self.stored = StoredTable(
+                path=os.path.join(os.path.dirname(path), LMQ_FILE_NAME),
+                disk=disk,
+                run_blocking=run_blocking,
+                snapshot=self._snapshot_with_light,
+            )
+
+    def load(self) -> None:
+        """Read the file into the empty table; StartError when neither it nor its backup makes sense.
+
+        Where light queues are new, the offsets of the others are in the file of a broker without them.
+        """
+        loaded = self.stored.load(_decode)
+        if loaded is None and self.stored is not self._plain:
+            loaded = self._plain.load(_decode)
+        if loaded is not None:
+            self.offset_table = loaded
+            self._unshared = set(loaded)
+            self._count = sum(map(len, loaded.values()))
+            for key in loaded:
+                self._index(*_split(key))
+
+    def has_room_for(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset that clients bring may be kept: known ones always, new ones up to a bound."""
+        offsets = self.offset_table.get(topic + _SEPARATOR + group)
+        if offsets is not None and queue_id in offsets:
+            return True
+        if self._count >= self._config.consumer_offsets_max:
+            return False
+        return offsets is not None or len(self.offset_table) < GROUPS_OF_TOPICS_MAX
+
+    def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+        """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            queue_id = 0
+        key = topic + _SEPARATOR + group
+        offsets = self.offset_table.get(key)
+        if offsets is None:
+            offsets = self.offset_table[key] = {}
+            self._unshared.add(key)
+            self._index(topic, group)
+        elif offsets.get(queue_id) == consumer_offset:
+            return
+        elif key not in self._unshared:
+            offsets = self.offset_table[key] = dict(offsets)
+            self._unshared.add(key)
+        if queue_id not in offsets:
+            self._count += 1
+        offsets[queue_id] = consumer_offset
+        self.stored.changed()
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the next queue offset to consume, -1 when the group has none."""
+        if self._enable_lmq and group.startswith(LMQ_PREFIX):
+            queue_id = 0
+        offsets = self.offset_table.get(topic + _SEPARATOR + group)
+        return -1 if offsets is None else offsets.get(queue_id, -1)
+
+    def offsets_of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the next queue offset of each queue of a topic in which a group has one."""
+        return self.offset_table.get(topic + _SEPARATOR + group, {})
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Let a group go on where another one is in a topic; what it had there itself is forgotten."""
+        offsets = self.offset_table.get(topic + _SEPARATOR + source_group)
+        if offsets is not None:
+            key = topic + _SEPARATOR + target_group
+            self._count += len(offsets) - len(self.offset_table.get(key, ()))
+            self.offset_table[key] = dict(offsets)
+            self._unshared.add(key)
+            self._index(topic, target_group)
+            self.stored.changed()
+
+    def remove_offset(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        topics = self._topics_of.pop(group, {})
+        for topic in topics:
+            self._count -= len(self.offset_table.pop(topic + _SEPARATOR + group, ()))
+            groups = self._groups_of[topic]
+            del groups[group]
+            if not groups:
+                del self._groups_of[topic]
+        if topics:
+            self.stored.changed()
+
+    def which_topic_by_consumer(self, group: str) -> list[str]:
+        """Return the topics in which a group has offsets."""
+        return list(self._topics_of.get(group, ()))
+
+    def which_group_by_topic(self, topic: str) -> list[str]:
+        """Return the groups that have offsets in a topic."""
+        return list(self._groups_of.get(topic, ()))
+
+    def snapshot(self) -> dict[str, dict[int, int]]:
+        """Return the table of this moment, which never changes afterwards."""
+        self._unshared.clear()
+        return dict(self.offset_table)
+
+    def _index(self, topic: str, group: str) -> None:
+        self._groups_of.setdefault(topic, {})[group] = None
+        self._topics_of.setdefault(group, {})[topic] = None
+
+    def _snapshot(self) -> object:
+        return {"offsetTable": self.snapshot()}
+
+    def _snapshot_with_light(self) -> object:
+        plain = self.snapshot()
+        light = [key for group in self._topics_of if group.startswith(LMQ_PREFIX) for key in self._keys_of(group)]
+        light_table = {key: plain.pop(key).get(0, 0) for key in light if key in plain}
+        return {"lmqOffsetTable": light_table, "offsetTable": plain}
+
+    def _keys_of(self, group: str) -> list[str]:
+        return [topic + _SEPARATOR + group for topic in self._topics_of[group]]
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Split at the first separator: a topic cannot contain it, a group can."""
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group
+
+
+def _decode(content: object) -> dict[str, dict[int, int]]:
+    """Check what was read, so that a damaged file is found out at start and not in the middle of a pull."""
+    table = content.get("offsetTable") if isinstance(content, dict) else None
+    if not isinstance(table, dict):
+        raise RemoteProtocolError("expected an object with offsetTable")
+    offset_table: dict[str, dict[int, int]] = {}
+    for key, offsets in table.items():
+        if not isinstance(key, str) or not isinstance(offsets, dict):
+            raise RemoteProtocolError(f"offsetTable: expected offsets by queue for {key!r}, found {offsets!r}")
+        offset_table[key] = {_integer(queue): _integer(offset) for queue, offset in offsets.items()}
+    light = content.get("lmqOffsetTable", {}) if isinstance(content, dict) else None
+    if not isinstance(light, dict):
+        raise RemoteProtocolError(f"lmqOffsetTable: expected an object, found {light!r}")
+    for key, offset in light.items():
+        if not isinstance(key, str):
+            raise RemoteProtocolError(f"lmqOffsetTable: expected offsets by topic and group, found {key!r}")
+        offset_table[key] = {0: _integer(offset)}
+    return offset_table
+
+
+def _integer(value: object) -> int:
+    """An integer, or the quoted one that fastjson takes too."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise RemoteProtocolError(f"offsetTable: expected an integer, found {value!r}")

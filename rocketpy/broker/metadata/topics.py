@@ -1,0 +1,319 @@
+"""The topics of a broker: ``topics.json``.
+
+One table, topic -> :class:`TopicConfig`. Rules: the broker's own topics are always there; every change moves the data
+version, by which nameservers and slaves see that they are behind; a change is in the table at once and in the file soon
+(PersistService) or before the answer (administration).
+
+An automatically created topic may be lost when the process is killed before the file is written, while its messages
+are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
+
+Topics that appear by themselves (sends, retries, dead letters) are bounded together, in number and in bytes: the whole
+table must fit an answer. Operators, a recovery and the broker's own topics are not bound by that.
+
+Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation that
+was off works again once it is on; in RocketMQ its model stays what the time without made of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.metadata.topic_names import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    SYSTEM_TOPICS,
+    check_topic_name,
+    is_system_topic,
+)
+from rocketpy.clock import Clock
+from rocketpy.errors import RequestError
+from rocketpy.log_files import event_fields
+from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.fastjson import dumps
+from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
+from rocketpy.protocol.topic_name import LMQ_PREFIX, SYSTEM_TOPIC_PREFIX
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+
+SCHEDULE_TOPIC_QUEUE_NUMS = 18
+QUEUE_NUMS_MAX = 65_535
+"""The most queues a topic may have here; RocketMQ has no limit and fails for lack of memory."""
+
+_ENTRY_BYTES = 160
+"""What a topic takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+class TopicConfigManager:
+    """The topics of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        path: str,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        clock: Clock,
+        enable_lmq: bool = False,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._enable_lmq = enable_lmq
+        self.topic_config_table: dict[str, TopicConfig] = {}
+        """Read freely, also on the hot path: it is one object for good. Change it only through the methods."""
+        self._table_bytes = 0
+        self._refused_count = 0
+        self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+        for topic_config in self._own_topics():
+            self._put(topic_config)
+        self._own_topic_names = frozenset(self.topic_config_table)
+
+    def load(self) -> None:
+        """Put what the file holds over the broker's own topics; StartError when file and backup make no sense."""
+        loaded = self.stored.load(lambda content: decode_value(content, TopicConfigSerializeWrapper))
+        if loaded is None:
+            return
+        own = dict(self.topic_config_table)
+        self.topic_config_table.clear()
+        self.topic_config_table.update(loaded.topic_config_table)
+        for topic, topic_config in own.items():
+            self.topic_config_table.setdefault(topic, topic_config)
+        self._table_bytes = sum(map(_entry_bytes, self.topic_config_table))
+        self.data_version = loaded.data_version
+        if self.full_because is not None:
+            _log.warning("%s is large: %s; no topic appears by itself", self.stored.path, self.full_because)
+
+    def select_topic_config(self, topic: str) -> TopicConfig | None:
+        """Return the configuration of a topic, None when there is no such topic; a light queue has one without."""
+        if self._enable_lmq and topic.startswith(LMQ_PREFIX):
+            return _topic(topic, 1)
+        return self.topic_config_table.get(topic)
+
+    @property
+    def full_because(self) -> str | None:
+        """Why no topic appears by itself any more, for remarks and logs; None while there is room."""
+        count = len(self.topic_config_table)
+        if count >= self._config.auto_create_topic_max:
+            return f"there are {count} already, see autoCreateTopicMax"
+        if self._table_bytes >= self._config.auto_create_table_bytes_max:
+            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
+        return None
+
+    def is_system_topic(self, topic: str) -> bool:
+        """Whether a topic belongs to the broker itself and administration may not touch it."""
+        return is_system_topic(topic, self._own_topic_names)
+
+    def system_topics(self) -> list[str]:
+        """Return the names of the broker's own topics, sorted."""
+        return sorted(SYSTEM_TOPICS | self._own_topic_names)
+
+    def create_topic_in_send_message_method(
+        self, topic: str, default_topic: str, peer: str, client_default_topic_queue_nums: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """Create a topic after the model of ``default_topic`` and return it (or the one that is there already).
+
+        None when the model is missing or may not be inherited from. ``peer`` is the producer that asks.
+        """
+        existing = self.topic_config_table.get(topic)
+        if existing is not None:
+            return existing
+        model = self.topic_config_table.get(default_topic)
+        if model is None:
+            fields = event_fields(topic=topic, peer=peer, model=default_topic)
+            _log.warning("topic not created: its model does not exist", extra=fields)
+            return None
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+            # An old TBW102 of topics.json is no model any more once automatic creation is off.
+            model = attrs.evolve(model, perm=PERM_READ_WRITE)
+            self.topic_config_table[default_topic] = model
+        if not model.perm & PERM_INHERIT:
+            fields = event_fields(topic=topic, peer=peer, model=default_topic)
+            _log.warning("topic not created: its model is not inherited", extra=fields)
+            return None
+        queue_nums = max(0, min(client_default_topic_queue_nums, model.write_queue_nums))
+        return self._created(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=model.perm & ~PERM_INHERIT,
+                topic_filter_type=model.topic_filter_type,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def create_topic_in_send_message_back_method(
+        self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """Create an internal topic (retry, dead letters) as asked and return it, or the one that is there.
+
+        None where there are too many topics, unless it is the broker's own.
+        """
+        existing = self.topic_config_table.get(topic)
+        if existing is not None:
+            return existing
+        why = None if self.is_system_topic(topic) else self.full_because
+        if why is not None:
+            self._refused_count += 1
+            if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+                _log.warning("topic not created: %s", why, extra=event_fields(topic=topic))
+            return None
+        return self._created(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def update_topic_config(self, topic_config: TopicConfig) -> None:
+        """Replace a topic or make a new one, as administration says; that of a light queue is what it is."""
+        if self._enable_lmq and topic_config.topic_name.startswith(LMQ_PREFIX):
+            return
+        old = self.topic_config_table.get(topic_config.topic_name)
+        self._put(topic_config)
+        _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
+        self._changed()
+
+    def delete_topic_config(self, topic: str) -> bool:
+        """Remove a topic; False when there is none. Its queues and offsets are others' affair."""
+        old = self.topic_config_table.pop(topic, None)
+        if old is None:
+            return False
+        self._table_bytes -= _entry_bytes(topic)
+        _log.info("topic deleted", extra=event_fields(topic=topic, was=old))
+        self._changed()
+        return True
+
+    def update_order_topic_config(self, order_topics: Iterable[str]) -> None:
+        """Mark exactly these topics as ordered: the keys of the nameserver's ORDER_TOPIC_CONFIG."""
+        wanted = set(order_topics)
+        has_changed = False
+        for topic, topic_config in self.topic_config_table.items():
+            if topic_config.order != (topic in wanted):
+                self.topic_config_table[topic] = attrs.evolve(topic_config, order=topic in wanted)
+                has_changed = True
+        if has_changed:
+            self._changed()
+
+    def settings_changed(self) -> None:
+        """Make the model of automatically created topics one again where automatic creation was switched on.
+
+        While it was off the first producer that came made it none, and that may be in the file: also for after a load.
+        """
+        name = AUTO_CREATE_TOPIC_KEY_TOPIC
+        model = next((each for each in self._own_topics() if each.topic_name == name), None)
+        known = self.topic_config_table.get(name)
+        if model is not None and (known is None or not known.perm & PERM_INHERIT):
+            self.update_topic_config(model if known is None else attrs.evolve(known, perm=model.perm))
+
+    def next_version(self) -> None:
+        """Let nameservers and slaves see a change that is not in the table: of ``brokerPermission``."""
+        self._changed()
+
+    def restore_from_queues(self, queues: Iterable[tuple[str, int]]) -> list[str]:
+        """Create the topics that have queues in the store and no configuration; return their names.
+
+        Only while automatic creation is on: otherwise the file was written before the first message came.
+        """
+        if not self._config.auto_create_topic_enable:
+            return []
+        largest: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if topic not in self.topic_config_table and not _is_queue_without_topic(topic):
+                largest[topic] = max(queue_id, largest.get(topic, 0))
+        for topic, queue_id in largest.items():
+            is_internal = topic.startswith("%")
+            queue_nums = max(queue_id + 1, 1 if is_internal else self._config.default_topic_queue_nums)
+            self._created(_topic(topic, queue_nums))
+        return sorted(largest)
+
+    def wrapper(self, *, broker_permission: int = PERM_READ_WRITE) -> TopicConfigSerializeWrapper:
+        """Return the whole table as it travels; a permission other than read and write replaces every topic's.
+
+        Compatibility: such a copy loses order and system flag (``BrokerController.registerBrokerAll``).
+        """
+        table: Mapping[str, TopicConfig] = self.topic_config_table
+        if broker_permission & PERM_READ_WRITE != PERM_READ_WRITE:
+            table = {
+                topic: TopicConfig(
+                    topic_name=topic,
+                    read_queue_nums=each.read_queue_nums,
+                    write_queue_nums=each.write_queue_nums,
+                    perm=broker_permission,
+                )
+                for topic, each in table.items()
+            }
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=dict(table))
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _put(self, topic_config: TopicConfig) -> None:
+        topic = topic_config.topic_name
+        if topic not in self.topic_config_table:
+            self._table_bytes += _entry_bytes(topic)
+        self.topic_config_table[topic] = topic_config
+
+    def _created(self, topic_config: TopicConfig) -> TopicConfig:
+        self._put(topic_config)
+        _log.info("topic created", extra=event_fields(topic=topic_config.topic_name, now=topic_config))
+        self._changed()
+        return topic_config
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        self.stored.changed()
+
+    def _snapshot(self) -> object:
+        return self.wrapper()
+
+    def _own_topics(self) -> list[TopicConfig]:
+        config = self._config
+        topics = [
+            _topic("SELF_TEST_TOPIC", 1),
+            _topic("BenchmarkTest", 1024),
+            _topic(config.broker_cluster_name, 16, _own_perm(is_enabled=config.cluster_topic_enable)),
+            _topic(config.broker_name, 1, _own_perm(is_enabled=config.broker_topic_enable)),
+            _topic("OFFSET_MOVED_EVENT", 1),
+            _topic("SCHEDULE_TOPIC_XXXX", SCHEDULE_TOPIC_QUEUE_NUMS),
+            _topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1),
+        ]
+        if config.auto_create_topic_enable:
+            perm = PERM_READ_WRITE | PERM_INHERIT
+            topics.append(_topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm))
+        if config.trace_topic_enable:
+            topics.append(_topic(config.msg_trace_topic_name, 1))
+        return topics
+
+
+def _topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
+
+
+def _entry_bytes(topic: str) -> int:
+    return _ENTRY_BYTES + 2 * len(dumps(topic).encode())
+
+
+def _own_perm(*, is_enabled: bool) -> int:
+    return PERM_INHERIT | (PERM_READ_WRITE if is_enabled else 0)
+
+
+def _is_queue_without_topic(topic: str) -> bool:
+    """Whether a queue has no topic in RocketMQ either: half messages, light queues, names nobody could create."""
+    if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, LMQ_PREFIX)):
+        return True
+    try:
+        check_topic_name(topic)
+    except RequestError:
+        return True
+    return False

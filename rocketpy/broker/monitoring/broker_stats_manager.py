@@ -1,0 +1,288 @@
+"""The statistics of a broker: what was put and got, by topic, group and queue, under RocketMQ's names and keys.
+
+::
+
+    name                                  key                        counted
+    TOPIC_PUT_NUMS, TOPIC_PUT_SIZE        topic                      messages, bytes of records; times: requests
+    GROUP_GET_NUMS, GROUP_GET_SIZE        topic@group                messages, bytes of records; times: pulls
+    GROUP_GET_LATENCY                     queueId@topic@group        ms that a pull took (topic@group without detail)
+    SNDBCK_PUT_NUMS                       topic@group                messages that a group sent back
+    QUEUE_PUT_NUMS, QUEUE_PUT_SIZE        topic@queueId              delayed messages, with detail only
+    QUEUE_GET_NUMS, QUEUE_GET_SIZE        topic@queueId@group        delayed messages delivered, with detail only
+    BROKER_PUT_NUMS, BROKER_GET_NUMS      cluster name               messages of all topics
+    GROUP_/BROKER_GET_FROM_DISK_NUMS/SIZE                            nothing, in RocketMQ neither
+    COMMERCIAL_...                        owner@topic@group@type     what a hook says
+    GROUP_GET_FALL_SIZE, ..._TIME         queueId@topic@group        how far behind the last pull was; in logs only
+
+The hot roads do not come here: they add to the objects of :mod:`.counters`, which are emptied when notes are taken
+(:class:`~rocketpy.broker.monitoring.stats_service.BrokerStatsService`) and when somebody asks.
+
+Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17. BROKER_PUT_NUMS counts all
+that is counted for topics, messages that were sent back among them. A topic is forgotten also without detail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketpy.broker.monitoring.counters import HEAD_SIZE, GroupGetCounter, TopicPutCounter, last_record
+from rocketpy.broker.monitoring.stats_item import (
+    ITEMS_MAX,
+    MomentStatsItemSet,
+    StatsItem,
+    StatsItemSet,
+    StatsWindow,
+    remove_infixed,
+    remove_prefixed,
+    remove_suffixed,
+)
+from rocketpy.clock import Clock
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.store.results import GetMessageResult
+
+QUEUE_NAMES = ("QUEUE_PUT_NUMS", "QUEUE_PUT_SIZE", "QUEUE_GET_NUMS", "QUEUE_GET_SIZE")
+"""There with ``enableDetailStat`` only."""
+
+STATS_NAMES = (
+    "TOPIC_PUT_NUMS",
+    "TOPIC_PUT_SIZE",
+    "GROUP_GET_NUMS",
+    "GROUP_GET_SIZE",
+    "GROUP_GET_LATENCY",
+    "SNDBCK_PUT_NUMS",
+    "BROKER_PUT_NUMS",
+    "BROKER_GET_NUMS",
+    "GROUP_GET_FROM_DISK_NUMS",
+    "GROUP_GET_FROM_DISK_SIZE",
+    "BROKER_GET_FROM_DISK_NUMS",
+    "BROKER_GET_FROM_DISK_SIZE",
+)
+COMMERCIAL_NAMES = (
+    "COMMERCIAL_SEND_TIMES",
+    "COMMERCIAL_RCV_TIMES",
+    "COMMERCIAL_SEND_SIZE",
+    "COMMERCIAL_RCV_SIZE",
+    "COMMERCIAL_RCV_EPOLLS",
+    "COMMERCIAL_SNDBCK_TIMES",
+    "COMMERCIAL_PERM_FAILURES",
+)
+
+
+class BrokerStatsManager:
+    """The statistics of one broker. Everything is plain memory: nothing waits, nothing is written."""
+
+    def __init__(
+        self,
+        *,
+        cluster_name: str,
+        clock: Clock,
+        enable_detail_stat: bool = True,
+        disk_fall_recorded: bool = True,
+        enable_lmq: bool = False,
+    ) -> None:
+        self._cluster_name = cluster_name
+        self._timestamp_ms = clock.timestamp_ms
+        self._enable_detail_stat = enable_detail_stat
+        self._disk_fall_recorded = disk_fall_recorded
+        self._enable_lmq = enable_lmq
+        names = (*(QUEUE_NAMES if enable_detail_stat else ()), *STATS_NAMES, *COMMERCIAL_NAMES)
+        self._sets = {name: StatsItemSet(name, is_response_time=name == "GROUP_GET_LATENCY") for name in names}
+        self._fall_size = MomentStatsItemSet("GROUP_GET_FALL_SIZE")
+        self._fall_time = MomentStatsItemSet("GROUP_GET_FALL_TIME")
+        self._topic_puts: dict[str, TopicPutCounter] = {}
+        self._group_gets: dict[tuple[str, str, int], GroupGetCounter] = {}
+
+    # ---- the hot roads --------------------------------------------------------------------------------------------
+
+    def topic_put_counter(self, topic: str) -> TopicPutCounter:
+        """Return the counter of a topic for a road that counts message by message."""
+        counter = self._topic_puts.get(topic)
+        if counter is None:
+            counter = TopicPutCounter(topic)
+            if len(self._topic_puts) < ITEMS_MAX:
+                self._topic_puts[topic] = counter
+        return counter
+
+    def inc_pulled(self, group: str, topic: str, queue_id: int, result: GetMessageResult, log_end: int) -> None:
+        """Count the messages of a pull that found some. ``log_end`` is where the log ends: how far the group is behind.
+
+        A pull that was served at once took no time; for others see :meth:`inc_group_get_latency`.
+        """
+        key = group, topic, queue_id
+        try:
+            counter = self._group_gets[key]
+        except KeyError:
+            counter = GroupGetCounter(group, topic, queue_id)
+            if len(self._group_gets) < ITEMS_MAX:
+                self._group_gets[key] = counter
+        body, last_size = result.body, result.last_record_size
+        size = len(body)
+        counter.pull_count += 1
+        counter.message_count += result.message_count
+        counter.size_bytes += size
+        begin = size - last_size if last_size else last_record(body)
+        counter.last_head = body[begin : begin + HEAD_SIZE]
+        counter.log_end = log_end
+        counter.pulled_ms = self._timestamp_ms()
+
+    # ---- what others count ----------------------------------------------------------------------------------------
+
+    def inc_topic_put(self, topic: str, count: int, size_bytes: int) -> None:
+        """Count messages of one request (``size_bytes``: of their records) for their topic and for the broker."""
+        self._sets["TOPIC_PUT_NUMS"].add(topic, count)
+        self._sets["TOPIC_PUT_SIZE"].add(topic, size_bytes)
+        self._sets["BROKER_PUT_NUMS"].add(self._cluster_name, count, 0)
+
+    def inc_group_get(self, group: str, topic: str, count: int, size_bytes: int) -> None:
+        """Count messages that a group got at once, for the group and for the broker."""
+        key = self._topic_at_group(topic, group)
+        self._sets["GROUP_GET_NUMS"].add(key, count)
+        self._sets["GROUP_GET_SIZE"].add(key, size_bytes)
+        self._sets["BROKER_GET_NUMS"].add(self._cluster_name, count, 0)
+
+    def inc_group_get_latency(self, group: str, topic: str, queue_id: int, ms: int, times: int = 1) -> None:
+        """Count how long pulls of a queue took."""
+        key = self._topic_at_group(topic, group)
+        if self._enable_detail_stat:
+            key = f"{queue_id}@{key}"
+        self._sets["GROUP_GET_LATENCY"].add(key, ms, times)
+
+    def inc_pull_wait(self, group: str, topic: str, queue_id: int, ms: int) -> None:
+        """Add time to the latency of a pull that :meth:`inc_pulled` counts: it waited for the disk."""
+        self.inc_group_get_latency(group, topic, queue_id, ms, times=0)
+
+    def inc_send_back(self, group: str, topic: str) -> None:
+        """Count a message of a topic that a group sent back."""
+        self._sets["SNDBCK_PUT_NUMS"].add(self._topic_at_group(topic, group), 1)
+
+    def inc_queue_put(self, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
+        """Count delayed messages for their queue; nothing without ``enableDetailStat``."""
+        if self._enable_detail_stat:
+            self._sets["QUEUE_PUT_NUMS"].add(f"{topic}@{queue_id}", count)
+            self._sets["QUEUE_PUT_SIZE"].add(f"{topic}@{queue_id}", size_bytes)
+
+    def inc_queue_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
+        """Count delayed messages that are delivered for their queue; nothing without ``enableDetailStat``."""
+        if self._enable_detail_stat:
+            self._sets["QUEUE_GET_NUMS"].add(f"{topic}@{queue_id}@{group}", count)
+            self._sets["QUEUE_GET_SIZE"].add(f"{topic}@{queue_id}@{group}", size_bytes)
+
+    def record_fall(self, group: str, topic: str, queue_id: int, fall_bytes: int, fall_ms: int) -> None:
+        """Note how far behind a group is in a queue: bytes of the log, unless ``diskFallRecorded`` is off, and age."""
+        key = f"{queue_id}@{self._topic_at_group(topic, group)}"
+        if self._disk_fall_recorded:
+            self._fall_size.set(key, fall_bytes)
+        self._fall_time.set(key, fall_ms)
+
+    def inc_commercial(self, name: str, owner: str, topic: str, group: str, type: str, value: int) -> None:
+        """Count under one of COMMERCIAL_NAMES; KeyError for any other name."""
+        self._sets[name].add(f"{owner}@{topic}@{group}@{type}", value)
+
+    # ---- who goes -------------------------------------------------------------------------------------------------
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Forget a topic."""
+        self.empty_counters()
+        self._topic_puts.pop(topic, None)
+        for key in [key for key in self._group_gets if key[1] == topic]:
+            del self._group_gets[key]
+        for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"):
+            self._sets[name].table.pop(topic, None)
+        for name in (*QUEUE_NAMES, "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"):
+            if name in self._sets:
+                remove_prefixed(self._sets[name].table, topic)
+        latencies = self._sets["GROUP_GET_LATENCY"].table
+        if self._enable_detail_stat:
+            remove_infixed(latencies, topic)
+        else:
+            remove_prefixed(latencies, topic)
+        remove_infixed(self._fall_size.table, topic)
+        remove_infixed(self._fall_time.table, topic)
+
+    def on_group_deleted(self, group: str) -> None:
+        """Forget a group."""
+        self.empty_counters()
+        for key in [key for key in self._group_gets if key[0] == group]:
+            del self._group_gets[key]
+        for name in (*QUEUE_NAMES[2:], "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "GROUP_GET_LATENCY"):
+            if name in self._sets:
+                remove_suffixed(self._sets[name].table, group)
+        remove_suffixed(self._fall_size.table, group)
+        remove_suffixed(self._fall_time.table, group)
+
+    # ---- figures --------------------------------------------------------------------------------------------------
+
+    def get_stats_item(self, name: str, key: str) -> StatsItem | None:
+        """Return a counter; None when nothing was counted under that name and key, or the name is none."""
+        self.empty_counters()
+        found = self._sets.get(name)
+        return None if found is None else found.get(key)
+
+    def tps_group_get_nums(self, group: str, topic: str) -> float:
+        """Return how many messages of a topic a group got per second in the last minute."""
+        return self._sets["GROUP_GET_NUMS"].snapshot(self._topic_at_group(topic, group), StatsWindow.MINUTE).tps
+
+    def fall_bytes(self) -> dict[str, int]:
+        """Return how far behind in the log the last pulls were, by ``queueId@topic@group``."""
+        self.empty_counters()
+        return self._fall_size.table
+
+    @property
+    def dropped_count(self) -> int:
+        """How many additions found no room in a set that is full."""
+        return sum(each.dropped_count for each in self._sets.values())
+
+    def sample(self, window: StatsWindow, now: float) -> Iterator[None]:
+        """Note where all counters stand; yields after each counter. ``now`` is seconds of a steady clock."""
+        self.empty_counters()
+        for each in self._sets.values():
+            yield from each.sample(window, now)
+
+    def lines(self, window: StatsWindow) -> Iterator[str]:
+        """Return a line for each counter but the commercial ones."""
+        for name, each in self._sets.items():
+            if name not in COMMERCIAL_NAMES:
+                yield from each.lines(window)
+
+    def commercial_lines(self, window: StatsWindow) -> Iterator[str]:
+        """Return a line for each commercial counter."""
+        for name in COMMERCIAL_NAMES:
+            yield from self._sets[name].lines(window)
+
+    def moment_lines(self) -> Iterator[str]:
+        """Return a line for each figure of how far behind a group is."""
+        self.empty_counters()
+        yield from self._fall_size.lines()
+        yield from self._fall_time.lines()
+
+    def empty_counters(self) -> None:
+        """Take over what the hot roads have counted."""
+        for put in self._topic_puts.values():
+            if put.count:
+                self._sets["TOPIC_PUT_NUMS"].add(put.topic, put.count, put.count)
+                self._sets["TOPIC_PUT_SIZE"].add(put.topic, put.size_bytes, put.count)
+                self._sets["BROKER_PUT_NUMS"].add(self._cluster_name, put.count, 0)
+                put.clear()
+        for got in self._group_gets.values():
+            if got.pull_count:
+                self._take_gets(got)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _take_gets(self, got: GroupGetCounter) -> None:
+        key = self._topic_at_group(got.topic, got.group)
+        self._sets["GROUP_GET_NUMS"].add(key, got.message_count, got.pull_count)
+        self._sets["GROUP_GET_SIZE"].add(key, got.size_bytes, got.pull_count)
+        self._sets["BROKER_GET_NUMS"].add(self._cluster_name, got.message_count, 0)
+        self.inc_group_get_latency(got.group, got.topic, got.queue_id, 0, got.pull_count)
+        fall = got.fall()
+        if fall is not None:
+            self.record_fall(got.group, got.topic, got.queue_id, *fall)
+        got.clear()
+
+    def _topic_at_group(self, topic: str, group: str) -> str:
+        """Return the key of both; light queues are counted as one, because there may be a million of them."""
+        if self._enable_lmq:
+            topic = LMQ_PREFIX if topic.startswith(LMQ_PREFIX) else topic
+            group = LMQ_PREFIX if group.startswith(LMQ_PREFIX) else group
+        return f"{topic}@{group}"

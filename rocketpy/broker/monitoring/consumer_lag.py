@@ -1,0 +1,133 @@
+"""Notices queues on which a group that is online has stopped: messages wait, and its offset does not move.
+
+A consumer that hangs in one message looks alive: it heartbeats, and holds its queues. A line names such a queue once,
+and once more when it moves again; the number of them and of all messages that wait are figures
+(``stuckConsumerQueues``, ``consumerLagTotal``). Groups that are not online are behind on purpose, perhaps: they count
+in neither. RocketMQ has neither line nor figure.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.containment import Contained
+from rocketpy.log_files import event_fields
+from rocketpy.protocol.bodies.heartbeat import MessageModel
+from rocketpy.store.message_store import MessageStore
+
+PERIOD_SECONDS = 30.0
+STUCK_SECONDS = 300.0
+"""Longer than any retry of a client, and than most single messages take."""
+
+QUEUES_PER_SLICE = 256
+
+_log = logging.getLogger("rocketpy.broker")
+
+_Place = tuple[str, str, int]  # group, topic, queue id
+
+
+@attrs.frozen
+class ConsumerLagStatistics:
+    """What the last round has found."""
+
+    lag_total: int = 0  # messages
+    stuck_queues: int = 0
+    queue_count: int = 0
+
+
+@attrs.define(eq=False, slots=True)
+class _Progress:
+    consumer_offset: int
+    since: float  # Trio time at which it was first seen there, with messages waiting
+    is_reported: bool = False
+
+
+class ConsumerLagService:
+    """One loop over the offsets of the groups that are online."""
+
+    def __init__(
+        self,
+        *,
+        consumer_manager: ConsumerManager,
+        consumer_offset_manager: ConsumerOffsetManager,
+        store: MessageStore,
+    ) -> None:
+        self._consumer_manager = consumer_manager
+        self._consumer_offset_manager = consumer_offset_manager
+        self._store = store
+        self._waiting: dict[_Place, _Progress] = {}
+        self._statistics = ConsumerLagStatistics()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look every PERIOD_SECONDS until cancelled."""
+        task_status.started()
+        while True:
+            await trio.sleep(PERIOD_SECONDS)
+            with Contained(_log, "a look at how far consumers lag"):
+                await self.look()
+
+    async def look(self) -> None:
+        """Compare every offset with the end of its queue and with where it was; a bounded number at a time."""
+        now = trio.current_time()
+        places = self._places()
+        waiting: dict[_Place, _Progress] = {}
+        lag_total = 0
+        for number, place in enumerate(places):
+            if number % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
+                await trio.lowlevel.checkpoint()
+            group, topic, queue_id = place
+            consumer_offset = self._consumer_offset_manager.query_offset(group, topic, queue_id)
+            lag = self._store.max_offset_in_queue(topic, queue_id) - consumer_offset
+            if consumer_offset >= 0 and lag > 0:
+                lag_total += lag
+                waiting[place] = self._progress(place, consumer_offset, lag, now)
+        for place, progress in self._waiting.items():
+            if progress.is_reported and (place not in waiting or not waiting[place].is_reported):
+                _log.info("group goes on", extra=_fields(place))
+        self._waiting = waiting
+        stuck = sum(progress.is_reported for progress in waiting.values())
+        self._statistics = ConsumerLagStatistics(lag_total, stuck, len(places))
+
+    def statistics(self) -> ConsumerLagStatistics:
+        """Return the figures."""
+        return self._statistics
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the rows of GET_BROKER_RUNTIME_INFO."""
+        return {
+            "consumerLagTotal": str(self._statistics.lag_total),
+            "stuckConsumerQueues": str(self._statistics.stuck_queues),
+        }
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _places(self) -> list[_Place]:
+        """Return the queues in which groups that are online have offsets; who broadcasts keeps its own."""
+        return [
+            (group.group_name, topic, queue_id)
+            for group in self._consumer_manager
+            if group.message_model != MessageModel.BROADCASTING
+            for topic in group.subscription_table
+            for queue_id in self._consumer_offset_manager.offsets_of(group.group_name, topic)
+        ]
+
+    def _progress(self, place: _Place, consumer_offset: int, lag: int, now: float) -> _Progress:
+        progress = self._waiting.get(place)
+        if progress is None or progress.consumer_offset != consumer_offset:
+            return _Progress(consumer_offset, now)
+        if not progress.is_reported and now - progress.since >= STUCK_SECONDS:
+            progress.is_reported = True
+            stuck_seconds = int(now - progress.since)
+            fields = _fields(place, offset=consumer_offset, seconds=stuck_seconds, waiting=lag)
+            _log.warning("group is stuck: its offset does not move while messages wait", extra=fields)
+        return progress
+
+
+def _fields(place: _Place, **more: int) -> dict[str, object]:
+    group, topic, queue_id = place
+    return event_fields(group=group, topic=topic, queueId=queue_id, **more)

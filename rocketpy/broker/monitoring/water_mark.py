@@ -1,0 +1,65 @@
+"""Writes what RocketMQ's operators look for in logs: water marks each second, figures of the store each minute.
+
+Nothing queues here, so the water marks of thread pools say 0 but for sends: those that wait for the disk under
+SYNC_FLUSH. Lines that nobody keeps are not made: those of a minute, which belong to the broker and the store, are kept
+where the water marks are, so that none comes to a terminal unasked.
+
+Compatibility: ``BrokerController.printWaterMark``, the line about the dispatch behind the log, and
+``StoreStatsService.printTps`` (4.9.8). "SlowTimeMills" of sends is how late the event loop was in the last second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from rocketpy.broker.monitoring.lateness import LatenessService
+from rocketpy.store.message_store import MessageStore
+
+BEGIN_SECONDS = 10.0
+WATER_MARK_SECONDS = 1.0
+MINUTE_SECONDS = 60.0
+
+_log = logging.getLogger("rocketpy.broker")
+_store_log = logging.getLogger("rocketpy.store")
+_water_mark_log = logging.getLogger("rocketpy.broker.watermark")
+
+
+class WaterMarkService:
+    """One loop. ``waiting_sends`` counts the sends that wait for the disk."""
+
+    def __init__(self, *, store: MessageStore, lateness: LatenessService, waiting_sends: Callable[[], int]) -> None:
+        self._store = store
+        self._lateness = lateness
+        self._waiting_sends = waiting_sends
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write until cancelled; the first lines after ten seconds."""
+        task_status.started()
+        due = trio.current_time() + BEGIN_SECONDS
+        minute_due = due
+        while True:
+            await trio.sleep_until(due)
+            due = trio.current_time() + WATER_MARK_SECONDS
+            if not _water_mark_log.isEnabledFor(logging.INFO):
+                continue
+            self.write_water_marks()
+            if trio.current_time() >= minute_due:
+                minute_due = trio.current_time() + MINUTE_SECONDS
+                self.write_figures()
+
+    def write_water_marks(self) -> None:
+        """Write the four lines of a second."""
+        late_ms = int(self._lateness.late_ms())
+        _water_mark_log.info("[WATERMARK] Send Queue Size: %d SlowTimeMills: %d", self._waiting_sends(), late_ms)
+        for name in ("Pull", "Query", "Transaction"):
+            _water_mark_log.info("[WATERMARK] %s Queue Size: 0 SlowTimeMills: 0", name)
+
+    def write_figures(self) -> None:
+        """Write the lines of a minute."""
+        _log.info("dispatch behind commit log %d bytes", self._store.dispatch_behind)
+        if _store_log.isEnabledFor(logging.INFO):
+            for line in self._store.figures.minute_lines():
+                _store_log.info("%s", line)

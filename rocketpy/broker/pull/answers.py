@@ -1,0 +1,92 @@
+"""What a consumer reads back from a pull: code, offsets and records of every outcome.
+
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. The remark is the name of the store's status.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from rocketpy.broker.pull.request import PullRequest
+from rocketpy.errors import LocalProtocolError
+from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
+from rocketpy.protocol.headers.codec import write_header
+from rocketpy.protocol.headers.pull import PullMessageResponseHeader
+from rocketpy.store.results import GetMessageResult, GetMessageStatus
+
+_LENGTHS = struct.Struct(">II")
+
+_FIXED_CODES = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def pull_response_code(status: GetMessageStatus, queue_offset: int) -> int:
+    """Return the response code of a store status; an empty queue asked from the middle has moved its offset."""
+    code = _FIXED_CODES.get(status)
+    if code is None:
+        code = ResponseCode.PULL_OFFSET_MOVED if queue_offset != 0 else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, broker_id: int) -> bytes:
+    """Return the frame that answers a pull in the serialize type of its request.
+
+    LocalProtocolError when it is longer than a frame may be: then the first message is nearly as long as one.
+    """
+    if code == 0 and pull.serialize_type is SerializeType.JSON:
+        header = _FOUND % (
+            broker_id,
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
+            pull.opaque,
+        )
+        body = result.body
+        total = len(header) + len(body) + 4
+        if total > FRAME_LENGTH_MAX - 4:
+            raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
+        return b"".join((_LENGTHS.pack(total, len(header)), header, body))
+    fields = PullMessageResponseHeader(
+        suggest_which_broker_id=broker_id,
+        next_begin_offset=result.next_begin_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+    )
+    return encode_frame(
+        RemotingCommand(
+            code=code,
+            remark=result.status.name,
+            ext_fields=write_header(fields),
+            body=result.body if code == 0 else None,
+            flag=RESPONSE_FLAG,
+            opaque=pull.opaque,
+            serialize_type=pull.serialize_type,
+        )
+    )
+
+
+def _found_template() -> bytes:
+    """Make a %-template from what the generic encoder writes; it takes the fields in their order there, opaque last."""
+    fields = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=2, min_offset=3, max_offset=4)
+    frame = encode_frame(RemotingCommand(code=0, remark="FOUND", ext_fields=write_header(fields), flag=RESPONSE_FLAG))
+    header = frame[8:].replace(b"%", b"%%")
+    position = 0
+    for name, value in ((b"suggestWhichBrokerId", 1), (b"nextBeginOffset", 2), (b"minOffset", 3), (b"maxOffset", 4)):
+        field = b'"%b":"%d"' % (name, value)
+        assert header.find(field) > position, header
+        position = header.find(field)
+        header = header.replace(field, b'"%b":"%%d"' % name)
+    assert header.find(b'"opaque":0') > position, header
+    return header.replace(b'"opaque":0', b'"opaque":%d')
+
+
+_FOUND = _found_template()

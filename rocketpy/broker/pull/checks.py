@@ -1,0 +1,252 @@
+"""Whether a pull may be served, and what selects the messages it gets.
+
+Asked for every pull, and for a held one again each time it is tried: its group may have been switched off meanwhile,
+or have subscribed to something else. Only then is an expression parsed again.
+
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, codes and remarks as there. One is
+stricter: SQL92 that does not compile refuses a pull that brings it along (23), where Java then serves every message.
+Expressions of tags are bounded (``EXPRESSION_SIZE_MAX``, ``TAGS_MAX``), beyond that the pull is refused with 23.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.broker.pull.filters import ConsumerFilterManager, compile_expression, is_tag_type
+from rocketpy.broker.pull.message_filter import RetryMessageFilter, Sql92MessageFilter
+from rocketpy.broker.pull.request import HeldHeader, PullHeader, PullRequest
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL, SubscriptionData
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.selector.sql92_errors import SelectorError
+from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
+from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
+from rocketpy.protocol.topic_name import FAQ, RETRY_PREFIX
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.results import MessageFilter
+
+_EXPRESSION_CACHED_MAX = 1000
+"""Longer tag expressions (in characters) are cached apart, and few of them: each may be a thousand tags."""
+
+HELD_BYTES = 1024
+"""What a held pull keeps without an expression of its own, about: itself, its header and its entries in the tables."""
+
+_HELD_BYTES_PER_TAG_CHARACTER = 30
+_HELD_BYTES_PER_SQL_CHARACTER = 200
+"""What a parsed expression keeps at most, for each of its characters."""
+
+_SHORT_MAX = 100
+"""Shorter texts (in characters) of a header are kept with it."""
+
+_SHOWN_MAX = 255
+
+
+class PullCheck:
+    """The checks of pulls, over the tables of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topic_config_manager: TopicConfigManager,
+        subscription_group_manager: SubscriptionGroupManager,
+        consumer_manager: ConsumerManager,
+        consumer_filter_manager: ConsumerFilterManager,
+    ) -> None:
+        self._config = config
+        self._topic_config_manager = topic_config_manager
+        self._subscription_group_manager = subscription_group_manager
+        self._consumer_manager = consumer_manager
+        self._consumer_filter_manager = consumer_filter_manager
+
+    def group_config(self, group: str) -> SubscriptionGroupConfig:
+        """Return the settings of a group that may pull here; RequestError for any other."""
+        config = self._config
+        if not config.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] pulling message is forbidden"
+            )
+        group_config = self._subscription_group_manager.find_subscription_group_config(group)
+        if group_config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{_shown(group)}] does not exist, {FAQ}",
+            )
+        if not group_config.consume_enable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {_shown(group)}")
+        return group_config
+
+    def check_topic(self, connection: Connection, header: PullHeader) -> None:
+        """RequestError unless topic and queue are there to be read."""
+        topic = header.topic
+        topic_config = self._topic_config_manager.select_topic_config(topic)
+        if topic_config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{_shown(topic)}] not exist, apply first please! {FAQ}"
+            )
+        if not topic_config.perm & PERM_READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[{connection.peer}]",
+            )
+
+    def message_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
+        """Return what selects messages, None for all; RequestError when the subscription is unknown or outdated."""
+        if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            if is_tag_type(header.expression_type):
+                selected: MessageFilter | None = _checked_tag_filter(header.subscription)
+            else:
+                selected = self._own_filter(header)
+        else:
+            selected = self._subscribed_filter(header, self._subscription(header, group_config))
+        return self._with_retries(header.topic, selected)
+
+    def keep(self, pull: PullRequest) -> None:
+        """Note what a pull that is about to be held keeps: what its filter was made from, and how many bytes it is.
+
+        Texts of its header that are not needed any more are let go.
+        """
+        header = pull.header
+        size = len(header.subscription or "")
+        pull.held_bytes = HELD_BYTES + len(pull.owner or "")
+        if not header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            pull.subscription = self._consumer_manager.find_subscription_data(header.consumer_group, header.topic)
+        elif is_tag_type(header.expression_type):
+            pull.held_bytes += size * _HELD_BYTES_PER_TAG_CHARACTER
+        else:
+            pull.held_bytes += size * _HELD_BYTES_PER_SQL_CHARACTER
+        if size + len(header.expression_type or "") > _SHORT_MAX:
+            pull.header = HeldHeader.of(header)
+
+    def message_filter_again(self, pull: PullRequest, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
+        """Return what selects messages for a held pull now, with the checks of :meth:`message_filter`.
+
+        The filter that the pull has is kept unless its group has brought another subscription object.
+        """
+        header, kept = pull.header, pull.message_filter
+        if isinstance(kept, RetryMessageFilter):
+            kept = kept.subscribed
+        if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
+            if not is_tag_type(header.expression_type):
+                self._check_property_filter(header.expression_type)
+            return self._with_retries(header.topic, kept)
+        subscription = self._subscription(header, group_config)
+        if subscription is not pull.subscription or not is_tag_type(subscription.expression_type):
+            kept = self._subscribed_filter(header, subscription)
+            pull.subscription = subscription
+        return self._with_retries(header.topic, kept)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _with_retries(self, topic: str, selected: MessageFilter | None) -> MessageFilter | None:
+        """Return the filter of a topic: of a retry topic what the group wants of other topics has a say too."""
+        if self._config.filter_support_retry and topic.startswith(RETRY_PREFIX):
+            group = topic.removeprefix(RETRY_PREFIX)
+            return RetryMessageFilter(selected, group, self._consumer_filter_manager.selector)
+        return selected
+
+    def _subscription(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> SubscriptionData:
+        """Return what the group's heartbeats subscribe to; RequestError when that is not what the pull is for."""
+        group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
+        if group is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        if not group_config.consume_broadcast_enable and group.message_model == "BROADCASTING":
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{_shown(header.consumer_group)}] can not consume by broadcast way",
+            )
+        subscription = group.find_subscription_data(header.topic)
+        if subscription is None:
+            raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the consumer's subscription not latest: the broker has version {subscription.sub_version}, the "
+                f"pull has {header.sub_version}",
+            )
+        return subscription
+
+    def _subscribed_filter(self, header: PullHeader, subscription: SubscriptionData) -> MessageFilter | None:
+        """Return the filter of a subscription of the group."""
+        if is_tag_type(subscription.expression_type):
+            return _checked_tag_filter(subscription.sub_string)
+        return self._registered_filter(header, subscription.expression_type)
+
+    def _registered_filter(self, header: PullHeader, expression_type: str | None) -> MessageFilter:
+        """Return the SQL92 filter that a heartbeat brought."""
+        found = self._consumer_filter_manager.get(header.topic, header.consumer_group)
+        if found is None:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if found.client_version < header.sub_version:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the consumer's consumer filter data not latest: the broker has version {found.client_version}, the "
+                f"pull has {header.sub_version}",
+            )
+        self._check_property_filter(expression_type)
+        return found.message_filter
+
+    def _own_filter(self, header: PullHeader) -> MessageFilter:
+        """Return the SQL92 filter that a pull brings along."""
+        expression = header.subscription
+        if not expression:
+            raise _not_parsed("expected an expression, found none")
+        self._check_property_filter(header.expression_type)
+        try:
+            return Sql92MessageFilter(compile_expression(header.expression_type, expression))
+        except SelectorError as failure:
+            raise _not_parsed(str(failure)) from failure
+
+    def _check_property_filter(self, expression_type: str | None) -> None:
+        if not self._config.enable_property_filter:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
+
+
+def not_supported(expression_type: str | None) -> str:
+    """Return RocketMQ's remark while enablePropertyFilter is off."""
+    return f"The broker does not support consumer to filter message by {_shown(str(expression_type))}"
+
+
+def _tag_filter(expression: str | None) -> TagFilter | None:
+    """Return the filter of a tag expression, None when everything matches; ValueError when it is none."""
+    subscription = parse_tag_expression("", expression)
+    return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
+
+
+_cached_filter = lru_cache(maxsize=1024)(_tag_filter)
+_cached_long_filter = lru_cache(maxsize=64)(_tag_filter)
+
+
+def _checked_tag_filter(expression: str | None) -> TagFilter | None:
+    """Return the filter of an expression that a consumer sent; RequestError when it is none."""
+    if not expression or expression == SUB_ALL:
+        return None
+    try:
+        if len(expression) <= _EXPRESSION_CACHED_MAX:
+            return _cached_filter(expression)
+        return _cached_long_filter(expression)
+    except ValueError as failure:
+        raise _not_parsed(str(failure)) from failure
+
+
+def _not_parsed(why: str) -> RequestError:
+    return RequestError(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {_shown(why)}"
+    )
+
+
+def _shown(text: str) -> str:
+    """Return a consumer's text for a remark: an answer must fit into a frame."""
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."

@@ -1,0 +1,241 @@
+"""Long polling: keeps the pulls that found nothing until a message arrives or their time is up.
+
+One table, ``(topic, queue id) -> held pulls``, and two indexes: by the time at which pulls end, and by connection, so
+that neither the clock nor the end of a connection looks at everything. The store notes each queue that got messages
+once per burst; when the burst's own replies have left, every woken queue's pulls are served once, for a bounded time:
+the service's task serves the rest in slices, also in the middle of one queue. A pull whose filter matches nothing goes
+on waiting from where it has looked.
+
+Rules:
+- One pull that fails unexpectedly (a hook, a bug) ends alone; the others of its queue are served.
+- The bytes that held pulls keep are counted, for each connection and in total. The limits are the pull processor's.
+
+Compatibility: ``PullRequestHoldService`` (4.9.8) looks at expired pulls every 5 s, so its answers come up to 5 s late,
+and it answers a non-matching arrival within 5 s. Here a pull ends when its time is up (checked every half second), with
+the offset up to which nothing matched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.broker.pull.request import PullRequest
+from rocketpy.containment import contain
+from rocketpy.remoting.connection import Connection
+
+SWEEP_SECONDS = 0.5
+SLOTS_PER_SECOND = 10
+PULLS_PER_SLICE = 64
+SLICE_SECONDS = 0.005
+"""A slice ends after so many pulls, or with the pull that is being served when its time is over."""
+
+_Key = tuple[str, int]  # topic, queue id
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.frozen
+class PullRequestHoldStatistics:
+    """What is held now, and how it ended so far."""
+
+    held: int
+    held_bytes: int
+    woken_count: int
+    timed_out_count: int
+    dropped_count: int
+
+
+@attrs.define(eq=False, slots=True)
+class _HeldOfConnection:
+    """The pulls of one connection, in the order in which they came, and the bytes that they keep."""
+
+    pulls: dict[PullRequest, None] = attrs.field(factory=dict)
+    size_bytes: int = 0
+
+
+class PullRequestHoldService:
+    """Holds pulls. ``suspend`` and ``message_arriving`` are called from the hot path and do next to nothing.
+
+    ``busy_seconds`` is a clock that measures how long this thread was busy: slices are bounded by it.
+    """
+
+    def __init__(self, *, busy_seconds: Callable[[], float] = time.thread_time) -> None:
+        self._busy_seconds = busy_seconds
+        self._held: dict[_Key, dict[PullRequest, None]] = {}
+        self._of_connection: dict[Connection, _HeldOfConnection] = {}
+        self._held_bytes = 0
+        self._due: dict[int, dict[PullRequest, None]] = {}  # by tenths of a second, rounded up
+        self._woken: dict[_Key, None] = {}  # ordered, each once
+        self._serving: deque[PullRequest] = deque()  # what is left of the queue that is being served
+        self._more = trio.Event()
+        self._woken_count = 0
+        self._timed_out_count = 0
+        self._dropped_count = 0
+
+    def suspend(self, pull: PullRequest) -> None:
+        """Hold a pull until a message arrives in its queue or its deadline passes."""
+        key = (pull.header.topic, pull.header.queue_id)
+        pulls = self._held.get(key)
+        if pulls is None:
+            pulls = self._held[key] = {}
+        pulls[pull] = None
+        of_connection = self._of_connection.get(pull.connection)
+        if of_connection is None:
+            of_connection = self._of_connection[pull.connection] = _HeldOfConnection()
+        of_connection.pulls[pull] = None
+        of_connection.size_bytes += pull.held_bytes
+        self._held_bytes += pull.held_bytes
+        slot = pull.due_slot = int(pull.deadline * SLOTS_PER_SECOND) + 1
+        due = self._due.get(slot)
+        if due is None:
+            due = self._due[slot] = {}
+        due[pull] = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that all held pulls keep."""
+        return self._held_bytes
+
+    def held_bytes_of(self, connection: Connection) -> int:
+        """Return the bytes that the held pulls of a connection keep."""
+        of_connection = self._of_connection.get(connection)
+        return 0 if of_connection is None else of_connection.size_bytes
+
+    def message_arriving(self, topic: str, queue_id: int, max_queue_offset: int) -> None:
+        """Note that a queue got messages; its pulls are served after the burst's replies."""
+        key = (topic, queue_id)
+        if key in self._held:
+            self._woken[key] = None
+
+    def serve_woken(self) -> None:
+        """Serve the pulls of woken queues, at most a slice of them; the task serves the rest."""
+        if (self._woken or self._serving) and not self._serve_slice():
+            self._more.set()
+
+    def drop_connection(self, connection: Connection) -> None:
+        """Forget the pulls of a connection that has ended."""
+        of_connection = self._of_connection.get(connection)
+        if of_connection is not None:
+            self._dropped_count += len(of_connection.pulls)
+            for pull in list(of_connection.pulls):
+                self._forget(pull)
+            self._of_connection.pop(connection, None)
+
+    def statistics(self) -> PullRequestHoldStatistics:
+        """Return the counters."""
+        return PullRequestHoldStatistics(
+            held=sum(map(len, self._held.values())),
+            held_bytes=self._held_bytes,
+            woken_count=self._woken_count,
+            timed_out_count=self._timed_out_count,
+            dropped_count=self._dropped_count,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve what a burst left over and end the pulls whose time is up, until cancelled."""
+        task_status.started()
+        sweep_at = trio.current_time() + SWEEP_SECONDS
+        while True:
+            with trio.move_on_at(sweep_at):
+                await self._more.wait()
+            if self._more.is_set():
+                self._more = trio.Event()
+                while not self._serve_slice():
+                    await trio.lowlevel.checkpoint()
+            if trio.current_time() >= sweep_at:  # however much there is to serve
+                await self._end_expired()
+                self.serve_woken()  # by what an ended pull has left: a message about a moved offset
+                sweep_at = trio.current_time() + SWEEP_SECONDS
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _serve_slice(self) -> bool:
+        """Serve pulls until the slice is over; True when no woken queue is left.
+
+        A message that arrives in the queue that is being served wakes all its pulls once more.
+        """
+        serving, ends_at = self._serving, 0.0
+        for _ in range(PULLS_PER_SLICE):
+            while not serving:
+                if not self._woken:
+                    return True
+                key = next(iter(self._woken))
+                del self._woken[key]
+                serving.extend(self._held.get(key, ()))
+            pull = serving.popleft()
+            if self._is_held(pull):
+                self._woken_count += 1
+                self._try(pull, expired=False)
+                if not (serving or self._woken):
+                    return True  # as mostly: one pull, and the clock was not asked
+                now = self._busy_seconds()
+                ends_at = ends_at or now + SLICE_SECONDS
+                if now > ends_at:
+                    return False
+        return not (serving or self._woken)
+
+    async def _end_expired(self) -> None:
+        """Answer the pulls whose time is up, in slices."""
+        now = trio.current_time() * SLOTS_PER_SECOND
+        ends_at = self._busy_seconds() + SLICE_SECONDS
+        for slot in [slot for slot in self._due if slot <= now]:
+            for pull in self._due.pop(slot):
+                if not self._is_held(pull):
+                    continue  # an arrival has answered it while others were served
+                self._timed_out_count += 1
+                self._try(pull, expired=True)
+                if self._busy_seconds() > ends_at:
+                    await trio.lowlevel.checkpoint()
+                    ends_at = self._busy_seconds() + SLICE_SECONDS
+
+    def _try(self, pull: PullRequest, *, expired: bool) -> None:
+        """Try a pull again; forget it when it was answered, when it failed, and when its connection has ended."""
+        connection = pull.connection
+        if connection.is_closed:
+            self._dropped_count += 1
+            self._forget(pull)
+            return
+        try:
+            if not pull.resume(pull, expired):
+                assert not expired, pull
+                return
+            self._forget(pull)
+            connection.flush()
+        except Exception as failure:
+            contain(failure, _log, "the pull of %s that was held", connection.peer)
+            if self._is_held(pull):
+                self._forget(pull)
+                pull.fail(pull)
+                connection.flush()
+
+    def _is_held(self, pull: PullRequest) -> bool:
+        of_connection = self._of_connection.get(pull.connection)
+        return of_connection is not None and pull in of_connection.pulls
+
+    def _forget(self, pull: PullRequest) -> None:
+        """Take a pull out of the table and the index by connection; harmless when it is not there any more."""
+        connection = pull.connection
+        of_connection = self._of_connection.get(connection)
+        if of_connection is None or pull not in of_connection.pulls:
+            return
+        del of_connection.pulls[pull]
+        of_connection.size_bytes -= pull.held_bytes
+        self._held_bytes -= pull.held_bytes
+        if not of_connection.pulls and connection.is_closed:
+            del self._of_connection[connection]  # an open one keeps its place: its next pull comes soon
+        key = (pull.header.topic, pull.header.queue_id)
+        pulls = self._held[key]
+        del pulls[pull]
+        if not pulls:
+            del self._held[key]
+        due = self._due.get(pull.due_slot)
+        if due is not None:
+            due.pop(pull, None)
+            if not due:
+                del self._due[pull.due_slot]

@@ -1,0 +1,334 @@
+"""PULL_MESSAGE: from a consumer's request to records, or to a place in PullRequestHoldService.
+
+What is in the page cache is answered in the same turn; what is cold is read by a task beside it. A pull that finds
+nothing and may wait is held; the answer is then deferred.
+
+A message that cannot be served because its unit or record is damaged refuses the pull that begins with it: the consumer
+stays there and hears the place, until the store is repaired or its offset is set behind it. Everything else is served.
+
+What fails unexpectedly while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull, as the dispatcher does
+it for those that are answered at once or by a task.
+
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. What a held pull has already looked at and did not want is
+not looked at again, unless the group has subscribed to something else meanwhile. A pull is held for SUSPEND_MS_MAX at
+most, whatever it asks for; what held pulls keep is bounded, and a pull beyond that is refused with SYSTEM_BUSY.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import trio
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.hooks import COMMERCIAL_OWNER, SIZE_PER_COUNT, ConsumeHooks, ConsumeMessageContext, namespace_of
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.pull.answers import encode_pull_answer, pull_response_code
+from rocketpy.broker.pull.checks import PullCheck
+from rocketpy.broker.pull.long_polling import PullRequestHoldService
+from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
+from rocketpy.broker.pull.request import PullHeader, PullRequest
+from rocketpy.errors import LocalProtocolError, RequestError
+from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
+from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull
+from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUSPEND_FLAG
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, TOOK_LONG, Deferred, Dispatcher
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import GetMessageResult
+
+SUSPEND_MS_MAX = 300_000
+"""RocketMQ's own clients ask for 15 to 20 seconds."""
+
+_FAILED = "the pull failed unexpectedly, the log of the broker says why"
+_TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
+
+_store_error_log = logging.getLogger("rocketpy.store.error")
+
+
+class PullMessageProcessor:
+    """Serves PULL_MESSAGE. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        store_config: MessageStoreConfig,
+        hold_service: PullRequestHoldService,
+        check: PullCheck,
+        consumer_offset_manager: ConsumerOffsetManager,
+        offset_moved_events: OffsetMovedEvents,
+        config: BrokerConfig,
+        stats: BrokerStatsManager,
+        hooks: ConsumeHooks,
+    ) -> None:
+        self._store = store
+        self._hold_service = hold_service
+        self._check = check
+        self._consumer_offset_manager = consumer_offset_manager
+        self._offset_moved_events = offset_moved_events
+        self._config = config
+        self._stats = stats
+        self._hooks = hooks
+        self._is_slave = store_config.broker_role is BrokerRole.SLAVE
+        self._corrects_offsets = not self._is_slave or store_config.offset_check_in_slave
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take PULL_MESSAGE; and its hot road, unless hooks want to know whose account each pull is for."""
+        dispatcher.register(RequestCode.PULL_MESSAGE, self.process)
+        if not self._hooks:
+            dispatcher.register_fast_path(RequestCode.PULL_MESSAGE, self.process_hot)
+
+    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a JSON pull that decodes in one step; False, with nothing done, when it does not.
+
+        A filter may have to be parsed, and may judge hundreds of messages: TOOK_LONG.
+        """
+        try:
+            request = decode_hot_pull(header)
+        except HOT_HEADER_ERRORS:
+            return False
+        is_oneway = bool(request.flag & ONEWAY_FLAG)
+        try:
+            pull = self._pull(connection, request.ext_fields, request.opaque, SerializeType.JSON, is_oneway)
+        except RequestError as refusal:
+            if not is_oneway:
+                connection.reply(
+                    RemotingCommand(
+                        code=refusal.response_code, remark=refusal.remark, opaque=request.opaque, flag=RESPONSE_FLAG
+                    )
+                )
+            return TOOK_LONG
+        if pull.is_deferred:
+            connection.count_deferred()
+        return True if pull.message_filter is None else TOOK_LONG
+
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        """Serve any pull; a refusal is raised as RequestError."""
+        header = read_header(request, PullMessageRequestHeader)
+        owner = (request.ext_fields or {}).get(COMMERCIAL_OWNER)
+        pull = self._pull(connection, header, request.opaque, request.serialize_type, request.is_oneway, owner)
+        return DEFERRED if pull.is_deferred else None
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _pull(
+        self,
+        connection: Connection,
+        header: PullHeader,
+        opaque: int,
+        serialize_type: SerializeType,
+        is_oneway: bool,
+        owner: str | None = None,
+    ) -> PullRequest:
+        """Answer at once, or arrange for a later answer and say so in the pull."""
+        check = self._check
+        group_config = check.group_config(header.consumer_group)
+        check.check_topic(connection, header)
+        message_filter = check.message_filter(header, group_config)
+        topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
+        if sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
+            self._commit_offset(connection, header)
+        may_suspend = sys_flag & PULL_SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
+        suspend_ms = min(header.suspend_timeout_millis, SUSPEND_MS_MAX)
+        if not self._config.long_polling_enable:
+            suspend_ms = self._config.short_polling_time_mills
+        pull = PullRequest(
+            connection,
+            opaque,
+            serialize_type,
+            is_oneway,
+            header,
+            queue_offset,
+            message_filter,
+            group_config,
+            trio.current_time() + suspend_ms / 1000 if may_suspend else 0.0,
+            self._resume,
+            self._fail,
+            owner,
+        )
+        result = self._store.get_message_nowait(topic, queue_id, queue_offset, header.max_msg_nums, message_filter)
+        if result is None:
+            if not connection.answer_later(pull, self._read_cold, pull):
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
+            pull.is_deferred = True
+            return pull
+        if result.damage:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
+        code = pull_response_code(result.status, queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
+            check.keep(pull)
+            self._check_room(pull)
+            self._hold_service.suspend(pull)
+            pull.is_deferred = True
+            return pull
+        frame = self._answer(pull, code, result)
+        if not is_oneway:
+            connection.reply_frame(frame)
+        return pull
+
+    def _commit_offset(self, connection: Connection, header: PullHeader) -> None:
+        """Take the offset that a pull brings along if UPDATE_CONSUMER_OFFSET would take it; the pull is served anyway.
+
+        Compatibility: RocketMQ keeps a negative offset, and then answers that the group has none.
+        """
+        manager, group, topic, queue_id = (
+            self._consumer_offset_manager, header.consumer_group, header.topic, header.queue_id,
+        )  # fmt: skip
+        if header.commit_offset >= 0 and manager.has_room_for(group, topic, queue_id):
+            manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+
+    def _check_room(self, pull: PullRequest) -> None:
+        """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""
+        held_bytes, held_bytes_max = self._hold_service.held_bytes, self._config.held_pull_bytes_max
+        what, key = "all consumers", "heldPullBytesMax"
+        if held_bytes + pull.held_bytes <= held_bytes_max:
+            held_bytes = self._hold_service.held_bytes_of(pull.connection)
+            held_bytes_max = self._config.connection_held_pull_bytes_max
+            if held_bytes + pull.held_bytes <= held_bytes_max:
+                return
+            what, key = "this connection", "connectionHeldPullBytesMax"
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"[OVERLOAD]the pulls of {what} that wait here keep {held_bytes} bytes, this one {pull.held_bytes}; "
+            f"{key} is {held_bytes_max}",
+        )
+
+    def _resume(self, pull: PullRequest, is_final: bool) -> bool:
+        """Try a held pull again; True when it has been answered (or a task will do so)."""
+        header = pull.header
+        try:
+            self._check_again(pull)
+        except RequestError as refusal:
+            self._refuse_deferred(pull, refusal.response_code, refusal.remark)
+            return True
+        result = self._store.get_message_nowait(
+            header.topic, header.queue_id, pull.queue_offset, header.max_msg_nums, pull.message_filter
+        )
+        if result is None:
+            if not pull.connection.answer_later(pull, self._read_cold, pull):
+                self._refuse_deferred(pull, ResponseCode.SYSTEM_BUSY, _TOO_MANY_READS)
+            return True
+        if result.damage:
+            self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _damaged(result))
+            return True
+        code = pull_response_code(result.status, pull.queue_offset)
+        if not is_final and code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+            if result.next_begin_offset >= result.max_offset:
+                pull.queue_offset = result.next_begin_offset
+                return False
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # one read looks only so far: the consumer asks for the rest
+        if code == ResponseCode.PULL_NOT_FOUND and pull.queue_offset != header.queue_offset:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # the consumer takes the new offset
+        self._answer_deferred(pull, code, result)
+        return True
+
+    def _fail(self, pull: PullRequest) -> None:
+        """Answer a held pull that has failed unexpectedly."""
+        self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
+
+    def _check_again(self, pull: PullRequest) -> None:
+        """RequestError when a held pull may not be served any more; what it wants now, and from where."""
+        check, header = self._check, pull.header
+        group_config = check.group_config(header.consumer_group)
+        check.check_topic(pull.connection, header)
+        message_filter = check.message_filter_again(pull, group_config)
+        pull.group_config = group_config
+        if message_filter is not pull.message_filter and message_filter != pull.message_filter:
+            pull.message_filter = message_filter
+            pull.queue_offset = header.queue_offset  # what was not wanted may be wanted now
+
+    async def _read_cold(self, pull: PullRequest) -> bytes:
+        """Read what the page cache does not hold; the worker thread waits for the disk, the loop does not."""
+        header = pull.header
+        began = trio.current_time()
+        result = await self._store.get_message(
+            header.topic, header.queue_id, pull.queue_offset, header.max_msg_nums, pull.message_filter
+        )
+        if result.body:
+            waited_ms = int((trio.current_time() - began) * 1000)
+            self._stats.inc_pull_wait(header.consumer_group, header.topic, header.queue_id, waited_ms)
+        if result.damage:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
+        return self._answer(pull, pull_response_code(result.status, pull.queue_offset), result)
+
+    def _answer_deferred(self, pull: PullRequest, code: int, result: GetMessageResult) -> None:
+        try:
+            frame = self._answer(pull, code, result)
+        except RequestError as refusal:
+            self._refuse_deferred(pull, refusal.response_code, refusal.remark)
+            return
+        pull.connection.answer_deferred(pull, frame)
+
+    def _refuse_deferred(self, pull: PullRequest, code: int, remark: str) -> None:
+        refusal = RemotingCommand(
+            code=code,
+            remark=remark,
+            opaque=pull.opaque,
+            flag=RESPONSE_FLAG,
+            serialize_type=pull.serialize_type,
+        )
+        pull.connection.answer_deferred(pull, encode_frame(refusal))
+
+    def _answer(self, pull: PullRequest, code: int, result: GetMessageResult) -> bytes:
+        """Return the frame that ends a pull, once it is counted; RequestError when no frame holds the answer."""
+        broker_id = 0
+        if self._config.slave_read_enable:
+            group_config = pull.group_config
+            is_slow = result.suggest_pulling_from_slave
+            broker_id = group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
+        if code == 0:
+            log_end = self._store.appender.wrote_offset
+            header = pull.header
+            self._stats.inc_pulled(header.consumer_group, header.topic, header.queue_id, result, log_end)
+        elif code == ResponseCode.PULL_OFFSET_MOVED:
+            if self._corrects_offsets:
+                self._offset_moved_events.moved(pull.header, result.next_begin_offset)
+            else:
+                code, broker_id = ResponseCode.PULL_RETRY_IMMEDIATELY, pull.group_config.broker_id
+        if self._hooks:
+            self._hooks.pulled(_context(pull, code, result, self._config.commercial_base_count))
+        try:
+            return encode_pull_answer(pull, code, result, broker_id)
+        except LocalProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}") from failure
+
+
+def _context(pull: PullRequest, code: int, result: GetMessageResult, base_count: int) -> ConsumeMessageContext:
+    """Return what hooks hear of an answer: messages in units of 64 KiB, or one empty poll."""
+    context = ConsumeMessageContext(
+        namespace=namespace_of(pull.header.consumer_group),
+        consumer_group=pull.header.consumer_group,
+        topic=pull.header.topic,
+        queue_id=pull.header.queue_id,
+        commercial_owner=pull.owner,
+        commercial_rcv_stats="RCV_EPOLLS",
+        commercial_rcv_times=1,
+    )
+    if code == 0:
+        context.commercial_rcv_stats = "RCV_SUCCESS"
+        context.commercial_rcv_times = _count_by_size(result.body) * base_count
+        context.commercial_rcv_size = len(result.body)
+    return context
+
+
+def _count_by_size(body: bytes) -> int:
+    count = position = 0
+    while position < len(body):
+        size = int.from_bytes(body[position : position + 4])
+        count += math.ceil(size / SIZE_PER_COUNT)
+        position += size
+    return count
+
+
+def _damaged(result: GetMessageResult) -> str:
+    """Return why a message cannot be served, and let the operator know too."""
+    _store_error_log.error("a message cannot be served: %s", result.damage)
+    return f"the message at this offset cannot be served: {result.damage}"

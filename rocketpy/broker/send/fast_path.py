@@ -1,0 +1,281 @@
+"""The hot road of a send: a JSON V2 header of the plain kind, and nothing that this kind does not need.
+
+Plain is: a known ordinary topic, a valid queue, properties without special meaning, a broker that takes everything.
+Whatever is unusual is declined, with nothing done, and :mod:`.send` serves it with all checks. The tests send the same
+requests down both roads and compare records and answers.
+
+Rule: a topic is plain for as long as the version of the topics is the very object that it was found plain under.
+Whoever closes the broker for sends (:class:`~rocketpy.broker.send.admission.SendGate`, a change of
+``brokerPermission``) therefore calls :meth:`HotSend.forget`, and not a message is asked for it.
+
+Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.monitoring.counters import TopicPutCounter
+from rocketpy.broker.send.admission import SendGate
+from rocketpy.broker.send.answers import Receipt, SendAnswers
+from rocketpy.broker.send.checks import SendCheck
+from rocketpy.broker.send.long_batch import AT_ONCE_BYTES, AT_ONCE_COUNT, is_long
+from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.broker.send.properties import (
+    CLIENT_SYS_FLAGS,
+    NOT_PLAIN,
+    PERHAPS_BROKERS_WORD,
+    READ_BY_DISPATCH,
+    WAIT_TRUE,
+    WAIT_TRUE_BACK,
+    fits_as_batch,
+    match_usual,
+    plain_properties,
+    remembered_tags_code,
+    stored_batch,
+)
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.batch import split_batch_body
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, SerializeType
+from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, DecodeSend, decode_hot_send
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties, encode_properties, index_keys
+from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+
+_PUT_OK = PutMessageStatus.PUT_OK
+
+_PLAIN_TOPICS_MAX = 10_000
+
+_SHARED_REMEMBERED_MAX = 16
+_SHARED_TEXT_MAX = 1000
+"""So many characters the properties of a whole batch have at most: what they mean is remembered."""
+
+_MANY = 100
+"""So many messages of a batch take about a quarter of a millisecond."""
+
+_IS_BATCH = b'"m":"true"'
+"""As clients write it. The hot decoder takes 1 for true as well, Java does not."""
+
+
+class HotSend:
+    """Serves plain sends and batches. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topic_config_manager: TopicConfigManager,
+        check: SendCheck,
+        gate: SendGate,
+        answers: SendAnswers,
+        outcome: SendOutcome,
+        stats: BrokerStatsManager,
+        config: BrokerConfig,
+        decode: DecodeSend = decode_hot_send,
+    ) -> None:
+        self._decode = decode
+        self._store = store
+        self._put = store.put
+        self._sync_flush = store.sync_flush
+        self._topic_config_manager = topic_config_manager
+        self._topics_version = topic_config_manager.data_version  # that _plain_topics is about
+        self._appender = store.appender  # asked for the end of the log without a call: it tells the size of a record
+        # What _note_plain_topic has found, by topic, with the counter of what is put.
+        self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
+        self._check = check
+        self._gate = gate
+        self._answers = answers
+        self._outcome = outcome
+        self._stats = stats
+        self._config = config
+        cluster = config.broker_cluster_name
+        self._shared_of_batch = lru_cache(maxsize=_SHARED_REMEMBERED_MAX)(partial(_shared_of_batch, cluster=cluster))
+        self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take plain sends before anything of them is decoded."""
+        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_hot)
+        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_hot_batch)
+
+    def forget(self) -> None:
+        """Decline everything until a topic is found to be plain again: what the check allows has changed."""
+        self._plain_topics.clear()
+        self._topics_version = self._topic_config_manager.data_version
+
+    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
+        try:
+            request = self._decode(header)
+        except HOT_HEADER_ERRORS:
+            return False
+        fields = request.ext_fields
+        topic = fields.topic
+        queue_id = fields.queue_id
+        if self._topics_version is not self._topic_config_manager.data_version:
+            self.forget()
+        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
+        if plain is None:
+            return False
+        config, counter = plain
+        if not 0 <= queue_id < config.write_queue_nums or fields.batch:
+            return False
+        if self._sync_flush and not connection.may_defer:
+            return False
+
+        text = fields.properties
+        match = match_usual(text)
+        if match is not None:
+            keys_text, unique_key, tags = match.groups()
+            stored = text[:WAIT_TRUE_BACK] if tags is None else text.replace(WAIT_TRUE, "", 1)
+            keys = (unique_key.encode(),) if keys_text is None else index_keys(unique_key, keys_text)
+        elif len(text) > PROPERTIES_TEXT_MAX:
+            return False
+        else:
+            unusual = plain_properties(text)
+            if unusual is None:
+                return False
+            stored, keys, tags = unusual
+
+        status, physical_offset, queue_offset = self._put(
+            topic,
+            queue_id,
+            body or b"",
+            stored.encode() + self._cluster_suffix,
+            0 if tags is None else remembered_tags_code(tags),
+            keys,
+            fields.flag,
+            fields.sys_flag & CLIENT_SYS_FLAGS,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        if status is not _PUT_OK:
+            if not request.flag & ONEWAY_FLAG:
+                self._refuse_hot(connection, request.opaque, status, body, stored)
+            return True
+        counter.count += 1
+        counter.size_bytes += self._appender.wrote_offset - physical_offset
+        if self._sync_flush:
+            if not request.flag & ONEWAY_FLAG:
+                connection.count_deferred()
+                answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
+                self._store.wait_durable(self._store.wrote_offset, answer)
+            else:
+                self._outcome.flush_soon()
+        elif not request.flag & ONEWAY_FLAG:
+            connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
+        return True
+
+    def process_hot_batch(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
+        try:
+            request = decode_hot_send(header)
+        except HOT_HEADER_ERRORS:
+            return False
+        fields = request.ext_fields
+        topic, queue_id = fields.topic, fields.queue_id
+        if self._topics_version is not self._topic_config_manager.data_version:
+            self.forget()
+        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
+        if plain is None:
+            return False
+        if not 0 <= queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
+            return False
+        body = body or b""
+        count_max = self._config.batch_messages_max
+        if len(body) > AT_ONCE_BYTES:
+            count_max = min(count_max, AT_ONCE_COUNT)
+        if len(body) > self._store.message_size_max:
+            return False
+        if self._store.is_index_behind or (self._sync_flush and not connection.may_defer):
+            return False
+        text = fields.properties
+        shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None
+        if shared is None:
+            return False
+        suffix, wait = shared
+        try:
+            columns = split_batch_body(body, count_max=count_max)
+        except RemoteProtocolError:
+            return False
+        if is_long(columns, body) or PERHAPS_BROKERS_WORD in body or not fits_as_batch(columns, body, suffix):
+            return False
+        batch = stored_batch(columns, suffix, suffix_says_nothing=True)
+        status, physical_offsets, queue_offset = self._store.put_batch(
+            topic,
+            queue_id,
+            batch,
+            fields.sys_flag,
+            fields.born_timestamp,
+            connection.born_host,
+            fields.reconsume_times,
+        )
+        is_oneway = bool(request.flag & ONEWAY_FLAG)
+        if status is not _PUT_OK:
+            if not is_oneway:
+                refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
+                longest = max(batch.properties, key=len)
+                connection.reply(self._outcome.not_stored(refused, status, body, longest))
+            return True
+        self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
+        msg_id = self._answers.batch_msg_id(physical_offsets)
+        if self._sync_flush:
+            receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
+            self._outcome.stored(connection, receipt, oneway=is_oneway, wait=wait)
+        elif not is_oneway:
+            connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
+        return True if len(physical_offsets) < _MANY else TOOK_LONG
+
+    def _answer_hot(
+        self,
+        connection: Connection,
+        opaque: int,
+        physical_offset: int,
+        queue_id: int,
+        queue_offset: int,
+        status: PutMessageStatus,
+    ) -> None:
+        """Answer a plain send whose flush has come, or not in time."""
+        answers = self._answers
+        if status is _PUT_OK:
+            frame = answers.success(opaque, physical_offset, queue_id, queue_offset)
+        else:
+            msg_id = answers.msg_id(physical_offset)
+            frame = answers.stored(Receipt(opaque, SerializeType.JSON, msg_id, queue_id, queue_offset), status)
+        connection.reply_deferred(frame)
+
+    def _note_plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
+        """Return what to remember of a topic until some configuration changes, None if it is not for the hot road."""
+        config = self._topic_config_manager.select_topic_config(topic)
+        if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
+            return None
+        if not (self._gate.is_open and self._check.is_open) or config.topic_filter_type != "SINGLE_TAG":
+            return None
+        if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
+            self._plain_topics.clear()
+        plain = self._plain_topics[topic] = config, self._stats.topic_put_counter(topic)
+        return plain
+
+    def _refuse_hot(
+        self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str
+    ) -> None:
+        request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
+        properties = stored.encode() + self._cluster_suffix
+        connection.reply(self._outcome.not_stored(request, status, body or b"", properties))
+
+
+def _shared_of_batch(text: str, *, cluster: str) -> tuple[bytes, str | None] | None:
+    """Return what the properties of a whole batch add to each message's, and WAIT; None if they are not plain."""
+    shared = decode_properties(text)
+    if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
+        return None
+    shared["CLUSTER"] = cluster
+    return encode_properties(shared).encode(), shared.get("WAIT")

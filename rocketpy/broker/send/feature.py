@@ -1,0 +1,163 @@
+"""The send side of a broker, put together: both roads of a send, send-backs and replies, and what they share.
+
+Composition only: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
+from rocketpy.broker.context import Ground
+from rocketpy.broker.hooks import BrokerHooks, ConsumeHooks, SendHooks
+from rocketpy.broker.metadata.named_queues import NamedQueues
+from rocketpy.broker.send.admission import SendGate
+from rocketpy.broker.send.answers import SendAnswers
+from rocketpy.broker.send.checks import SendCheck
+from rocketpy.broker.send.fast_path import HotSend
+from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.broker.send.overload import FastFailureService
+from rocketpy.broker.send.processor import SendMessageProcessor
+from rocketpy.broker.send.put import MessagePut
+from rocketpy.broker.send.request_reply import ReplyMessageProcessor
+from rocketpy.broker.send.send_back import SendBackProcessor
+from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
+from rocketpy.remoting.dispatch import Dispatcher
+
+LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
+"""Settings that something was made of: who changes one while the broker runs calls ``settings_changed``."""
+
+
+class SendSide:
+    """The processors of sends of one broker, with the gate before them and the service that closes it."""
+
+    def __init__(self, ground: Ground, *, message_put: MessagePut, hooks: BrokerHooks) -> None:
+        config, store_config, store = ground.config, ground.store_config, ground.store
+        self.gate = SendGate()
+        self.consume_hooks = ConsumeHooks(hooks.consume)
+        self.fast_failure = FastFailureService(
+            store=store,
+            gate=self.gate,
+            config=config,
+            busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills,
+            sync_timeout_ms=store_config.sync_flush_timeout,
+        )
+        self.end_burst = store.end_burst
+        """Ends a burst of the store; what the dispatcher calls."""
+        self.services: tuple[FastFailureService, ...] = ()
+        """What has to run for as long as the broker does."""
+        if config.broker_fast_failure_enable:
+            self.services = (self.fast_failure,)
+        self._send_hooks = SendHooks(
+            hooks.send,
+            broker_addr=ground.broker_addr,
+            region_id=config.region_id,
+            base_count=config.commercial_base_count,
+        )
+        self._check = SendCheck(
+            config=config,
+            topic_config_manager=ground.tables.topics,
+            subscription_group_manager=ground.tables.groups,
+            clock=ground.clock,
+        )
+        self._answers = SendAnswers(
+            region_id=config.region_id,
+            trace_on=config.trace_on,
+            store_host=ground.store_host,
+            message_size_max=store_config.max_message_size,
+        )
+        self._outcome = SendOutcome(store=store, answers=self._answers)
+        # Without multi-dispatch the names of queues mean nothing.
+        self._named_queues = NamedQueues(ground.tables.topics) if store_config.enable_multi_dispatch else None
+        self._accounts = StrictAccounts(ground.tables.accounts)
+        self._ground = ground
+        self._message_put = message_put
+        self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
+
+    def register(self, dispatcher: Dispatcher, *, decode: DecodeSend = decode_hot_send) -> None:
+        """Take every code of the send side; the hot road only where no hook wants to hear of each send.
+
+        ``decode`` is what the hot road decodes a header with.
+        """
+        if not self._send_hooks:
+            self._register_hot_road(dispatcher, decode)
+        self._register_sends(dispatcher)
+        self._register_send_backs(dispatcher)
+        self._register_replies(dispatcher)
+
+    def settings_changed(self) -> None:
+        """Let everybody look again at the settings in ``LIVE_KEYS``."""
+        for listener in self._on_change:
+            listener()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _register_hot_road(self, dispatcher: Dispatcher, decode: DecodeSend) -> None:
+        ground = self._ground
+        hot = HotSend(
+            store=ground.store,
+            topic_config_manager=ground.tables.topics,
+            check=self._check,
+            gate=self.gate,
+            answers=self._answers,
+            outcome=self._outcome,
+            stats=ground.tables.stats,
+            config=ground.config,
+            decode=decode,
+        )
+        self.gate.on_close(hot.forget)
+        self._on_change.append(hot.forget)
+        hot.register(dispatcher)
+
+    def _register_sends(self, dispatcher: Dispatcher) -> None:
+        ground = self._ground
+        SendMessageProcessor(
+            store=ground.store,
+            message_put=self._message_put,
+            subscription_group_manager=ground.tables.groups,
+            check=self._check,
+            gate=self.gate,
+            answers=self._answers,
+            outcome=self._outcome,
+            stats=ground.tables.stats,
+            hooks=self._send_hooks,
+            accounts=self._accounts,
+            named_queues=self._named_queues,
+            config=ground.config,
+            randomness=ground.randomness,
+        ).register(dispatcher)
+
+    def _register_send_backs(self, dispatcher: Dispatcher) -> None:
+        ground = self._ground
+        SendBackProcessor(
+            store=ground.store,
+            message_put=self._message_put,
+            subscription_group_manager=ground.tables.groups,
+            check=self._check,
+            gate=self.gate,
+            outcome=self._outcome,
+            stats=ground.tables.stats,
+            hooks=self.consume_hooks,
+            accounts=self._accounts,
+            config=ground.config,
+            randomness=ground.randomness,
+        ).register(dispatcher)
+
+    def _register_replies(self, dispatcher: Dispatcher) -> None:
+        ground = self._ground
+        ReplyMessageProcessor(
+            store=ground.store,
+            message_put=self._message_put,
+            find_channel=ground.tables.producers.find_channel,
+            check=self._check,
+            gate=self.gate,
+            answers=self._answers,
+            outcome=self._outcome,
+            stats=ground.tables.stats,
+            hooks=self._send_hooks,
+            named_queues=self._named_queues,
+            config=ground.config,
+            store_host=ground.store_host,
+            clock=ground.clock,
+            randomness=ground.randomness,
+        ).register(dispatcher)

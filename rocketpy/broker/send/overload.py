@@ -1,0 +1,182 @@
+"""Fast failure: while the disk does not keep up, a send is refused at once instead of waiting behind it.
+
+One thread serves every request as it is read, so a request waits in three places only, and each has its answer here::
+
+    what waits                                        measured                        answered
+    requests that came while a write to the log took  the write (ends of bursts)      osPageCacheBusyTimeOutMills and
+    longer than it may                                                                more: [PCBUSY_CLEAN_QUEUE]
+    requests that had been read before such a write   since their bytes were read     waitTimeMillsInSendQueue and
+                                                                                      more: [TIMEOUT_CLEAN_QUEUE]
+    sends that are stored and wait for the disk       the sync under way              later sends: [REJECTREQUEST]
+    (SYNC_FLUSH)                                      how many they are               later sends: [OVERLOAD]
+
+Of a sync under way nobody is refused before the first who waits for it is told that it takes too long: clients repeat a
+send that timed out, and one that was refused they do not. A message that is stored is never refused: FLUSH_DISK_TIMEOUT
+is what RocketMQ says of it, and the store says so itself.
+After a write that took too long the gate stays closed for ``REOPEN_SECONDS``: so long it takes to read, and refuse,
+what has come meanwhile. With the gate open nothing here costs a message anything.
+
+Pulls, heartbeats and ends of transactions are not refused for having waited: to answer them takes no longer.
+
+Compatibility: ``BrokerFastFailure`` and ``DefaultMessageStore.isOSPageCacheBusy`` (4.9.8); broker.md 16. RocketMQ
+measures how long a put holds its lock, and takes sends under SYNC_FLUSH however long the disk is silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.send.admission import Refusal, SendGate
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.message_store import MessageStore
+
+REOPEN_SECONDS = 0.01
+"""How long after a slow write sends are refused: RocketMQ's period of looking."""
+
+DISK_CHECK_SECONDS = 0.1
+"""How often the sync under way is looked at; under SYNC_FLUSH only."""
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.frozen
+class FastFailureStatistics:
+    """What was too slow so far."""
+
+    slow_write_count: int
+    silent_disk_count: int
+    refused_count: int
+
+
+class FastFailureService:
+    """Closes the gate for sends and opens it again. ``monotonic`` is a clock in seconds that never steps."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        gate: SendGate,
+        config: BrokerConfig,
+        busy_timeout_ms: int,
+        sync_timeout_ms: int,
+        monotonic: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._config = config
+        self._busy_timeout_ms = busy_timeout_ms
+        self._sync_timeout_ms = max(1, sync_timeout_ms)  # it is negative where every send is to time out
+        self._monotonic = monotonic
+        self._write_limit_seconds = max(1, min(busy_timeout_ms, config.wait_time_mills_in_send_queue)) / 1000
+        self._write_refusal: Refusal | None = None
+        self._reopen_at = 0.0  # by Trio's clock
+        self._disk_refusal: Refusal | None = None
+        self._slow_write = trio.lowlevel.ParkingLot()
+        self._slow_write_count = 0
+        self._silent_disk_count = 0
+
+    def statistics(self) -> FastFailureStatistics:
+        """Return the counters."""
+        return FastFailureStatistics(self._slow_write_count, self._silent_disk_count, self._gate.refused_count)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch the writes and the disk, and open the gate again when it is time, until cancelled."""
+        self._store.watch_bursts(self._burst_took, self._monotonic)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._reopen)
+            if self._store.sync_flush:
+                nursery.start_soon(self._watch_disk)
+            task_status.started()
+
+    # ---- slow writes ----------------------------------------------------------------------------------------------
+
+    def _burst_took(self, seconds: float) -> None:
+        """Look at how long the end of a burst took. A request ended it, or a service, a flush, a read."""
+        if seconds >= self._write_limit_seconds:
+            self._note_slow_write(seconds * 1000)
+
+    def _note_slow_write(self, took_ms: float) -> None:
+        self._slow_write_count += 1
+        now = trio.current_time()
+        self._reopen_at = now + REOPEN_SECONDS
+        limit_ms = self._busy_timeout_ms
+        if took_ms >= limit_ms:
+            _log.warning("a write to the log took %.0f ms, what came meanwhile is refused", took_ms)
+            remark = (
+                f"[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {took_ms:.0f}ms, "
+                f"size of queue: {self._store.flush_wait().waiting_count}. "
+                f"A write to the log took {took_ms:.0f} ms, osPageCacheBusyTimeOutMills is {limit_ms}"
+            )
+            self._write_refusal = lambda connection: remark
+        else:
+            _log.warning("a write to the log took %.0f ms, what waited for it is refused", took_ms)
+            self._write_refusal = self._refusal_of_what_waited
+        self._slow_write.unpark_all()
+        self._settle()
+
+    def _refusal_of_what_waited(self, connection: Connection) -> str | None:
+        """Refuse a request whose bytes have been here for too long; how long the others waited nobody knows."""
+        waited_ms = (trio.current_time() - connection.last_active) * 1000
+        limit_ms = self._config.wait_time_mills_in_send_queue
+        if waited_ms < limit_ms:
+            return None
+        return (
+            f"[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms:.0f}ms, "
+            f"size of queue: {self._store.flush_wait().waiting_count}. "
+            f"It waited for a write to the log, waitTimeMillsInSendQueue is {limit_ms}"
+        )
+
+    async def _reopen(self) -> None:
+        while True:
+            if self._write_refusal is None:
+                await self._slow_write.park()
+            await trio.sleep_until(self._reopen_at)
+            if trio.current_time() >= self._reopen_at:  # not when another slow write has come meanwhile
+                self._write_refusal = None
+                self._settle()
+
+    # ---- the disk -------------------------------------------------------------------------------------------------
+
+    async def _watch_disk(self) -> None:
+        while True:
+            await trio.sleep(DISK_CHECK_SECONDS)
+            refusal = self._refusal_of_disk()
+            if refusal is not None or self._disk_refusal is not None:
+                if self._disk_refusal is None:
+                    self._silent_disk_count += 1
+                    _log.warning("the disk does not keep up, sends are refused")
+                elif refusal is None:
+                    _log.warning("the disk keeps up again, sends are taken")
+                self._disk_refusal = refusal
+                self._settle()
+
+    def _refusal_of_disk(self) -> Refusal | None:
+        """Return the refusal that the disk makes necessary now."""
+        waiting = self._store.flush_wait()
+        silent_ms = waiting.sync_seconds * 1000
+        if silent_ms >= self._sync_timeout_ms:
+            remark = (
+                "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for "
+                f"{silent_ms:.0f} ms, syncFlushTimeout is {self._sync_timeout_ms}"
+            )
+        elif waiting.waiting_count > self._config.sends_waiting_for_disk_max:
+            remark = (
+                f"[OVERLOAD]system busy, start flow control for a while: {waiting.waiting_count} sends wait for the "
+                f"disk, sendsWaitingForDiskMax is {self._config.sends_waiting_for_disk_max}"
+            )
+        else:
+            return None
+        return lambda connection: remark
+
+    def _settle(self) -> None:
+        refusal = self._disk_refusal or self._write_refusal
+        if refusal is None:
+            self._gate.open()
+        else:
+            self._gate.close(refusal)

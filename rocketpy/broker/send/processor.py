@@ -1,0 +1,357 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE: the way of a message from a request into the store.
+
+Two roads lead into the store. The hot one (:mod:`.send_hot`) takes plain messages; whatever is unusual it declines, and
+the whole road here serves it: checks in RocketMQ's order, topic creation, retry topics, random queues, half messages,
+delays. The tests send the same requests down both and compare records and answers.
+
+This module checks and rewrites; durability is the store's: under SYNC_FLUSH the answer is deferred to
+GroupCommitService. It knows no sockets and no files.
+
+Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import attrs
+
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.hooks import SendHooks, SendMessageContext
+from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.named_queues import NamedQueues
+from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.send.admission import SendGate
+from rocketpy.broker.send.answers import Receipt, SendAnswers
+from rocketpy.broker.send.checks import SendCheck, chosen_queue, read_send_header
+from rocketpy.broker.send.long_batch import LongBatches, is_long, stored_batch_in_slices
+from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.broker.send.properties import (
+    BATCH_BYTES_MAX,
+    BATCH_PROPERTIES_MAX,
+    CLIENT_SYS_FLAGS,
+    PERHAPS_BROKERS_WORD,
+    READ_BY_DISPATCH,
+    client_columns,
+    client_properties,
+    count_properties,
+    fits_as_batch,
+    is_transactional,
+    refuse_special_batch,
+    refuse_unreadable_delay,
+    stored_batch,
+)
+from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.send.retry_limit import known_group, retries_max
+from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, half_message
+from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.protocol.batch import BatchColumns, BatchCountError, split_batch_body
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.headers.send import SendMessageRequestHeader
+from rocketpy.protocol.properties import (
+    PROPERTIES_TEXT_MAX,
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    decode_properties,
+    encode_properties,
+)
+from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
+from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.store.append.batch import MessageBatch
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+
+_PUT_OK = PutMessageStatus.PUT_OK
+_TOO_MANY_TASKS = "[OVERLOAD]system busy, start flow control for a while: too many long batches and reads are under way"
+
+
+@attrs.frozen
+class _BatchSend:
+    """A batch that is to be stored and answered."""
+
+    connection: Connection
+    request: RemotingCommand
+    header: SendMessageRequestHeader
+    context: SendMessageContext | None
+    wait: str | None
+
+
+class SendMessageProcessor:
+    """Serves the three send codes. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        message_put: MessagePut,
+        subscription_group_manager: SubscriptionGroupManager,
+        check: SendCheck,
+        gate: SendGate,
+        answers: SendAnswers,
+        outcome: SendOutcome,
+        stats: BrokerStatsManager,
+        hooks: SendHooks,
+        accounts: StrictAccounts,
+        named_queues: NamedQueues | None,
+        config: BrokerConfig,
+        randomness: Random,
+    ) -> None:
+        self._store = store
+        self._message_put = message_put
+        self._subscription_group_manager = subscription_group_manager
+        self._check = check
+        self._gate = gate
+        self._answers = answers
+        self._outcome = outcome
+        self._stats = stats
+        self._hooks = hooks
+        self._accounts = accounts
+        self._named_queues = named_queues
+        self._config = config
+        self._randomness = randomness
+        self._cluster = config.broker_cluster_name
+        self._long_batches = LongBatches()
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the send codes."""
+        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        dispatcher.register(codes, self.process)
+
+    def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        """Serve any send, single or batch, in either header form."""
+        context = None
+        answer: RemotingCommand | Deferred | None
+        try:
+            self._gate.check(connection)
+            header = read_send_header(request)
+            if self._hooks:
+                context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
+                header = self._traced(header)
+            self._outcome.check_may_wait(connection, oneway=request.is_oneway)
+            config = self._check.checked_topic_config(connection, header)
+            put = self._put_batch if header.batch else self._put_single
+            answer = put(connection, request, header, config, context)
+        except RequestError as refusal:
+            answer = self._answers.refused(request, refusal.response_code, refusal.remark)
+        if context is not None and isinstance(answer, RemotingCommand):
+            self._hooks.refused(context, code=answer.code, remark=answer.remark)
+        return answer
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _put_single(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        context: SendMessageContext | None,
+    ) -> RemotingCommand | None:
+        """Store one message; return the answer if that is refused, otherwise see to it that there will be one."""
+        properties = client_properties(header.properties, comes_back=header.topic.startswith(RETRY_PREFIX))
+        refuse_unreadable_delay(properties)
+        if self._named_queues is not None:
+            self._named_queues.check(properties)
+        topic, queue_id = header.topic, chosen_queue(header.queue_id, config, self._randomness)
+        target_queue_id = queue_id
+        if topic.startswith(RETRY_PREFIX) and self._is_over_retry_limit(header, request.version):
+            dead_letter = DLQ_PREFIX + topic[len(RETRY_PREFIX) :]
+            config = self._check.created_topic_config(dead_letter, queue_nums=1)
+            topic, target_queue_id = dead_letter, 0
+        properties["CLUSTER"] = self._cluster
+        wait = properties.pop("WAIT", None)
+        message = MessageExtBrokerInner(
+            topic=topic,
+            queue_id=target_queue_id,
+            body=request.body or b"",
+            properties=properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag & CLIENT_SYS_FLAGS
+            | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            born_timestamp=header.born_timestamp,
+            born_host=connection.born_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        if is_transactional(properties):
+            self._check_transactions_are_taken()
+            access_key = self._accounts.access_key(connection, request)
+            if access_key is not None:
+                properties[PROPERTY_ACCOUNT] = access_key
+            half_message(message)
+            stored = encode_properties(message.properties).encode()
+            refusal = self._store.refusal_of_waiting(stored)
+            if refusal is not None:
+                return self._outcome.not_stored(request, refusal, message.body, stored)
+        result = self._message_put.put(message)
+        if not result.is_ok:
+            stored = encode_properties(message.properties).encode()
+            return self._outcome.not_stored(request, result.status, message.body, stored)
+        size = self._store.wrote_offset - result.physical_offset
+        self._stats.inc_topic_put(result.topic, 1, size)
+        if result.topic == SCHEDULE_TOPIC:
+            self._stats.inc_queue_put(result.topic, result.queue_id, 1, size)
+        msg_id = self._answers.msg_id(result.physical_offset)
+        receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, result.queue_offset)
+        self._stored(connection, request, receipt, wait, context, size)
+        return None
+
+    def _put_batch(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        config: TopicConfig,
+        context: SendMessageContext | None,
+    ) -> RemotingCommand | Deferred | None:
+        """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
+        body = request.body or b""
+        columns = self._columns_of(body)
+        shared = client_properties(header.properties)
+        refuse_special_batch(shared)
+        shared["CLUSTER"] = self._cluster
+        suffix = encode_properties(shared).encode()
+        if not fits_as_batch(columns, body, suffix):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(columns, suffix))
+        if len(body) > self._store.message_size_max:  # with all properties, as in RocketMQ
+            return self._outcome.not_stored(request, PutMessageStatus.MESSAGE_ILLEGAL, body, suffix)
+        send = _BatchSend(connection, request, header, context, shared.get("WAIT"))
+        says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
+        if is_long(columns, body) or self._store.is_index_behind:
+            self._put_later(send, columns, suffix, says_nothing)
+            return DEFERRED
+        if PERHAPS_BROKERS_WORD in body:
+            columns = client_columns(columns)
+        return self._put_made(send, stored_batch(columns, suffix, suffix_says_nothing=says_nothing), config)
+
+    def _put_later(self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool) -> None:
+        """Have a task store a batch; RequestError(SYSTEM_BUSY) when too many wait."""
+        if not send.connection.may_defer:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+        size = self._long_batches.take(columns, send.request.body or b"")
+        if not send.connection.answer_later(
+            send.request, self._put_in_slices, send, columns, suffix, says_nothing, size
+        ):
+            self._long_batches.leave(size)
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+
+    async def _put_in_slices(
+        self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool, size: int
+    ) -> RemotingCommand | Deferred:
+        """Store a batch when it is its turn. What was checked before is checked again: it may be long ago."""
+        answer: RemotingCommand | None
+        try:
+            async with self._long_batches.turn(size):
+                batch = await stored_batch_in_slices(
+                    columns,
+                    suffix,
+                    suffix_says_nothing=says_nothing,
+                    perhaps_brokers_word=PERHAPS_BROKERS_WORD in (send.request.body or b""),
+                )
+                await self._store.wait_for_index()
+                self._gate.check(send.connection)
+                config = self._check.checked_topic_config(send.connection, send.header)
+                answer = self._put_made(send, batch, config)
+        except RequestError as refusal:
+            answer = self._answers.refused(send.request, refusal.response_code, refusal.remark)
+        if answer is None:
+            send.connection.drop_deferred()  # it is answered, or waits for the disk as any send does
+            return DEFERRED
+        if send.context is not None:
+            self._hooks.refused(send.context, code=answer.code, remark=answer.remark)
+        return answer
+
+    def _put_made(self, send: _BatchSend, batch: MessageBatch, config: TopicConfig) -> RemotingCommand | None:
+        """Store the messages of a batch; return the answer if the store refuses them."""
+        header, connection, request = send.header, send.connection, send.request
+        queue_id = chosen_queue(header.queue_id, config, self._randomness)
+        status, physical_offsets, queue_offset = self._store.put_batch(
+            header.topic,
+            queue_id,
+            batch,
+            header.sys_flag | (MULTI_TAGS_FLAG if config.topic_filter_type != "SINGLE_TAG" else 0),
+            header.born_timestamp,
+            connection.born_host,
+            header.reconsume_times or 0,
+        )
+        if status is not _PUT_OK:
+            longest = max(batch.properties, key=len)
+            return self._outcome.not_stored(request, status, request.body or b"", longest)
+        size = self._store.wrote_offset - physical_offsets[0]
+        self._stats.inc_topic_put(header.topic, len(physical_offsets), size)
+        msg_id = self._answers.batch_msg_id(physical_offsets)
+        receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
+        self._stored(connection, request, receipt, send.wait, send.context, size)
+        return None
+
+    def _stored(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        receipt: Receipt,
+        wait: str | None,
+        context: SendMessageContext | None,
+        size_bytes: int,
+    ) -> None:
+        """Answer when the disk has the message, and tell the hooks now."""
+        self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
+        if context is not None:
+            self._hooks.stored(
+                context,
+                code=ResponseCode.SUCCESS,
+                msg_id=receipt.msg_id,
+                queue_id=receipt.queue_id,
+                queue_offset=receipt.queue_offset,
+                size_bytes=size_bytes,
+            )
+
+    def _columns_of(self, body: bytes) -> BatchColumns:
+        """Take a batch apart, and refuse one that is none or has too many messages."""
+        count_max = self._config.batch_messages_max
+        try:
+            columns = split_batch_body(body, count_max=count_max)
+        except BatchCountError as failure:
+            remark = f"the batch body holds more than {count_max} messages, the limit that batchMessagesMax sets"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark) from failure
+        except RemoteProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the batch body is malformed: {failure}") from failure
+        if not columns.bodies:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch body holds no message, expected at least one")
+        return columns
+
+    def _check_transactions_are_taken(self) -> None:
+        if self._config.reject_transaction_message:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden",
+            )
+
+    def _traced(self, header: SendMessageRequestHeader) -> SendMessageRequestHeader:
+        """Return the header with what consumers' traces need, as RocketMQ adds it where there are hooks."""
+        if len(header.properties or "") > PROPERTIES_TEXT_MAX:
+            return header  # refused before anything reads it
+        properties = decode_properties(header.properties or "")
+        properties[PROPERTY_MSG_REGION] = self._config.region_id
+        properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
+        return attrs.evolve(header, properties=encode_properties(properties))
+
+    def _is_over_retry_limit(self, header: SendMessageRequestHeader, version: int) -> bool:
+        """Whether a message to a retry topic has used up its tries; RequestError when its group does not exist."""
+        group = header.topic[len(RETRY_PREFIX) :]
+        group_config = known_group(self._subscription_group_manager, group)
+        limit = retries_max(group_config, version=version, asked=header.max_reconsume_times)
+        return (header.reconsume_times or 0) >= limit
+
+
+def _too_large(columns: BatchColumns, suffix: bytes) -> str:
+    count, properties_count = len(columns.bodies), count_properties(columns, suffix)
+    if properties_count > BATCH_PROPERTIES_MAX:
+        return f"the messages of the batch have {properties_count} properties, the limit is {BATCH_PROPERTIES_MAX}"
+    return (
+        f"the batch is too large: {count} messages with {len(suffix)} bytes of properties of the whole batch each, "
+        f"the limit is {BATCH_BYTES_MAX} bytes"
+    )

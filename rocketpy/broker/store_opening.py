@@ -1,0 +1,99 @@
+"""The store of a broker: opened with what the broker knows of messages, told of by its logs, wrapped by plug-ins."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from rocketpy.broker.metadata.named_queues import NamedQueues
+from rocketpy.broker.pull.long_polling import PullRequestHoldService
+from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.broker.tables import Tables
+from rocketpy.clock import Clock
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.opening import OpenRunner, open_message_store
+from rocketpy.store.plug_in import StoreFactory, wrapped_store
+from rocketpy.store.recovery.recovery import RecoveryReport
+from rocketpy.store.reports import StoreReports
+
+_log = logging.getLogger("rocketpy.broker")
+_store_log = logging.getLogger("rocketpy.store")
+_store_error_log = logging.getLogger("rocketpy.store.error")
+
+
+@asynccontextmanager
+async def open_broker_store(
+    settings: BrokerSettings,
+    tables: Tables,
+    hold_service: PullRequestHoldService,
+    *,
+    disk: Disk,
+    clock: Clock,
+    run_blocking: RunBlocking,
+    store_host: bytes,
+    plug_ins: Sequence[StoreFactory] = (),
+    flush_replies: Callable[[], None] | None = None,
+    open_runner: OpenRunner | None = None,
+    memory_bytes: int | None = None,
+    process_descriptors_max: int | None = None,
+) -> AsyncIterator[MessageStore]:
+    """Open the store for the block, as ``open_message_store`` does; when it begins there is a topic for every queue.
+
+    Units get what the tables say (times of delivery, filters that pass), messages may name the topics that there are,
+    arrivals wake the pulls that are held.
+    """
+    async with open_message_store(
+        settings.store,
+        disk=disk,
+        clock=clock,
+        run_blocking=run_blocking,
+        store_host=store_host,
+        tags_code=tables.levels.tags_code,
+        bit_map_of=tables.filters.bit_map_of if settings.broker.enable_calc_filter_bit_map else None,
+        may_be_named=NamedQueues(tables.topics).may_be_named,
+        message_arriving=hold_service.message_arriving,
+        flush_replies=flush_replies,
+        reports=_REPORTS,
+        open_runner=open_runner,
+        memory_bytes=memory_bytes,
+        process_descriptors_max=process_descriptors_max,
+    ) as opened:
+        store = wrapped_store(opened, plug_ins)
+        if store.index_behind:
+            _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
+                      "indexBehind in its runtime info", store.index_behind)  # fmt: skip
+        restored = tables.topics.restore_from_queues(store.queues())
+        if restored:
+            _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
+        yield store
+
+
+def _log_recovered(report: RecoveryReport) -> None:
+    """Say what was found; what looks like a damaged record at the end of the log is cut off, and said louder."""
+    _store_log.info(
+        "recovered: log end %d, %d records read from %d on, %d queue entries written",
+        report.end_offset,
+        report.record_count,
+        report.scanned_from,
+        report.unit_count,
+    )
+    if report.why:
+        _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)
+
+
+def _log_recovering(reached_offset: int, end_offset: int) -> None:
+    _store_log.info("being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
+
+
+def _log_full(why: str | None) -> None:
+    """Say that no message is taken any more, and that messages are taken again."""
+    if why is not None:
+        _store_error_log.error("no message is taken: %s", why)
+    else:
+        _store_error_log.warning("messages are taken again, the disk has room")
+
+
+_REPORTS = StoreReports(recovered=_log_recovered, recovering=_log_recovering, full=_log_full)

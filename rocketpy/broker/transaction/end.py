@@ -1,0 +1,243 @@
+"""END_TRANSACTION: a producer says whether its half message is to be delivered. RESUME_CHECK_HALF_MESSAGE: an operator
+has a transaction that was given up checked again.
+
+A half message is nearly always in memory, so a request is served in its burst; one whose record must come from the
+disk, or that comes before the open transactions have been read back, is served by a task.
+
+Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8); broker.md 15.
+"Unknown" is answered with SUCCESS here when an answer is asked for: RocketMQ says nothing, and its caller waits until
+its time is up. Only records of the half topic can be ended, and only where the half queue names them; RocketMQ delivers
+whatever record an offset leads to, also one that a producer has written into the body of a message. Under SYNC_FLUSH
+the answer waits for the disk. Only what is open or given up is resumed, with its body as it was stored; RocketMQ
+appends any record to the half topic, compressed ones unreadable.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import attrs
+
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
+from rocketpy.broker.send.put import PutMessageResult
+from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACCOUNT
+from rocketpy.broker.transaction.open_transactions import OpenTransactions
+from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd
+from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message_id import decode_offset_msg_id
+from rocketpy.protocol.properties import PROPERTY_PRODUCER_GROUP
+from rocketpy.protocol.stored_message import decode_message
+from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE
+from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+
+_log = logging.getLogger("rocketpy.broker.transaction")
+
+_NOT_FOUND = "Find prepared transaction message failed"
+_TOO_MANY_WAIT = (
+    "[OVERLOAD]system busy, start flow control for a while: too many ends of transactions wait for the disk"
+)
+_RESUME_FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+_SHOWN_MAX = 160
+
+
+@attrs.define(eq=False, kw_only=True)
+class EndTransactionProcessor:
+    """Serves the requests about transactions."""
+
+    _store: MessageStore
+    _transactions: OpenTransactions
+    _service: TransactionalMessageService
+    _message_size_max: int
+    _is_slave: bool
+    _accounts: StrictAccounts
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Take the codes."""
+        dispatcher.register(RequestCode.END_TRANSACTION, self.process_end)
+        dispatcher.register_task(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.process_resume)
+
+    # ---- END_TRANSACTION ------------------------------------------------------------------------------------------
+
+    def process_end(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        """Commit or roll back; RequestError with RocketMQ's remark and what is wrong with the request."""
+        if self._is_slave:
+            raise RequestError(
+                ResponseCode.SLAVE_NOT_AVAILABLE, "not set any response code: a slave ends no transactions"
+            )
+        header = read_header(request, EndTransactionRequestHeader)
+        if header.commit_or_rollback == TRANSACTION_NOT_TYPE:
+            _log.info("%s: transaction %d of %s is still pending",
+                      connection.peer, header.tran_state_table_offset, _shown(header.producer_group))  # fmt: skip
+            return make_response(request)
+        if not connection.may_defer:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
+        record = (
+            self._store.look_message_by_offset_nowait(header.commit_log_offset)
+            if self._transactions.is_loaded
+            else None
+        )
+        if record is None:
+            if not connection.answer_later(request, self._end_cold, connection, request, header):
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
+            return DEFERRED
+        self._end(connection, request, header, record)
+        return self._ended(connection, request)
+
+    async def _end_cold(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
+    ) -> RemotingCommand | Deferred:
+        """Serve a request whose record is not at hand."""
+        await self._transactions.wait_loaded()
+        record = await self._store.look_message_by_offset(header.commit_log_offset)
+        if record is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: no record at commitLogOffset {header.commit_log_offset}"
+            )
+        self._end(connection, request, header, record)
+        return self._ended(connection, request)
+
+    def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
+        """Return the answer to an end that was put, or DEFERRED while it waits for the disk."""
+        response = make_response(request)
+        if self._store.sync_flush and not request.is_oneway:
+            self._store.wait_durable(self._store.wrote_offset, partial(self._answer_durable, connection, response))
+            return DEFERRED
+        self._flush_soon()
+        return response
+
+    def _end(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, record: bytes
+    ) -> None:
+        """End the transaction of a half message's record, or raise RequestError."""
+        half = _checked_half(header, record)
+        self._accounts.check_owner(connection, request, half.properties.get(PROPERTY_ACCOUNT), "the half message")
+        is_commit = header.commit_or_rollback == TRANSACTION_COMMIT_TYPE
+        if self._service.newest(half) is None:
+            wanted = TransactionEnd.COMMITTED if is_commit else TransactionEnd.ROLLED_BACK
+            end = self._service.end_of(half)
+            if end is wanted:
+                return
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _over(half, end))
+        try:
+            result = self._service.commit(half) if is_commit else self._service.roll_back(half)
+        except ValueError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {failure}") from failure
+        if not result.is_ok:
+            raise self._refusal(result)
+        if header.from_transaction_check:
+            _log.info("transaction %d of %s ended after a check: %s", header.tran_state_table_offset,
+                      _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
+
+    def _flush_soon(self) -> None:
+        """See to it that what nobody waits for does not stay in memory under SYNC_FLUSH."""
+        if self._store.sync_flush:
+            self._store.wait_durable(self._store.wrote_offset, _nothing)
+
+    def _answer_durable(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
+        """Answer when the disk has it; a flush that does not come in time is SUCCESS in RocketMQ too."""
+        connection.reply_deferred(encode_frame(response))
+
+    def _refusal(self, result: PutMessageResult) -> RequestError:
+        """Return RocketMQ's answer to a record that the store has refused."""
+        status = result.status
+        if status is PutMessageStatus.CREATE_MAPEDFILE_FAILED:
+            return RequestError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.")
+        if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+            return RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "The message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                f"{self._message_size_max}B, msg properties length limit 32KB.",
+            )
+        if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+            why = self._store.writable_or_why()
+            remark = "Service not available now." + (f" {why}" if why else "")
+            return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        if status is PutMessageStatus.OS_PAGECACHE_BUSY:
+            return RequestError(ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine")
+        if status is PutMessageStatus.UNKNOWN_ERROR:
+            return RequestError(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR")
+        return RequestError(ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR DEFAULT: {status.name}")
+
+    # ---- RESUME_CHECK_HALF_MESSAGE --------------------------------------------------------------------------------
+
+    async def process_resume(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Have the transaction of a record checked from the beginning: what TRANS_CHECK_MAX_TIME_TOPIC holds."""
+        header = read_header(request, ResumeCheckHalfMessageRequestHeader)
+        try:
+            _, physical_offset = decode_offset_msg_id(header.msg_id or "")
+        except RemoteProtocolError as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} msgId is none: {failure}") from failure
+        await self._transactions.wait_loaded()
+        record = await self._store.look_message_by_offset(physical_offset)
+        if record is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} No record at offset {physical_offset}")
+        half = _decoded(record, f"{_RESUME_FAILED} The record at offset {physical_offset} is damaged")
+        if half.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{_RESUME_FAILED} The record at offset {physical_offset} is no half message, its topic is "
+                f"{half.topic!r}",
+            )
+        if not self._service.resume(half):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} The transaction is over or not stored")
+        self._flush_soon()
+        _log.info("transaction of message %s is checked again, asked for by %s", half.msg_id, connection.peer)
+        return make_response(request)
+
+
+def _nothing(status: PutMessageStatus) -> None:
+    pass
+
+
+def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> MessageExt:
+    """Return the half message in ``record`` if it is the one that the request means.
+
+    The store has found the record named by its own queue: so one of the half topic is in the half queue, at the queue
+    offset that it says, which is below the end of that queue.
+    """
+    half = _decoded(record, f"{_NOT_FOUND}: the record at commitLogOffset {header.commit_log_offset} is damaged")
+    if half.topic != TRANS_HALF_TOPIC or half.queue_id != HALF_QUEUE_ID:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{_NOT_FOUND}: the record at commitLogOffset {header.commit_log_offset} is no half message",
+        )
+    if half.properties.get(PROPERTY_PRODUCER_GROUP) != header.producer_group:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            "The producer group wrong: the half message is not of producerGroup " + _shown(header.producer_group),
+        )
+    if half.queue_offset != header.tran_state_table_offset:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The transaction state table offset wrong: tranStateTableOffset is {header.tran_state_table_offset}, the "
+            f"half message has {half.queue_offset}",
+        )
+    return half
+
+
+def _decoded(record: bytes, remark: str) -> MessageExt:
+    """Return the message of a record; RequestError with the remark and what is wrong with its bytes."""
+    try:
+        return decode_message(record, decompress=False)
+    except RemoteProtocolError as failure:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{remark}: {failure}") from failure
+
+
+def _over(half: MessageExt, end: TransactionEnd | None) -> str:
+    how = "has ended" if end is None else f"was {end.value}"
+    return f"{_NOT_FOUND}: the transaction of message {half.msg_id} is not open, it {how}"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."

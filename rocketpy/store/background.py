@@ -1,0 +1,201 @@
+"""The background of an open store: which services run, and what an orderly end makes durable after them.
+
+Every service is started before the store is handed out, so a message is accepted only when those who make it durable
+are there. One that fails ends the nursery, and with it the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import trio
+
+from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
+from rocketpy.runner import RunBlocking
+from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.index.catch_up import IndexCatchUp
+from rocketpy.store.index.reput_message import ReputMessageService
+from rocketpy.store.recovery.store_files import StoreFiles
+from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.clean_commit_log import CleanCommitLogService
+from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
+from rocketpy.store.services.close_files import CloseFilesService
+from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
+from rocketpy.store.services.flush_once import flush_once
+from rocketpy.store.services.log_flush import LogFlush
+
+_LAST_STEPS_MAX = 2000
+"""So many steps of catching up, about 2 s, are done at the end rather than left to the next start."""
+
+_SHUTTING_DOWN = "the message store is shutting down"
+
+
+class StoreServices:
+    """The services of one store, composed."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        *,
+        files: StoreFiles,
+        appender: MessageAppender,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        run_sync: RunBlocking,
+        flush_replies: Callable[[], None],
+        report_full: Callable[[str | None], None],
+    ) -> None:
+        self._files = files
+        self._appender = appender
+        self._run_blocking = run_blocking
+        self._log_flush = LogFlush(
+            config,
+            files=files,
+            appender=appender,
+            run_blocking=run_blocking,
+            run_sync=run_sync,
+            flush_replies=flush_replies,
+        )
+        self.end_burst = self._log_flush.end_burst
+        self.group_commit = self._log_flush.group_commit
+        self._flush_queues = _flush_queues(config, files, appender, run_blocking)
+        self._catch_up = _index_catch_up(files, appender, run_blocking)
+        self._reput = None if self._catch_up is None else ReputMessageService(catch_up=self._catch_up)
+        self.running_flags = RunningFlags()
+        self._close_files = CloseFilesService(run_blocking=run_blocking)
+        self.clean_queues = CleanConsumeQueueService(
+            commit_log=files.commit_log,
+            queues=files.queues,
+            index=files.index,
+            disk=disk,
+            run_blocking=run_blocking,
+            close_files=self._close_files,
+            pause_ms=config.delete_consume_queue_files_interval,
+        )
+        self.clean_commit_log = CleanCommitLogService(
+            commit_log=files.commit_log,
+            disk=disk,
+            clock=clock,
+            run_blocking=run_blocking,
+            policy=files.retention_policy,
+            log_paths=[path for path in config.commit_log_paths if path not in config.read_only_commit_log_paths],
+            queue_path=config.consume_queue_path,
+            interval_ms=config.clean_resource_interval,
+            pause_ms=config.delete_commit_log_files_interval,
+            running_flags=self.running_flags,
+            close_files=self._close_files,
+            refuse_while=appender.refuse_while,
+            report_full=report_full,
+            log_shrunk=self.clean_queues.log_shrunk,
+        )
+
+    @property
+    def index_behind(self) -> int:
+        """Messages that the index has not built, and bytes that are still to be read for it."""
+        index = self._files.index
+        behind = 0 if index is None else index.behind
+        return behind + (0 if self._catch_up is None else self._catch_up.behind_bytes)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[trio.Nursery]:
+        """Run everything for the block, beside what is started in the nursery; after it nothing is appended any more.
+
+        When the block ends without error, everything is durable afterwards, and the abort file is gone.
+        """
+        async with trio.open_nursery() as nursery:
+            await self._start(nursery)
+            yield nursery
+            self._appender.end_burst()
+            self._appender.refuse_all(_SHUTTING_DOWN)
+            nursery.cancel_scope.cancel()
+        # The block has ended without error: from here on nothing may be given up.
+        with trio.CancelScope(shield=True):
+            await self._finish()
+
+    async def flush_log(self, physical_end: int) -> None:
+        """Return when what is written of the log up to a place is durable: with the service that syncs it anyway."""
+        await self._log_flush.flush(physical_end)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        """Start everything."""
+        await nursery.start(self._files.allocate_files.run)
+        await nursery.start(self._flush_queues.run)
+        await self._log_flush.start(nursery)
+        if self._files.index is not None:
+            await nursery.start(self._files.index.run)
+        if self._reput is not None:
+            await nursery.start(self._reput.run)
+        await nursery.start(self._close_files.run)
+        await nursery.start(self.clean_queues.run)
+        await nursery.start(self.clean_commit_log.run)
+
+    async def _finish(self) -> None:
+        """Make everything durable and end in order; the services have ended, nothing is appended any more.
+
+        An index that could not be completed (no space, or too much of the log to read again) leaves the abort file: the
+        next start goes on with it. So do queues that could not be synced for want of descriptors.
+        """
+        files = self._files
+        is_indexed = await self._finish_index()
+        flush_range = await flush_once(files.commit_log, self._run_blocking)
+        if flush_range is not None:
+            files.checkpoint.physic_msg_timestamp_ms = max(
+                files.checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms
+            )
+        is_flushed = True
+        try:
+            await self._flush_queues.flush_thoroughly()
+        except ShortageError:
+            is_flushed = False
+        await self._run_blocking(files.allocate_files.discard)
+        if is_indexed and is_flushed:
+            await self._run_blocking(files.persist_orderly_end)
+            await self._run_blocking(files.abort_file.remove)
+
+    async def _finish_index(self) -> bool:
+        """Complete the index and make it durable; False if that is not to be had now."""
+        index, catch_up = self._files.index, self._catch_up
+        if index is None or catch_up is None:
+            return True
+        for _ in range(_LAST_STEPS_MAX):
+            if index.writable_or_why() is not None or not await catch_up.step():
+                break
+            await trio.lowlevel.checkpoint()
+        await self._run_blocking(index.flush)
+        return not self.index_behind and index.writable_or_why() is None
+
+
+def _flush_queues(
+    config: MessageStoreConfig, files: StoreFiles, appender: MessageAppender, run_blocking: RunBlocking
+) -> FlushConsumeQueueService:
+    return FlushConsumeQueueService(
+        queues=cast("QueueFlushSource", files.queues),  # it takes back only ranges that it gave
+        checkpoint=files.checkpoint,
+        run_blocking=run_blocking,
+        commit_log=files.commit_log,
+        end_burst=appender.end_burst,
+        interval_ms=config.flush_interval_consume_queue,
+        thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+        least_pages=config.flush_consume_queue_least_pages,
+    )
+
+
+def _index_catch_up(files: StoreFiles, appender: MessageAppender, run_blocking: RunBlocking) -> IndexCatchUp | None:
+    """Return what reads the log again for the index, None for a store without one."""
+    if files.index is None:
+        return None
+    return IndexCatchUp(
+        commit_log=files.commit_log,
+        appender=appender,
+        index=files.index,
+        begin_offset=files.index_begin_offset,
+        run_blocking=run_blocking,
+    )

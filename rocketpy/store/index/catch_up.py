@@ -1,0 +1,117 @@
+"""Reads the log again for the index, after a crash: from the last message that the index surely has to the end.
+
+Messages that are appended meanwhile are in the log too, so they are read like the others; when nothing is left, append
+hands its keys over directly, between two bursts, and this is over. So the index gets every message once and in order.
+Reading takes turns with everybody else: a step is about a millisecond.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from rocketpy.errors import ShortageError
+from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from rocketpy.protocol.properties import index_keys as index_keys_of_texts
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
+from rocketpy.runner import RunBlocking
+from rocketpy.store import layout
+from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.index.feed import Index
+from rocketpy.store.log.commit_log import CommitLog
+
+_WINDOW_SIZE = 64 << 10
+_HEAD = struct.Struct(">ii")  # totalSize and magic
+
+
+class IndexCatchUp:
+    """One way from a place in the log to its end."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: CommitLog,
+        appender: MessageAppender,
+        index: Index,
+        begin_offset: int,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._commit_log = commit_log
+        self._appender = appender
+        self._index = index
+        self._run_blocking = run_blocking
+        self._next_offset = max(begin_offset, commit_log.min_offset)
+        self._is_over = False
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log is left to read; 0 when append hands over."""
+        return 0 if self._is_over else max(0, self._commit_log.wrote_offset - self._next_offset)
+
+    async def step(self) -> bool:
+        """Go on a little; False when it is over.
+
+        Nothing is read while the index has no space, or while there is no descriptor.
+        """
+        if self._is_over:
+            return False
+        try:
+            return await self._step()
+        except ShortageError:
+            return True
+
+    async def _step(self) -> bool:
+        if self._index.writable_or_why() is not None:
+            return True
+        if self._next_offset >= self._commit_log.wrote_offset:
+            self._appender.end_burst()
+            if self._next_offset >= self._commit_log.wrote_offset:
+                self._appender.hand_over_to_index()
+                self._is_over = True
+                return False
+        if not self._take(await self._read(_WINDOW_SIZE)):
+            head = await self._read(_HEAD.size)
+            size, magic = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
+            if magic != MESSAGE_MAGIC_CODE or not self._take(await self._read(size)):
+                self._next_offset = self._commit_log.next_file_offset(self._next_offset)
+        self._index.end_burst()
+        return True
+
+    async def _read(self, size: int) -> bytes:
+        """Return bytes of the log from where it goes on, at most to the end of the file; none if that was deleted."""
+        commit_log = self._commit_log
+        mapped_file = commit_log.files.find(self._next_offset)
+        if mapped_file is None:
+            return b""
+        size = min(size, mapped_file.end_offset - self._next_offset, commit_log.wrote_offset - self._next_offset)
+        position = self._next_offset - mapped_file.base_offset
+        content = mapped_file.file().read_nowait(position, size)
+        if content is not None:
+            return content
+        file = mapped_file.hold()
+        try:
+            return await self._run_blocking(file.read, position, size)
+        finally:
+            mapped_file.release()
+
+    def _take(self, window: bytes) -> bool:
+        """Give the index the whole records at the beginning of a window; False if there is not one."""
+        position = 0
+        while True:
+            record = check_message(window, position, len(window) - position, check_crc=False, read_body=False)
+            if record.status is RecordStatus.BLANK:
+                position += record.size
+                break
+            if record.status is not RecordStatus.MESSAGE:
+                break
+            keys = index_keys(record.properties)
+            if keys and record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+                self._index.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+            position += record.size
+        self._next_offset += position
+        return position > 0
+
+
+def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:
+    """Return what is indexed of a message with these properties."""
+    return index_keys_of_texts(properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), properties.get(PROPERTY_KEYS))

@@ -1,0 +1,270 @@
+"""One file of the index: finds the log offsets of a key through a hash table with chains.
+
+All numbers big-endian and signed. With s slots and room for n entries::
+
+     0 +--------------------+--------------------+
+       | beginTimestamp i64 | endTimestamp i64   |
+    16 +--------------------+--------------------+
+       | beginPhyOffset i64 | endPhyOffset i64   |
+    32 +--------------------+--------------------+
+       | hashSlotCount i32  | indexCount i32     |   indexCount is 1 in an empty file: entry 0 is never used
+    40 +--------------------+--------------------+
+       | s slots, i32: number of the newest entry |   0 (or nonsense) where there is none
+       +------------------------------------------+
+       | n entries of 20 bytes:                   |
+       |   key hash i32 | physical offset i64     |
+       |   seconds since beginTimestamp i32       |
+       |   number of the next older entry i32     |
+       +------------------------------------------+
+
+A burst of keys costs one exchange of slots, one write of entries and one of the header. Rules: entries are only added;
+an old slot value counts only if it is the number of an entry that was there before; space is reserved before anything
+is written, so a full disk changes nothing. What survives a crash is not known: files that were not full and synced are
+made anew from the log.
+
+Compatibility: ``IndexFile`` and ``IndexHeader`` (4.9.8), byte for byte. A file made after another begins with the other
+one's end as its begin; its first entry's time difference is against that, and only then begin becomes its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+import attrs
+
+from rocketpy.errors import ShortageError
+from rocketpy.store.disk.interface import Disk, DiskFile
+
+HEADER_SIZE = 40
+SLOT_SIZE = 4
+ENTRY_SIZE = 20
+
+_HEADER = struct.Struct(">qqqqii")
+_SLOT = struct.Struct(">i")
+_ENTRY = struct.Struct(">iqii")
+assert _HEADER.size == HEADER_SIZE
+assert _ENTRY.size == ENTRY_SIZE
+
+_RESERVE_STEP = 1 << 18
+_ZEROS_SIZE = 1 << 20
+_INT_MAX = 0x7FFF_FFFF
+
+
+@attrs.frozen
+class IndexLayout:
+    """How many slots and entries (entry 0 included) a file has room for. The file does not say it."""
+
+    slot_count: int
+    entry_count: int
+
+    @property
+    def entries_position(self) -> int:
+        """Where entry 0 would be."""
+        return HEADER_SIZE + self.slot_count * SLOT_SIZE
+
+    @property
+    def file_size(self) -> int:
+        """The length of a file."""
+        return self.entries_position + self.entry_count * ENTRY_SIZE
+
+
+@attrs.frozen
+class IndexHeader:
+    """The first 40 bytes of a file."""
+
+    begin_timestamp_ms: int = 0
+    end_timestamp_ms: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    hash_slot_count: int = 0
+    index_count: int = 1
+
+    def is_time_matched(self, begin_timestamp_ms: int, end_timestamp_ms: int) -> bool:
+        """Whether the file may hold messages stored in a period, both ends included."""
+        return begin_timestamp_ms <= self.end_timestamp_ms and end_timestamp_ms >= self.begin_timestamp_ms
+
+
+def read_index_header(file: DiskFile) -> IndexHeader:
+    """Return a file's header; what is missing reads as zeros."""
+    return unpack_index_header(file.read(0, HEADER_SIZE))
+
+
+def unpack_index_header(content: bytes) -> IndexHeader:
+    """Return the header that a file begins with; what is missing counts as zeros."""
+    header = IndexHeader(*_HEADER.unpack(content[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
+    return header if header.index_count > 0 else attrs.evolve(header, index_count=1)
+
+
+class IndexFile:
+    """A file that can be added to while it is not full. It holds a descriptor from its first addition to ``close``."""
+
+    def __init__(self, *, path: str, disk: Disk, layout: IndexLayout, header: IndexHeader) -> None:
+        self.path = path
+        self.layout = layout
+        self.header = header
+        self._disk = disk
+        self._file: DiskFile | None = None
+        self._reserved_end = 0  # the space before it is reserved
+
+    def __repr__(self) -> str:
+        return f"IndexFile({self.path!r}, {self.header})"
+
+    @property
+    def room(self) -> int:
+        """How many more keys fit."""
+        return self.layout.entry_count - self.header.index_count
+
+    def put(self, hashes: Sequence[int], physical_offsets: Sequence[int], timestamps_ms: Sequence[int]) -> None:
+        """Add keys in order, at most ``room``. ShortageError changes nothing; any other StoreError is final."""
+        assert 0 < len(hashes) <= self.room, (self, len(hashes))
+        if self.header.index_count <= 1:
+            self._put(hashes[:1], physical_offsets[:1], timestamps_ms[:1])
+            hashes, physical_offsets, timestamps_ms = hashes[1:], physical_offsets[1:], timestamps_ms[1:]
+            if not hashes:
+                return
+        self._put(hashes, physical_offsets, timestamps_ms)
+
+    def sync(self) -> None:
+        """Make the file durable. Blocks: for a worker thread. StoreError is final."""
+        self._opened().sync()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _put(self, hashes: Sequence[int], physical_offsets: Sequence[int], timestamps_ms: Sequence[int]) -> None:
+        file, header, layout = self._opened(), self.header, self.layout
+        first, end = header.index_count, header.index_count + len(hashes)
+        self._reserve(layout.entries_position + end * ENTRY_SIZE)
+        slot_count = layout.slot_count
+        positions = [HEADER_SIZE + hashed % slot_count * SLOT_SIZE for hashed in hashes]
+        older = file.exchange_words(positions, range(first, end))
+        if max(older) >= first:
+            # Keys of this burst that share a slot; or what a crash has left in the slots, which counts as nothing.
+            older = [entry if entry <= number else 0 for number, entry in enumerate(older, first)]
+        times = _time_differences(header.begin_timestamp_ms, timestamps_ms)
+        entries = b"".join(map(_ENTRY.pack, hashes, physical_offsets, times, older))
+        file.write(layout.entries_position + first * ENTRY_SIZE, entries)
+        self.header = header = IndexHeader(
+            header.begin_timestamp_ms if first > 1 else timestamps_ms[0],
+            timestamps_ms[-1],
+            header.begin_physical_offset if first > 1 else physical_offsets[0],
+            physical_offsets[-1],
+            header.hash_slot_count + older.count(0),
+            end,
+        )
+        file.write(0, _pack_header(header))
+
+    def _reserve(self, end: int) -> None:
+        if end > self._reserved_end:
+            begin = max(self._reserved_end, HEADER_SIZE)
+            reserved_end = min(max(end, begin + _RESERVE_STEP), self.layout.file_size)
+            self._opened().reserve(begin, reserved_end - begin)
+            self._reserved_end = reserved_end
+
+    def _opened(self) -> DiskFile:
+        if self._file is None:
+            self._file = file = self._disk.open(self.path)
+            # The slots are written through a mapping, which must not meet a full disk.
+            slots_end = self.layout.entries_position
+            file.reserve(0, slots_end)
+            self._reserved_end = slots_end
+        return self._file
+
+
+def create_index_file(
+    disk: Disk, path: str, staging_path: str, layout: IndexLayout, previous: IndexHeader | None
+) -> IndexFile:
+    """Make an empty file behind ``previous``. It appears whole, and is durable once its directory is synced.
+
+    ShortageError leaves none.
+    """
+    header = IndexHeader()
+    if previous is not None:
+        if previous.end_timestamp_ms > 0:
+            timestamp_ms = previous.end_timestamp_ms
+            header = attrs.evolve(header, begin_timestamp_ms=timestamp_ms, end_timestamp_ms=timestamp_ms)
+        if previous.end_physical_offset > 0:
+            offset = previous.end_physical_offset
+            header = attrs.evolve(header, begin_physical_offset=offset, end_physical_offset=offset)
+    file = disk.open(staging_path, create=True)
+    try:
+        file.truncate(0)
+        file.truncate(layout.file_size)
+        try:
+            file.reserve(0, min(layout.entries_position + _RESERVE_STEP, layout.file_size))
+        except ShortageError:
+            file.truncate(0)
+            raise
+        # Slots are touched at random, and the first touch of a page costs ten times more if it was only reserved.
+        for position in range(0, layout.entries_position, _ZEROS_SIZE):
+            file.write(position, bytes(min(_ZEROS_SIZE, layout.entries_position - position)))
+        file.write(0, _pack_header(header))
+    finally:
+        file.close()
+    disk.rename(staging_path, path)
+    return IndexFile(path=path, disk=disk, layout=layout, header=header)
+
+
+def select_physical_offsets(
+    disk: Disk,
+    index_file: IndexFile,
+    header: IndexHeader,
+    key_hash: int,
+    count_max: int,
+    begin_timestamp_ms: int,
+    end_timestamp_ms: int,
+) -> list[int]:
+    """Return log offsets of keys with a hash, newest first. Blocks: for a worker thread.
+
+    ``header`` is the file's at the time of the question. Times are compared in whole seconds after the file's begin, as
+    in RocketMQ: a message of the same second as the begin of the period may be missed.
+    """
+    if header.index_count <= 1 or count_max <= 0:
+        return []
+    layout = index_file.layout
+    file = disk.open(index_file.path, read_only=True)
+    try:
+        (entry,) = _SLOT.unpack(file.read(HEADER_SIZE + key_hash % layout.slot_count * SLOT_SIZE, SLOT_SIZE))
+        found: list[int] = []
+        newest_allowed = min(header.index_count, layout.entry_count) - 1  # a damaged header may say anything
+        while 0 < entry <= newest_allowed and len(found) < count_max:
+            content = file.read(layout.entries_position + entry * ENTRY_SIZE, ENTRY_SIZE)
+            hashed, physical_offset, seconds, older = _ENTRY.unpack(content)
+            if seconds < 0:
+                break
+            timestamp_ms = header.begin_timestamp_ms + seconds * 1000
+            if hashed == key_hash and begin_timestamp_ms <= timestamp_ms <= end_timestamp_ms:
+                found.append(physical_offset)
+            if timestamp_ms < begin_timestamp_ms:
+                break
+            newest_allowed = entry - 1  # chains lead backwards; one that does not is damaged
+            entry = older
+        return found
+    finally:
+        file.close()
+
+
+def _pack_header(header: IndexHeader) -> bytes:
+    return _HEADER.pack(
+        header.begin_timestamp_ms,
+        header.end_timestamp_ms,
+        header.begin_physical_offset,
+        header.end_physical_offset,
+        header.hash_slot_count,
+        header.index_count,
+    )
+
+
+def _time_differences(begin_timestamp_ms: int, timestamps_ms: Sequence[int]) -> Iterable[int]:
+    if begin_timestamp_ms <= 0:
+        return repeat(0)
+    # Messages of a burst have few different times.
+    seconds = {each: min(max((each - begin_timestamp_ms) // 1000, 0), _INT_MAX) for each in set(timestamps_ms)}
+    if len(set(seconds.values())) == 1:
+        return repeat(seconds[timestamps_ms[0]])
+    return map(seconds.__getitem__, timestamps_ms)

@@ -1,0 +1,500 @@
+"""The index of a store: keys of messages come in as they are appended, and are built into files a little later.
+
+Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
+they came. So the index lags, and ``behind`` says by how many messages; a query
+builds what is pending before it looks. When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds some before it
+returns: whoever appends faster than the index can follow is slowed down. A batch may bring more keys than that, so it
+is put only while not too many wait (:attr:`IndexService.is_full`), and memory stays bounded.
+
+A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
+vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
+ReputMessageService to read again. A shortage of space or descriptors stops building, not the store:
+:meth:`IndexService.writable_or_why` has the reason, appending must be refused while it has one, and building goes on
+when the shortage is over.
+
+Compatibility: ``IndexService`` (4.9.8), the same bytes for the same messages. RocketMQ loses what was in the unfinished
+file unless it was dispatched by recovery; here it is made anew. It deletes files of other sizes only by hand; here they
+are left alone, and a new file begins.
+
+Compose::
+
+    index = IndexService(...)
+    index.load(is_clean=...)                    before recovery; blocks
+    MessageAppender(index_work=index.pending)   and index.end_burst() at the end of each burst
+    await nursery.start(index.run)
+    await run_blocking(index.flush)             at the orderly end, when run is cancelled and nothing is appended
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from rocketpy.clock import Clock
+from rocketpy.errors import ShortageError
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.index.file import (
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+    create_index_file,
+    read_index_header,
+    select_physical_offsets,
+)
+from rocketpy.store.index.hash import hash_index_key, hash_index_keys
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint
+
+T = TypeVar("T")
+
+IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
+"""Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
+
+PENDING_MAX = 16_384
+"""So many keys may wait, about 4 MB, before a batch is put."""
+
+_SLICES_PER_BURST = 16
+"""So many slices a burst builds when too many keys wait: as many keys as single messages bring in a burst. The burst
+that has brought them builds one: if it was of a batch, that has taken long enough."""
+
+JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
+
+_SLICE = 512
+"""So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to
+catch up."""
+
+_keys_of = itemgetter(1)
+_COLLECT_SECONDS = 0.005
+_NO_SPACE_SECONDS = 1.0
+_NAME_SIZE = 17
+_FOREVER = 1 << 62
+
+
+@attrs.frozen
+class QueryOffsetResult:
+    """What the index has for a key, newest first, and how far it has come."""
+
+    physical_offsets: list[int]
+    index_last_update_timestamp_ms: int
+    index_last_update_physical_offset: int
+
+
+@attrs.frozen
+class IndexStatistics:
+    """Counters since the start."""
+
+    file_count: int
+    key_count: int
+    behind: int
+    slice_count: int
+
+
+@attrs.define
+class _Keys:
+    """Keys that are hashed and not in a file yet: those that a full disk has left over."""
+
+    hashes: Sequence[int]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+
+
+class IndexService:
+    """All index files of one store."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        checkpoint: StoreCheckpoint,
+        layout: IndexLayout,
+        query_count_max: int,
+    ) -> None:
+        self.pending: list[IndexWork] = []
+        """Where append puts its messages, in log order. The list stays the same one; only this service removes."""
+        self._counted = 0  # so many of ``pending`` are counted in _pending_keys
+        self._pending_keys = 0
+        self._taken_count = 0  # messages taken from ``pending``, ever
+        self._path = path
+        self._disk = disk
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._checkpoint = checkpoint
+        self._layout = layout
+        self._query_count_max = query_count_max
+        self._files: list[
+            IndexFile
+        ] = []  # in order of creation; all but the last are full, or were left by an older run
+        self._unsynced: list[IndexFile] = []  # full, and the checkpoint does not vouch for them yet
+        self._left_over = _Keys([], [], [])
+        self._no_space: str | None = None
+        self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
+        self._idle = trio.lowlevel.ParkingLot()
+        self._readers: Counter[IndexFile] = Counter()  # files that queries look into
+        self._readers_gone = trio.lowlevel.ParkingLot()
+        self._key_count = 0
+        self._slice_count = 0
+
+    # ---- for the appender -----------------------------------------------------------------------------------------
+
+    def end_burst(self) -> None:
+        """Take notice of what was added to ``pending``; cheap. Builds some when too much waits."""
+        pending = self.pending
+        if pending:
+            if self._idle:
+                self._idle.unpark()
+            slices_max = _SLICES_PER_BURST if self.is_full else 1
+            self._count_keys()
+            for _ in range(slices_max):
+                if not self.is_full or self._no_space is not None:
+                    break
+                self.build_slice()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many keys wait that no batch may bring more."""
+        return self._pending_keys > PENDING_MAX
+
+    async def wait_room(self) -> None:
+        """Build until :attr:`is_full` is False, or there is no space."""
+        while self.is_full and self._no_space is None:
+            self.build_slice()
+            await trio.lowlevel.checkpoint()
+
+    def writable_or_why(self) -> str | None:
+        """Return None, or why no message may be appended: there is no space for its keys."""
+        return self._no_space
+
+    @property
+    def behind(self) -> int:
+        """How many messages wait for their keys to be built."""
+        return len(self.pending) + bool(self._left_over.hashes)
+
+    @property
+    def end_physical_offset(self) -> int:
+        """Where the last message in the files is: to catch up, read the log from there on; 0 without files.
+
+        That message itself may lack keys after a crash, and is indexed again then; after an orderly end it is left out.
+        """
+        return self._files[-1].header.end_physical_offset if self._files else 0
+
+    # ---- start and end --------------------------------------------------------------------------------------------
+
+    def load(self, *, is_clean: bool, log_end_offset: int = _FOREVER) -> None:
+        """Find the files, and delete those that may be wrong, durably. Blocks, before the store is open.
+
+        Wrong are those that name messages beyond the end of the log: others will lie there. After a crash also those
+        that may be incomplete. Files become durable in order, and the checkpoint has the time of the last one. If the
+        clock was set back the time of a later one may be before that although it was never synced: then it is not known
+        which is meant. And after a file that is not kept none is, because the log is read again from the last one's end
+        only.
+        """
+        self._disk.make_directories(self._path)
+        vouched_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
+        found = list(self._files_found())
+        for index_file in found:
+            header = index_file.header
+            is_vouched_for = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
+            # By its times alone a file could pass that was begun in the same millisecond, or after the clock was set
+            # back. So the one that still grew does not, and the checkpoint never means it.
+            still_grew = index_file.room > 0 and (index_file.layout == self._layout or index_file is found[-1])
+            is_whole = is_clean or (is_vouched_for and not still_grew)
+            if is_whole and header.end_physical_offset < log_end_offset:
+                self._files.append(index_file)
+                earlier_ms = header.end_timestamp_ms
+            else:
+                self._disk.unlink(index_file.path)
+                vouched_ms = -1
+        if not is_clean or len(self._files) < len(found):
+            # Also where none was deleted: an earlier recovery may have done it, and died before this.
+            self._disk.sync_directory(self._path)
+        self._vouch_for_no_more_than_is_kept()
+        if is_clean and self._files:
+            self._complete_to = self.end_physical_offset
+
+    def flush(self) -> None:
+        """Build everything and make it durable: for an orderly end. Blocks. A shortage leaves keys unbuilt."""
+        self.build()
+        if self._no_space is not None:
+            return
+        try:
+            for index_file in dict.fromkeys([*self._unsynced, *self._files[-1:]]):
+                index_file.sync()
+                self._vouch_for(index_file)
+            self._disk.sync_directory(self._path)
+        except ShortageError as error:
+            self._no_space = f"the index cannot be synced: {error}"
+        else:
+            self._unsynced.clear()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for index_file in self._files:
+            index_file.close()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Build what comes until cancelled; StoreError ends it, a shortage does not."""
+        task_status.started()
+        is_short = False
+        while True:
+            while not self.behind and not self._unsynced:
+                await self._idle.park()
+            await trio.sleep(_NO_SPACE_SECONDS if self._no_space is not None or is_short else _COLLECT_SECONDS)
+            self._no_space = None
+            while self.behind and self._no_space is None:
+                self.build_slice()
+                await trio.lowlevel.checkpoint()
+            try:
+                await self._sync_full_files()
+                is_short = False
+            except ShortageError:
+                is_short = True
+
+    # ---- building -------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Build everything that is pending, as far as there is space."""
+        self._no_space = None
+        while self.behind and self._no_space is None:
+            self.build_slice()
+
+    def build_slice(self) -> None:
+        """Build some pending messages. StoreError is final."""
+        self._slice_count += 1
+        try:
+            if self._left_over.hashes:
+                keys, self._left_over = self._left_over, _Keys([], [], [])
+                self._put(keys)
+                return
+            work = self._take_work()
+            if work and work[0][2] <= self._complete_to:
+                work = [each for each in work if each[2] > self._complete_to]
+            if work:
+                self._put(_hashed(work))
+        except ShortageError as error:
+            self._no_space = f"the index has no space: {error}"
+
+    def _count_keys(self) -> None:
+        """Count the keys of what was added since the last time; once for each message, because it is for each burst."""
+        pending = self.pending
+        if self._counted < len(pending):
+            self._pending_keys += sum(map(len, map(_keys_of, pending[self._counted :])))
+            self._counted = len(pending)
+
+    def _take_work(self) -> list[IndexWork]:
+        """Take messages with about _SLICE keys from ``pending``, at least one message."""
+        self._count_keys()
+        pending = self.pending
+        work, key_count = pending[:_SLICE], min(_SLICE, len(pending))
+        if self._pending_keys > len(pending):  # not everywhere one key
+            key_count = 0
+            for message_count, (_, keys, _, _) in enumerate(work, 1):
+                key_count += len(keys)
+                if key_count >= _SLICE:
+                    del work[message_count:]
+                    break
+        del pending[: len(work)]
+        self._counted -= len(work)
+        self._pending_keys -= key_count
+        self._taken_count += len(work)
+        return work
+
+    def _put(self, keys: _Keys) -> None:
+        done, count = 0, len(keys.hashes)
+        try:
+            while done < count:
+                index_file = self._writable_file()
+                end = min(count, done + index_file.room)
+                index_file.put(keys.hashes[done:end], keys.physical_offsets[done:end], keys.timestamps_ms[done:end])
+                self._key_count += end - done
+                done = end
+        except ShortageError:
+            self._left_over = _Keys(keys.hashes[done:], keys.physical_offsets[done:], keys.timestamps_ms[done:])
+            raise
+
+    def _writable_file(self) -> IndexFile:
+        """Return the last file, or a new one when it is full."""
+        last = self._files[-1] if self._files else None
+        if last is not None and last.room > 0 and last.layout == self._layout:
+            return last
+        # Files are in order of their names, whatever the wall clock does.
+        number = int(index_file_name(self._clock.timestamp_ms()))
+        if last is not None:
+            number = max(number, int(last.path.rpartition("/")[2]) + 1)
+        index_file = create_index_file(
+            self._disk,
+            f"{self._path}/{number:0{_NAME_SIZE}d}",
+            f"{self._path}.staged",
+            self._layout,
+            None if last is None else last.header,
+        )
+        if last is not None:
+            self._unsynced.append(last)
+        self._files.append(index_file)
+        return index_file
+
+    async def _sync_full_files(self) -> None:
+        while self._unsynced:
+            index_file = self._unsynced[0]
+            await self._run_blocking(self._sync, index_file)
+            self._vouch_for(index_file)
+            index_file.close()
+            await self._run_blocking(self._checkpoint.flush)
+            del self._unsynced[0]
+
+    def _sync(self, index_file: IndexFile) -> None:
+        index_file.sync()
+        self._disk.sync_directory(self._path)
+
+    def _vouch_for(self, index_file: IndexFile) -> None:
+        if index_file is not self._files[-1] or not index_file.room:
+            checkpoint = self._checkpoint
+            checkpoint.index_msg_timestamp_ms = max(
+                checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
+            )
+
+    def _vouch_for_no_more_than_is_kept(self) -> None:
+        """Take back the time of files that are gone: those that are made again have it too, and are not synced yet."""
+        checkpoint = self._checkpoint
+        kept_ms = max((index_file.header.end_timestamp_ms for index_file in self._files), default=0)
+        if kept_ms < checkpoint.index_msg_timestamp_ms:
+            checkpoint.index_msg_timestamp_ms = kept_ms
+            checkpoint.flush()
+
+    def _files_found(self) -> Iterator[IndexFile]:
+        """Yield the files of the directory in order, of either layout; foreign ones are passed over."""
+        for name in self._disk.list_directory(self._path):
+            path = f"{self._path}/{name}"
+            layout = self._layout_of(path)
+            if layout is None or not (name.isascii() and name.isdigit()):
+                continue
+            file = self._disk.open(path, read_only=True)
+            try:
+                header = read_index_header(file)
+            finally:
+                file.close()
+            yield IndexFile(path=path, disk=self._disk, layout=layout, header=header)
+
+    def _layout_of(self, path: str) -> IndexLayout | None:
+        """Return how a file is laid out, as far as its size says: as configured, or as Java does by default."""
+        size = self._disk.file_size(path)
+        return next((each for each in (self._layout, JAVA_LAYOUT) if each.file_size == size), None)
+
+    # ---- queries --------------------------------------------------------------------------------------------------
+
+    async def query_offset(
+        self, topic: str, key: str, count_max: int, begin_timestamp_ms: int, end_timestamp_ms: int
+    ) -> QueryOffsetResult:
+        """Return log offsets of messages with a key, stored in a period; newest first.
+
+        Different keys may share a hash, so what is found is to be checked, or left to the client as in RocketMQ.
+        """
+        asked_at = self._taken_count + len(self.pending)
+        while (self._taken_count < asked_at or self._left_over.hashes) and self._no_space is None:
+            self.build_slice()
+            await trio.lowlevel.checkpoint()
+        snapshot = [(index_file, index_file.header) for index_file in reversed(self._files)]
+        if not snapshot:
+            return QueryOffsetResult([], 0, 0)
+        last = snapshot[0][1]
+        files = [index_file for index_file, _ in snapshot]
+        self._readers.update(files)
+        try:
+            found = await self._run_blocking(
+                self._select,
+                snapshot,
+                hash_index_key(topic, key),
+                min(count_max, self._query_count_max),
+                begin_timestamp_ms,
+                end_timestamp_ms,
+            )
+        finally:
+            self._readers -= Counter(files)
+            self._readers_gone.unpark_all()
+        return QueryOffsetResult(found, last.end_timestamp_ms, last.end_physical_offset)
+
+    # ---- deletion -------------------------------------------------------------------------------------------------
+
+    async def delete_expired_files(self, log_min_offset: int) -> int:
+        """Delete leading files all of whose messages lay in front of a place in the log; return how many.
+
+        Never the last one, nor one that is still to be synced. Queries find nothing in them at once; who is at it goes
+        on. A loss of power may bring some back, which does no harm: what they name is not in the log.
+        """
+        files = self._files
+        count = 0
+        while len(files) > 1 and files[0] not in self._unsynced:
+            index_file = files[0]
+            if index_file.header.end_physical_offset >= log_min_offset:
+                break
+            del files[0]
+            while self._readers[index_file]:
+                await self._readers_gone.park()
+            index_file.close()
+            await self._run_blocking(self._disk.unlink, index_file.path)
+            count += 1
+        return count
+
+    def statistics(self) -> IndexStatistics:
+        """Return the counters."""
+        return IndexStatistics(len(self._files), self._key_count, self.behind, self._slice_count)
+
+    def _select(
+        self,
+        newest_first: list[tuple[IndexFile, IndexHeader]],
+        key_hash: int,
+        count_max: int,
+        begin_timestamp_ms: int,
+        end_timestamp_ms: int,
+    ) -> list[int]:
+        found: list[int] = []
+        for index_file, header in newest_first:
+            if header.is_time_matched(begin_timestamp_ms, end_timestamp_ms):
+                found += select_physical_offsets(
+                    self._disk,
+                    index_file,
+                    header,
+                    key_hash,
+                    count_max - len(found),
+                    begin_timestamp_ms,
+                    end_timestamp_ms,
+                )
+            if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max:
+                break
+        return found
+
+
+def index_file_name(timestamp_ms: int) -> str:
+    """Return the name of a file made at a time: yyyyMMddHHmmssSSS in local time."""
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{milliseconds:03d}"
+
+
+def _hashed(work: list[IndexWork]) -> _Keys:
+    """Return the keys of messages one after another, hashed."""
+    topics: Sequence[str]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
+    try:
+        keys = [key for (key,) in keys_of_each]
+    except ValueError:  # not everywhere one key
+        counts = list(map(len, keys_of_each))
+        keys = [key for keys in keys_of_each for key in keys]
+        topics = _repeated(topics, counts)
+        physical_offsets = _repeated(physical_offsets, counts)
+        timestamps_ms = _repeated(timestamps_ms, counts)
+    return _Keys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
+
+
+def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in repeat(None, count)]

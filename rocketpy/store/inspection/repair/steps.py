@@ -1,0 +1,412 @@
+"""The steps of a repair: what each says, and how it is done so that dying in the middle loses nothing.
+
+Each step first keeps what it is about to change, durably, and is durable itself when it returns. Done a second time, or
+begun again after it died half way, it leads to the same store.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable
+from typing import Protocol
+
+import attrs
+
+from rocketpy.store import layout
+from rocketpy.store.disk.interface import Disk, persist_text, read_text
+from rocketpy.store.inspection.repair.kept_pieces import KeptPieces
+from rocketpy.store.inspection.repair.log_filling import Hole, LogFilling, Piece
+from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
+from rocketpy.store.layout import UNIT_SIZE
+from rocketpy.store.recovery.abort_file import AbortFile
+from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint
+
+_CHUNK_SIZE = 1 << 20
+STAGING_SUFFIX = ".repaired"
+
+
+@attrs.frozen
+class Workshop:
+    """What steps work with."""
+
+    disk: Disk
+    root: str
+    kept: KeptPieces
+    filling: LogFilling
+    """Goes through the holes once more, in the order of the steps."""
+
+
+class RepairStep(Protocol):
+    """One step. ``begin`` and ``end`` are bytes of the file, None where all of it is meant."""
+
+    @property
+    def path(self) -> str:
+        """The file or directory."""
+        ...
+
+    @property
+    def begin(self) -> int | None:
+        """The first byte that changes."""
+        ...
+
+    @property
+    def end(self) -> int | None:
+        """Behind the last byte that changes."""
+        ...
+
+    @property
+    def does(self) -> str:
+        """What happens."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """The reason."""
+        ...
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the copy takes at most that is kept; what is moved takes nothing more."""
+        ...
+
+    def apply(self, workshop: Workshop) -> None:
+        """Do it; durable on return."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class MoveAway:
+    """Takes a file or directory out of the store."""
+
+    path: str
+    why: str
+    begin: None = None
+    end: None = None
+    does: str = "moves it away"
+    kept_bytes: int = 0
+
+    def apply(self, workshop: Workshop) -> None:
+        """Move it."""
+        if workshop.disk.exists(self.path):
+            workshop.kept.move(self.path, self.why)
+
+
+@attrs.frozen(kw_only=True)
+class SetLength:
+    """Gives a file the length that it is meant to have."""
+
+    path: str
+    size: int
+    length: int
+    item_size: int = 1
+    """What is left of an item at the end goes."""
+    why: str = "a Java broker refuses files of other lengths, and so does a start where bytes are missing"
+
+    @property
+    def begin(self) -> int:
+        """Where the shorter of the two ends."""
+        return min(self.size, self.length)
+
+    @property
+    def end(self) -> int:
+        """Where the longer of the two ends."""
+        return max(self.size, self.length)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is cut."""
+        return max(0, self.length - self.size)
+
+    @property
+    def does(self) -> str:
+        """Either way."""
+        return f"extends it by zeros to {self.size}" if self.length < self.size else f"cuts it to {self.size}"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Keep what is cut, then set the length."""
+        whole = min(self.size, self.length - self.length % self.item_size)
+        workshop.kept.keep(self.path, whole, self.length, self.why)
+        file = workshop.disk.open(self.path)
+        try:
+            file.truncate(whole)
+            file.truncate(self.size)
+            file.sync()
+        finally:
+            file.close()
+
+
+@attrs.frozen(kw_only=True)
+class SetTime:
+    """Gives a record a storeTimestamp that can be."""
+
+    path: str
+    begin: int
+    timestamp_ms: int
+    why: str
+    kept_bytes: int = 8
+
+    @property
+    def end(self) -> int:
+        """Behind the eight bytes."""
+        return self.begin + 8
+
+    @property
+    def does(self) -> str:
+        """Says which."""
+        return f"writes the storeTimestamp {self.timestamp_ms}"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Write it."""
+        workshop.kept.keep(self.path, self.begin, self.end, self.why)
+        file = workshop.disk.open(self.path)
+        try:
+            file.write(self.begin, self.timestamp_ms.to_bytes(8, "big"))
+            file.sync()
+        finally:
+            file.close()
+
+
+@attrs.frozen(kw_only=True)
+class FillHole:
+    """Puts records where the log is damaged."""
+
+    hole: Hole
+    placeholder_count: int
+    why: str
+
+    @property
+    def path(self) -> str:
+        """The log file."""
+        return self.hole.path
+
+    @property
+    def begin(self) -> int:
+        """Where the damage begins."""
+        return self.hole.begin_offset - self.hole.base_offset
+
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self.hole.end_offset - self.hole.base_offset
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is overwritten."""
+        return 0 if self.hole.is_new_file else self.end - self.begin
+
+    @property
+    def does(self) -> str:
+        """Says how many messages are known to be lost."""
+        what = f"{self.placeholder_count} placeholders of lost messages, the rest is covered by fillers"
+        return f"makes a file of {what}" if self.hole.is_new_file else f"writes {what}"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Write the records; a new file appears whole."""
+        if self.hole.is_new_file:
+            self._make_file(workshop)
+            return
+        workshop.kept.keep(self.path, self.begin, self.end, self.why)
+        file = workshop.disk.open(self.path)
+        try:
+            buffer = bytearray()
+            position = self.begin
+            for part in _bytes_of(workshop.filling.pieces(self.hole)):
+                buffer += part
+                if len(buffer) >= _CHUNK_SIZE:
+                    file.write(position, buffer)
+                    position += len(buffer)
+                    buffer.clear()
+            file.write(position, buffer)
+            assert position + len(buffer) == self.end, (self, position, len(buffer))
+            file.sync()
+        finally:
+            file.close()
+
+    def _make_file(self, workshop: Workshop) -> None:
+        disk = workshop.disk
+        directory = os.path.dirname(self.path)
+        staging_path = directory + STAGING_SUFFIX
+        file = disk.open(staging_path, create=True)
+        try:
+            file.truncate(0)
+            file.truncate(self.hole.end_offset - self.hole.base_offset)
+            for piece in workshop.filling.pieces(self.hole):
+                position = piece.offset - self.hole.base_offset
+                file.write(position, piece.head)
+                if piece.tail:
+                    file.write(position + len(piece.head) + piece.zero_size, piece.tail)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(staging_path, self.path)
+        disk.sync_directory(directory)
+
+
+def _bytes_of(pieces: Iterable[Piece]) -> Iterable[bytes]:
+    for piece in pieces:
+        yield piece.head
+        for begin in range(0, piece.zero_size, _CHUNK_SIZE):
+            yield bytes(min(_CHUNK_SIZE, piece.zero_size - begin))
+        yield piece.tail
+
+
+@attrs.frozen(kw_only=True)
+class BeginAnew:
+    """Has the next start look at log and queues again, from a place on: as after a crash, with an older checkpoint."""
+
+    root: str
+    why: str
+    ends: DurableEnds
+    physic_msg_timestamp_ms: int
+    """For Java, which has no offsets: the latest storeTimestamp that counts as durable."""
+    index_msg_timestamp_ms: int
+    begin: None = None
+    end: None = None
+    kept_bytes: int = CHECKPOINT_SIZE
+
+    @property
+    def path(self) -> str:
+        """The checkpoint; abort file and orderly end belong to it."""
+        return f"{self.root}/{layout.CHECKPOINT_FILE}"
+
+    @property
+    def does(self) -> str:
+        """Says from where."""
+        return f"has the next start walk through the log from {self.ends.durable_offset} on"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Make the abort file, then write the checkpoint, then take away the note of an orderly end.
+
+        In this order: once there is an abort file nobody believes the note, and until there is an older checkpoint a
+        start does what it would have done without us.
+        """
+        disk = workshop.disk
+        abort_file = AbortFile(disk, f"{self.root}/{layout.ABORT_FILE}")
+        if not abort_file.exists():
+            abort_file.create()
+        if disk.exists(self.path):
+            workshop.kept.keep(self.path, 0, CHECKPOINT_SIZE, self.why)
+        times = self.physic_msg_timestamp_ms, self.physic_msg_timestamp_ms, self.index_msg_timestamp_ms
+        StoreCheckpoint(disk, self.path, *times, self.ends).flush()
+        disk.sync_directory(self.root)
+        for name in (layout.ORDERLY_END_FILE, layout.ORDERLY_END_FILE + ".bak"):
+            if disk.exists(f"{self.root}/{name}"):
+                workshop.kept.move(f"{self.root}/{name}", self.why)
+
+
+@attrs.frozen(kw_only=True)
+class CutLog:
+    """Ends the log at a place."""
+
+    files: tuple[StoreFile, ...]
+    """The file in which the place is, if it is in one, and all behind."""
+    offset: int
+    lost_bytes: int
+    why: str
+    end: None = None
+
+    @property
+    def path(self) -> str:
+        """The first file that changes."""
+        return self.files[0].path
+
+    @property
+    def begin(self) -> int:
+        """Where the log ends then."""
+        return max(0, self.offset - self.files[0].base_offset)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What goes of the first file."""
+        return self.files[0].end_offset - max(self.offset, self.files[0].base_offset)
+
+    @property
+    def does(self) -> str:
+        """Says how much goes."""
+        return f"cuts the log at offset {self.offset}: {self.lost_bytes} bytes up to its last record go"
+
+    def apply(self, workshop: Workshop) -> None:
+        """Take away files from the last one on, so that there never is a gap; then clear the rest of the first."""
+        first, *behind = self.files
+        if first.base_offset > self.offset:
+            behind = list(self.files)
+        for file in reversed(behind):
+            workshop.kept.move(file.path, self.why)
+        if first.base_offset <= self.offset:
+            clear_from(workshop, first, self.offset - first.base_offset, self.why)
+
+
+@attrs.frozen(kw_only=True)
+class CutQueue:
+    """Ends a queue at a unit."""
+
+    queue: QueueFiles
+    queue_offset: int
+    why: str
+    end: None = None
+
+    @property
+    def path(self) -> str:
+        """The first file that changes."""
+        return self._files[0].path if self._files else self.queue.path
+
+    @property
+    def begin(self) -> int:
+        """Where the queue ends then, in that file."""
+        return max(0, self.queue_offset * UNIT_SIZE - self._files[0].base_offset) if self._files else 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What goes of the first file."""
+        return self._files[0].size if self._files else 0
+
+    @property
+    def does(self) -> str:
+        """Says where."""
+        return f"cuts the queue at queue offset {self.queue_offset}, to be made again from there"
+
+    @property
+    def _files(self) -> list[StoreFile]:
+        position = self.queue_offset * UNIT_SIZE
+        return [file for file in self.queue.files if file.end_offset > position]
+
+    def apply(self, workshop: Workshop) -> None:
+        """Take away files from the last one on, then clear the rest of the first."""
+        position = self.queue_offset * UNIT_SIZE
+        for file in reversed(self._files):
+            if file.base_offset < position:
+                clear_from(workshop, file, position - file.base_offset, self.why)
+            else:
+                workshop.kept.move(file.path, self.why)
+
+
+@attrs.frozen(kw_only=True)
+class RestoreTable:
+    """Writes a JSON table anew from its ``.bak``."""
+
+    path: str
+    why: str
+    begin: None = None
+    end: None = None
+    does: str = "writes it anew from its .bak"
+    kept_bytes: int = 0
+
+    def apply(self, workshop: Workshop) -> None:
+        """Take the broken one away, then write; in between the ``.bak`` is read."""
+        if workshop.disk.exists(self.path):
+            workshop.kept.move(self.path, self.why)
+        text = read_text(workshop.disk, self.path)
+        if text is not None:
+            persist_text(workshop.disk, self.path, text)
+
+
+def clear_from(workshop: Workshop, file: StoreFile, position: int, why: str) -> None:
+    """Keep what a file has from a position on, and make it zeros."""
+    workshop.kept.keep(file.path, position, max(file.size, file.length), why)
+    opened = workshop.disk.open(file.path)
+    try:
+        opened.truncate(position)
+        opened.truncate(file.size)
+        opened.sync()
+    finally:
+        opened.close()

@@ -1,0 +1,351 @@
+"""Prints any file of a store, item by item: ``rocketpy dump``. Judges nothing beyond what an item itself shows.
+
+Which file it is is known by its place and name (:class:`FileKind`); what cannot be known that way, by how it begins. A
+directory is dumped file by file; the files of a log are one log. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import enum
+import os.path
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError, StoreError
+from rocketpy.protocol import fastjson
+from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decode_message
+from rocketpy.store import layout
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, unpack_index_header
+from rocketpy.store.inspection.show.message_fields import body_fields, body_text, message_fields
+from rocketpy.store.inspection.verify.index_inspection import ENTRY, layout_of
+from rocketpy.store.inspection.verify.inventory import StoreFile, measured
+from rocketpy.store.inspection.verify.log_walk import LogWalk, read_record
+from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
+from rocketpy.store.queue.extension import is_ext_address, read_ext_unit
+from rocketpy.store.recovery import orderly_end
+from rocketpy.store.recovery.checkpoint import load_checkpoint
+
+_BODY_SHOWN = 100
+_CHUNK_UNITS = 4096
+_RAW_SHOWN = 64
+_SIGN = 1 << 63
+_FOREVER = 1 << 62
+_INDEX_NAME_SIZE = 17
+_MARKERS = frozenset({layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE})
+
+
+class FileKind(enum.Enum):
+    """What a file holds."""
+
+    LOG = "CommitLog"
+    QUEUE = "ConsumeQueue"
+    EXT = "ConsumeQueueExt"
+    INDEX = "IndexFile"
+    CHECKPOINT = "checkpoint"
+    ORDERLY_END = "orderly-end"
+    MARKER = "marker"
+    TABLE = "JSON"
+
+
+@attrs.frozen(kw_only=True)
+class DumpWish:
+    """Which items are wanted, and how bodies are shown."""
+
+    begin: int | None = None
+    """From this offset of the log, queue offset or entry on."""
+    count: int | None = None
+    """So many items of each file, or of a log, at most."""
+    offset: int | None = None
+    """The one item at this offset of the log, queue offset or entry; of the log whatever is there."""
+    is_full: bool = False
+    as_hex: bool = False
+    with_slots: bool = False
+    as_json: bool = False
+    """Bodies as in an export instead of for a person."""
+
+
+@attrs.frozen
+class Item:
+    """One thing in a file."""
+
+    kind: str
+    fields: dict[str, object]
+
+
+class StoreDump:
+    """One dump. :meth:`close` it."""
+
+    def __init__(self, disk: Disk, wish: DumpWish) -> None:
+        self._disk = disk
+        self._wish = wish
+        self._opened = ReadOnlyFiles(disk)
+
+    def close(self) -> None:
+        """Close every file."""
+        self._opened.close()
+
+    def items(self, path: str) -> Iterator[Item]:
+        """Yield what a file or directory holds. StoreError if it is nothing of a store's, or cannot be opened."""
+        path = path.rstrip("/") or "/"
+        if self._disk.is_directory(path):
+            yield from self._directory(path)
+        else:
+            kind = kind_of(path, self._opened)
+            if kind is None:
+                raise StoreError("no file of a store", path=path)
+            yield from self._file(path, kind)
+        for place in self._opened.unreadable:
+            yield Item("unreadable", {"path": place.path, "position": place.position, "why": place.why})
+
+    def _directory(self, path: str) -> Iterator[Item]:
+        logs: list[str] = []
+        for name in self._disk.list_directory(path):
+            below = f"{path}/{name}"
+            if self._disk.is_directory(below):
+                yield from self._directory(below)
+                continue
+            kind = kind_of(below, self._opened)
+            if kind is FileKind.LOG:
+                logs.append(below)
+            elif kind is not None:
+                yield from self._file(below, kind)
+            else:
+                yield Item("file", {"path": below, "holds": "foreign", "length": self._disk.file_size(below)})
+        if logs:
+            yield from self._log(logs)
+
+    def _file(self, path: str, kind: FileKind) -> Iterator[Item]:
+        if kind is FileKind.LOG:
+            yield from self._log([path])
+            return
+        yield Item("file", {"path": path, "holds": kind.value, "length": self._disk.file_size(path)})
+        if kind is FileKind.QUEUE:
+            yield from self._units(path)
+        elif kind is FileKind.EXT:
+            yield from self._ext_units(path)
+        elif kind is FileKind.INDEX:
+            yield from self._index(path)
+        elif kind is FileKind.CHECKPOINT:
+            yield from self._checkpoint(path)
+        elif kind is FileKind.ORDERLY_END:
+            yield _orderly_end(self._opened.read(path, 0, 4096).decode("utf-8", "replace"))
+        elif kind is FileKind.TABLE:
+            yield self._table(path)
+
+    # ---- the log --------------------------------------------------------------------------------------------------
+
+    def _log(self, paths: Sequence[str]) -> Iterator[Item]:
+        wish = self._wish
+        files = self._log_files(paths)
+        if wish.offset is not None:
+            yield self._record_at(files, wish.offset)
+            return
+        for file in files:
+            fields = {"path": file.path, "holds": FileKind.LOG.value, "begin": file.base_offset, "length": file.length}
+            yield Item("file", fields)
+        walk = LogWalk(files, self._opened, begin_offset=wish.begin)
+        left = _FOREVER if wish.count is None else wish.count
+        for found in walk.slices():
+            for record in found.records:
+                if not left:
+                    return
+                left -= 1
+                yield self._record(files, record.physical_offset, record.size)
+            damage = found.damage
+            if damage is not None and damage.begin_offset != wish.begin:
+                yield Item(
+                    "damage",
+                    {
+                        "physical_offset": damage.begin_offset,
+                        "size": damage.size,
+                        "path": damage.path,
+                        "position": damage.position,
+                        "why": damage.why,
+                    },
+                )
+        behind = next((each.why for each in walk.tail if not each.is_zero), "free space" if walk.tail else "nothing")
+        yield Item("end", {"physical_offset": walk.end_offset, "behind": behind})
+
+    def _log_files(self, paths: Sequence[str]) -> list[StoreFile]:
+        listed = []
+        for path in paths:
+            base_offset = layout.base_offset_of(os.path.basename(path)) or 0
+            listed.append((path, base_offset, self._disk.file_size(path)))
+        files, _ = measured(sorted(listed, key=lambda each: each[1]))
+        return files
+
+    def _record(self, files: Sequence[StoreFile], physical_offset: int, size: int) -> Item:
+        file = next(each for each in files if physical_offset < each.end_offset)
+        content = self._opened.read(file.path, physical_offset - file.base_offset, size)
+        try:
+            message = decode_message(content)
+        except (RemoteProtocolError, LocalProtocolError):
+            message = decode_message(content, decompress=False)
+        return Item("record", message_fields(message) | self._body(message.body))
+
+    def _record_at(self, files: Sequence[StoreFile], offset: int) -> Item:
+        record = read_record(files, self._opened, offset)
+        if record is not None:
+            return self._record(files, offset, record.size)
+        file = next((each for each in files if each.base_offset <= offset < each.end_offset), None)
+        if file is None:
+            return Item("nothing", {"physical_offset": offset, "why": "in none of the files"})
+        position = offset - file.base_offset
+        raw = self._opened.read(file.path, position, _RAW_SHOWN)
+        size, magic = int.from_bytes(raw[:4], "big"), int.from_bytes(raw[4:8], "big", signed=True)
+        place = {"physical_offset": offset, "path": file.path, "position": position}
+        if magic == BLANK_MAGIC_CODE:
+            return Item("blank", {**place, "size": size})
+        why = "a damaged record" if magic == MESSAGE_MAGIC_CODE else "no record"
+        return Item("nothing", {**place, "why": why, "bytes": f"0x{raw.hex()}"})
+
+    def _body(self, body: bytes) -> dict[str, object]:
+        wish = self._wish
+        if wish.as_json and wish.is_full:
+            return body_fields(body)
+        return {"body": body_text(body, size_max=None if wish.is_full else _BODY_SHOWN, as_hex=wish.as_hex)}
+
+    # ---- queues ---------------------------------------------------------------------------------------------------
+
+    def _range(self, first: int, end: int) -> range:
+        """Return the numbers of the wanted items of a file that has some."""
+        wish = self._wish
+        if wish.offset is not None:
+            return range(max(first, wish.offset), min(end, wish.offset + 1))
+        begin = max(first, wish.begin or 0)
+        return range(begin, end if wish.count is None else min(end, begin + wish.count))
+
+    def _units(self, path: str) -> Iterator[Item]:
+        first = (layout.base_offset_of(os.path.basename(path)) or 0) // layout.UNIT_SIZE
+        wanted = self._range(first, first + self._disk.file_size(path) // layout.UNIT_SIZE)
+        for begin in range(wanted.start, wanted.stop, _CHUNK_UNITS):
+            count = min(_CHUNK_UNITS, wanted.stop - begin)
+            content = self._opened.read(path, (begin - first) * layout.UNIT_SIZE, count * layout.UNIT_SIZE)
+            content = content[: len(content) // layout.UNIT_SIZE * layout.UNIT_SIZE]
+            for number, (physical_offset, size, tags_code) in enumerate(layout.UNIT.iter_unpack(content), begin):
+                if (physical_offset, size, tags_code) == (0, 0, 0) and self._wish.offset is None:
+                    continue  # free space
+                fields: dict[str, object] = {
+                    "queue_offset": number,
+                    "physical_offset": physical_offset,
+                    "size": size,
+                    "tags_code": tags_code,
+                }
+                if is_ext_address(tags_code):
+                    fields["ext_offset"] = tags_code + _SIGN
+                yield Item("unit", fields)
+
+    def _ext_units(self, path: str) -> Iterator[Item]:
+        wish = self._wish
+        base_offset = layout.base_offset_of(os.path.basename(path)) or 0
+        content = self._opened.read(path, 0, self._disk.file_size(path))
+        position, left = 0, _FOREVER if wish.count is None else wish.count
+        while left and (unit := read_ext_unit(content, position)) is not None:
+            offset = base_offset + position
+            if offset >= (wish.begin or 0) and wish.offset in (None, offset):
+                left -= 1
+                yield Item(
+                    "ext-unit",
+                    {
+                        "ext_offset": offset,
+                        "size": unit.size,
+                        "tags_code": unit.tags_code,
+                        "store_timestamp": unit.store_timestamp_ms,
+                        "bit_map": f"0x{unit.bit_map.hex()}",
+                    },
+                )
+            position += unit.size
+
+    # ---- the index ------------------------------------------------------------------------------------------------
+
+    def _index(self, path: str) -> Iterator[Item]:
+        header = unpack_index_header(self._opened.read(path, 0, HEADER_SIZE))
+        index_layout = layout_of(self._opened, path, self._disk.file_size(path))
+        fields: dict[str, object] = dict(attrs.asdict(header))
+        if index_layout is None:
+            yield Item("index-header", {**fields, "slots": "unknown: nothing fits the newest entry"})
+            return
+        yield Item("index-header", {**fields, "slots": index_layout.slot_count, "room": index_layout.entry_count})
+        if self._wish.with_slots:
+            content = self._opened.read(path, HEADER_SIZE, index_layout.slot_count * SLOT_SIZE)
+            for number in range(index_layout.slot_count):
+                newest = int.from_bytes(content[number * SLOT_SIZE : (number + 1) * SLOT_SIZE], "big", signed=True)
+                if newest:
+                    yield Item("slot", {"number": number, "newest_entry": newest})
+        for number in self._range(1, min(header.index_count, index_layout.entry_count)):
+            content = self._opened.read(path, index_layout.entries_position + number * ENTRY_SIZE, ENTRY_SIZE)
+            if len(content) < ENTRY_SIZE:
+                return
+            hashed, physical_offset, seconds, older = ENTRY.unpack(content)
+            yield Item(
+                "entry",
+                {
+                    "number": number,
+                    "slot": hashed % index_layout.slot_count,
+                    "key_hash": hashed,
+                    "physical_offset": physical_offset,
+                    "store_timestamp": header.begin_timestamp_ms + seconds * 1000,
+                    "older_entry": older,
+                },
+            )
+
+    # ---- small files ----------------------------------------------------------------------------------------------
+
+    def _checkpoint(self, path: str) -> Iterator[Item]:
+        checkpoint = load_checkpoint(self._disk, path)
+        fields: dict[str, object] = {
+            "physic_msg_timestamp": checkpoint.physic_msg_timestamp_ms,
+            "logics_msg_timestamp": checkpoint.logics_msg_timestamp_ms,
+            "index_msg_timestamp": checkpoint.index_msg_timestamp_ms,
+        }
+        yield Item("checkpoint", fields if checkpoint.ends is None else fields | attrs.asdict(checkpoint.ends))
+
+    def _table(self, path: str) -> Item:
+        content = self._opened.read(path, 0, self._disk.file_size(path))
+        try:
+            value = fastjson.loads(content, references=False)
+        except RemoteProtocolError as failure:
+            return Item("damage", {"path": path, "why": str(failure)})
+        return Item("table", {"text": fastjson.dumps(value, standard=True)})
+
+
+def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
+    """Return what a file is by its name and place; None if it is none of a store's."""
+    directory, name = os.path.split(os.path.abspath(path))
+    above = os.path.basename(os.path.dirname(os.path.dirname(directory)))
+    if layout.base_offset_of(name) is not None:
+        if above == layout.CONSUME_QUEUE_DIRECTORY:
+            return FileKind.QUEUE
+        if above == layout.CONSUME_QUEUE_EXT_DIRECTORY:
+            return FileKind.EXT
+        return _numbered_kind(path, opened)
+    if len(name) == _INDEX_NAME_SIZE and name.isascii() and name.isdigit():
+        return FileKind.INDEX
+    if name == layout.CHECKPOINT_FILE:
+        return FileKind.CHECKPOINT
+    if name.removesuffix(".bak") == layout.ORDERLY_END_FILE:
+        return FileKind.ORDERLY_END
+    if name.removesuffix(".bak").endswith(".json"):
+        return FileKind.TABLE
+    return FileKind.MARKER if name in _MARKERS else None
+
+
+def _orderly_end(text: str) -> Item:
+    """Return every word of the line by its name; an older or a newer version may have fewer or more."""
+    words = text.split()
+    fields: dict[str, object] = dict(zip(orderly_end.FIELDS, words, strict=False))
+    if len(words) > len(orderly_end.FIELDS):
+        fields["more"] = " ".join(words[len(orderly_end.FIELDS) :])
+    return Item("orderly-end", fields)
+
+
+def _numbered_kind(path: str, opened: ReadOnlyFiles) -> FileKind:
+    """Tell a log file from one of a queue that was taken elsewhere."""
+    head = opened.read(path, 0, layout.UNIT_SIZE)
+    magic = int.from_bytes(head[4:8], "big", signed=True)
+    if magic in (MESSAGE_MAGIC_CODE, BLANK_MAGIC_CODE) or len(head) < layout.UNIT_SIZE:
+        return FileKind.LOG
+    physical_offset, size, _ = layout.UNIT.unpack(head)
+    return FileKind.QUEUE if physical_offset >= 0 and 0 < size <= layout.PRE_BLANK_SIZE else FileKind.LOG

@@ -1,0 +1,147 @@
+"""Follows the queue offsets of a log: each record's must be its predecessor's in the same queue plus one, or 0 again.
+
+What does not continue is told apart: offsets that are lost in a damaged place (they are *needed* there: whoever fills
+the place must put something under these offsets), and breaks without any damage, where a start would end the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage
+from rocketpy.store.inspection.verify.log_walk import Damage, is_queued
+from rocketpy.store.queue.record_places import QueueKey
+
+_NEEDS_MAX = 100_000
+_BREAKS_MAX = 1000
+
+
+@attrs.frozen
+class NeededOffsets:
+    """Queue offsets that no record of the log has: ``begin`` up to ``end``, between two places of the log."""
+
+    topic: str
+    queue_id: int
+    begin: int | None
+    """None where it is not known which is the first that is lost, or whether any is."""
+    end: int
+    after_offset: int
+    """Behind the last record of the queue before them."""
+    before_offset: int
+    """Where the first record of the queue behind them is."""
+
+
+@attrs.frozen
+class OffsetBreak:
+    """A record whose queue offset does not follow, although nothing is damaged in between."""
+
+    physical_offset: int
+    topic: str
+    queue_id: int
+    expected: int
+    found: int
+    after_offset: int
+    """Behind the queue's last record before."""
+    is_alone: bool = False
+    """It is this record that is wrong: its queue goes on behind it as if it had the queue offset that was expected, or
+    the queue cannot have so many messages."""
+
+
+class _Queue:
+    __slots__ = ("broken", "end_offset", "next_offset")
+
+    def __init__(self, next_offset: int, end_offset: int) -> None:
+        self.next_offset = next_offset
+        self.end_offset = end_offset  # in the log, of the last record
+        self.broken = -1  # the number of the break that the last record was
+
+
+class QueueContinuity:
+    """What the records seen so far say."""
+
+    def __init__(self, *, log_min_offset: int) -> None:
+        self._log_min_offset = log_min_offset
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._last_damage_end = -1
+        self._damaged_bytes = 0
+        self.needed: list[NeededOffsets] = []
+        self.breaks: list[OffsetBreak] = []
+        self.strays: list[tuple[int, int]] = []
+        """Places and queue offsets of records that are the first of their queue and should not be: they may be another
+        queue's."""
+
+    def see_damage(self, damage: Damage) -> None:
+        """Take notice of a damaged place; what is seen next is behind it."""
+        self._last_damage_end = damage.end_offset
+        self._damaged_bytes += damage.size
+
+    def see(self, records: Sequence[CheckedMessage]) -> None:
+        """Take notice of valid records, in order."""
+        queues = self._queues
+        for record in records:
+            if not is_queued(record):
+                continue
+            key = record.topic, record.queue_id
+            queue = queues.get(key)
+            queue_offset = record.queue_offset
+            if queue_offset > record.physical_offset // RECORD_SIZE_MIN:
+                self._break(record, queue, is_alone=True)
+                continue
+            if queue is None:
+                queue = queues[key] = self._first(record)
+            if queue_offset != queue.next_offset and queue_offset:
+                self._does_not_follow(record, queue)
+            else:
+                queue.broken = -1
+            queue.next_offset = queue_offset + 1
+            queue.end_offset = record.physical_offset + record.size
+
+    def next_offset(self, key: QueueKey) -> int | None:
+        """Return the queue offset that must come next, None for a queue without records."""
+        queue = self._queues.get(key)
+        return None if queue is None else queue.next_offset
+
+    def end_offset(self, key: QueueKey) -> int | None:
+        """Return where in the log the last record of a queue ends, None for a queue without records."""
+        queue = self._queues.get(key)
+        return None if queue is None else queue.end_offset
+
+    def _first(self, record: CheckedMessage) -> _Queue:
+        """Return the state of a queue before its first record, which may have any queue offset."""
+        queue_offset = record.queue_offset
+        if self._last_damage_end >= 0 and queue_offset:
+            # The queue may have begun in a damaged place; if the log was never cut at its beginning, it began with 0.
+            if not self._log_min_offset and queue_offset <= self._damaged_bytes // RECORD_SIZE_MIN:
+                return _Queue(0, 0)
+            self._need(record, None, self._log_min_offset)
+        elif queue_offset and not self._log_min_offset and len(self.strays) < _BREAKS_MAX:
+            self.strays.append((record.physical_offset, queue_offset))
+        return _Queue(queue_offset, self._log_min_offset)
+
+    def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
+        if queue.broken >= 0 and record.queue_offset == self.breaks[queue.broken].expected + 1:
+            self.breaks[queue.broken] = attrs.evolve(self.breaks[queue.broken], is_alone=True)
+            queue.broken = -1
+        elif record.queue_offset > queue.next_offset and queue.end_offset < self._last_damage_end:
+            self._need(record, queue.next_offset, queue.end_offset)
+            queue.broken = -1
+        else:
+            queue.broken = self._break(record, queue)
+
+    def _break(self, record: CheckedMessage, queue: _Queue | None, *, is_alone: bool = False) -> int:
+        """Note a break; return its number, -1 if there are too many."""
+        if len(self.breaks) >= _BREAKS_MAX:
+            return -1
+        expected, after_offset = (0, 0) if queue is None else (queue.next_offset, queue.end_offset)
+        place = record.physical_offset, record.topic, record.queue_id
+        self.breaks.append(OffsetBreak(*place, expected, record.queue_offset, after_offset, is_alone))
+        return len(self.breaks) - 1
+
+    def _need(self, record: CheckedMessage, begin: int | None, after_offset: int) -> None:
+        if len(self.needed) < _NEEDS_MAX:
+            end = record.queue_offset
+            self.needed.append(
+                NeededOffsets(record.topic, record.queue_id, begin, end, after_offset, record.physical_offset)
+            )

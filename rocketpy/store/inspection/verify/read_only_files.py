@@ -1,0 +1,89 @@
+"""Files as an inspection reads them: never written, never created, and readable where the disk is not.
+
+What a disk refuses to read comes back as zeros, page by page, and is remembered: a look at a dying disk must go on
+behind the place. A file that cannot be opened at all reads as nothing and is remembered too.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.store.disk.interface import Disk, DiskFile
+
+_PAGE_SIZE = 4096
+_UNREADABLE_MAX = 1000  # remembered at most
+
+
+@attrs.frozen
+class Unreadable:
+    """A place that the disk refused; without a position it is the whole file."""
+
+    path: str
+    position: int | None
+    why: str
+
+
+class ReadOnlyFiles:
+    """Open files by path, the least recently used closed first. Whoever made it closes it."""
+
+    def __init__(self, disk: Disk, *, open_max: int = 64) -> None:
+        self.disk = disk
+        self.unreadable: list[Unreadable] = []
+        self._open_max = open_max
+        self._open: dict[str, DiskFile | None] = {}
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Return bytes of a file; fewer at its end, zeros for pages that cannot be read."""
+        file = self._opened(path)
+        if file is None or size <= 0:
+            return b""
+        try:
+            return file.read(position, size)
+        except StoreError:
+            return self._read_by_pages(file, position, size)
+
+    def size(self, path: str) -> int:
+        """Return the length of a file, 0 if it cannot be opened."""
+        file = self._opened(path)
+        return 0 if file is None else file.size()
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self._open.values():
+            if file is not None:
+                file.close()
+        self._open.clear()
+
+    def _opened(self, path: str) -> DiskFile | None:
+        if path in self._open:
+            file = self._open[path] = self._open.pop(path)
+            return file
+        while len(self._open) >= self._open_max:
+            oldest = self._open.pop(next(iter(self._open)))
+            if oldest is not None:
+                oldest.close()
+        try:
+            file = self.disk.open(path, read_only=True)
+        except StoreError as failure:
+            file = None
+            self._note(Unreadable(path, None, str(failure)))
+        self._open[path] = file
+        return file
+
+    def _read_by_pages(self, file: DiskFile, position: int, size: int) -> bytes:
+        parts = []
+        end = min(position + size, file.size())
+        while position < end:
+            part_size = min(end, (position // _PAGE_SIZE + 1) * _PAGE_SIZE) - position
+            try:
+                parts.append(file.read(position, part_size))
+            except StoreError as failure:
+                parts.append(bytes(part_size))
+                self._note(Unreadable(file.path, position, str(failure)))
+            position += part_size
+        return b"".join(parts)
+
+    def _note(self, unreadable: Unreadable) -> None:
+        if len(self.unreadable) < _UNREADABLE_MAX and unreadable not in self.unreadable:
+            self.unreadable.append(unreadable)

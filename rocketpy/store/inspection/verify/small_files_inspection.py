@@ -1,0 +1,270 @@
+"""Looks at the small files of a store: checkpoint, abort file, orderly end, and the JSON tables with their ``.bak``.
+
+They say what the last owner of the store promised: up to where the log was durable, and where a start would begin its
+walk. Nothing here reads log, queues or index beyond the heads of log files.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol import fastjson
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.store import layout
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
+from rocketpy.store.inspection.verify.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
+from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, read_units, units_between
+from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
+from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd
+from rocketpy.store.recovery.orderly_end import OrderlyEnd, load_orderly_end
+
+TOPICS_FILE = "topics.json"
+_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
+_FIRST_RECORD_SIZE = 76
+
+
+@attrs.frozen
+class LastEnd:
+    """How the last owner of a store left it."""
+
+    is_clean: bool
+    """Whether a start takes the last stop for a clean shutdown."""
+    has_abort_file: bool
+    checkpoint: StoreCheckpoint
+    orderly_end: OrderlyEnd | None
+    """The note of a clean shutdown, if a start believes it."""
+    durable_end: int
+    """A record of the log before here that is not valid is damage: a start refuses the store."""
+    walk_begin: int
+    """A start looks at records from here on."""
+
+
+def read_last_end(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> LastEnd:
+    """Return what the small files say, by the rule that recovery itself follows."""
+    checkpoint = load_checkpoint(disk, inventory.path_in_root(layout.CHECKPOINT_FILE))
+    note = load_orderly_end(disk, inventory.path_in_root(layout.ORDERLY_END_FILE))
+    has_abort_file = disk.exists(inventory.path_in_root(layout.ABORT_FILE))
+    last_stop = LastStop.of(has_abort_file=has_abort_file, checkpoint=checkpoint, note=note)
+    files = inventory.log_files
+    log = LogEnds(
+        [(file.base_offset, file.end_offset) for file in files], lambda index: first_timestamp_ms(opened, files[index])
+    )
+    queues = {queue: queue_end(opened, queue, is_clean=last_stop.seems_clean) for queue in _queues_of(inventory)}
+    durable_end = last_stop.durable_end(list(queues.values()))
+    if log.end_offset >= durable_end:
+        queues = {queue: end for queue, end in queues.items() if not last_stop.is_inconsistent(end, log)}
+    begin = last_stop.walk_begin(queues.values(), log)
+    offset = begin.offset
+    if offset is not None and not begin.is_clean:
+        unit_count = sum(_count_before(opened, queue, offset, log) for queue in queues)
+        if last_stop.misses_units(begin, unit_count):
+            offset = log.min_offset
+    if offset is None:
+        offset = log.spans[begin.first_file][0] if log.spans else 0
+    return LastEnd(
+        begin.is_clean, has_abort_file, checkpoint, note if begin.noted_end is not None else None, durable_end, offset
+    )
+
+
+def _queues_of(inventory: Inventory) -> Iterator[QueueFiles]:
+    return (queue for queue in inventory.queues.values() if queue.files)
+
+
+def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
+    """Return the storeTimestamp of a log file's first record, 0 if it has none."""
+    head = opened.read(file.path, 0, _FIRST_RECORD_SIZE)
+    if len(head) < _FIRST_RECORD_SIZE:
+        return 0
+    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
+    position = layout.store_timestamp_position(sys_flag)
+    return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
+
+
+# ---- where queues end ----------------------------------------------------------------------------------------------
+
+
+def queue_end(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> QueueEnd:
+    """Return where a queue ends, as a start finds it: see :func:`rocketpy.store.queue.end.find_end`."""
+    max_offset = _max_offset(opened, queue, is_clean=is_clean)
+
+    def physical_end() -> int:
+        unit = _unit_at(opened, queue, max_offset - 1) if max_offset > queue.min_offset else (0, 0, 0)
+        return 0 if not is_unit(unit) or is_pre_blank(unit) else unit[0] + unit[1]
+
+    return QueueEnd(queue.topic, queue.queue_id, queue.files[0].base_offset, max_offset, physical_end)
+
+
+def _max_offset(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> int:
+    """Return the queue offset after the last valid unit of the last three files, or of one further back."""
+    first_file = max(0, len(queue.files) - 3)
+    while first_file and not is_unit(_unit_at(opened, queue, queue.files[first_file].base_offset // layout.UNIT_SIZE)):
+        first_file -= 1
+    end = queue.min_offset
+    for file in queue.files[first_file:]:
+        begin, file_end = file.base_offset // layout.UNIT_SIZE, file.end_offset // layout.UNIT_SIZE
+        if is_clean:
+            end = bisect_left(
+                range(file_end), True, begin, key=lambda offset: not is_unit(_unit_at(opened, queue, offset))
+            )
+        else:
+            units = units_between(opened, queue, begin, file_end)
+            end = next((offset for offset, unit in units if not is_unit(unit)), file_end)
+        if end < file_end:
+            break
+    return end
+
+
+def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds) -> int:
+    """Return up to which queue offset a start after a crash trusts the units: those of records before an offset."""
+    if queue.min_offset and not log.min_offset:
+        return 0
+    end = _max_offset(opened, queue, is_clean=False)
+    return bisect_left(
+        range(end), True, queue.min_offset, key=lambda offset: _unit_at(opened, queue, offset)[0] >= physical_offset
+    )
+
+
+def _unit_at(opened: ReadOnlyFiles, queue: QueueFiles, queue_offset: int) -> tuple[int, int, int]:
+    content = read_units(opened, queue, queue_offset, 1)
+    return layout.UNIT.unpack(content) if content else (0, 0, 0)
+
+
+# ---- findings -------------------------------------------------------------------------------------------------------
+
+
+def small_file_findings(
+    disk: Disk, inventory: Inventory, opened: ReadOnlyFiles, last_end: LastEnd, *, is_live: bool
+) -> Iterator[Finding]:
+    """Yield what is wrong with the small files."""
+    if last_end.has_abort_file and not is_live:
+        yield Finding(
+            severity=Severity.NOTICE,
+            path=inventory.path_in_root(layout.ABORT_FILE),
+            expected="no such file: it is there while a broker runs",
+            found="it is there: the last broker was killed",
+            start="recovers as after a crash",
+            repair=NOTHING,
+        )
+    yield from _checkpoint_findings(inventory, last_end)
+    noted_path = inventory.path_in_root(layout.ORDERLY_END_FILE)
+    if not last_end.has_abort_file and last_end.orderly_end is None and disk.exists(noted_path):
+        yield Finding(
+            severity=Severity.NOTICE,
+            path=noted_path,
+            expected="a note of a clean shutdown that checkpoint, log and queues agree with",
+            found=repr(opened.read(noted_path, 0, 80)),
+            start=(
+                "walks up to three log files to find the end"
+                if last_end.is_clean
+                else f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on"
+            ),
+            repair=NOTHING,
+        )
+    elif not last_end.has_abort_file and not last_end.is_clean and not is_live and last_end.checkpoint.ends is not None:
+        yield Finding(
+            severity=Severity.NOTICE,
+            path=noted_path,
+            expected="the note of a clean shutdown, or an abort file",
+            found="neither: the abort file was removed by hand",
+            start=f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on",
+            repair=NOTHING,
+        )
+    for path in inventory.config_files:
+        yield from _json_findings(disk, opened, path)
+
+
+def _checkpoint_findings(inventory: Inventory, last_end: LastEnd) -> Iterator[Finding]:
+    checkpoint = last_end.checkpoint
+    times = (
+        checkpoint.physic_msg_timestamp_ms,
+        checkpoint.logics_msg_timestamp_ms,
+        checkpoint.index_msg_timestamp_ms,
+    )
+    for number, time_ms in enumerate(times):
+        if not 0 <= time_ms < TIME_MAX_MS:
+            yield Finding(
+                severity=Severity.WARNING,
+                path=inventory.path_in_root(layout.CHECKPOINT_FILE),
+                position=number * 8,
+                expected="a time in milliseconds",
+                found=f"{time_ms}",
+                start="takes it at its word: after a crash it begins its walk too late, or at the beginning",
+                repair="writes the checkpoint anew",
+            )
+
+
+def is_checkpoint_sane(checkpoint: StoreCheckpoint) -> bool:
+    """Whether its times can be times."""
+    times = (
+        checkpoint.physic_msg_timestamp_ms,
+        checkpoint.logics_msg_timestamp_ms,
+        checkpoint.index_msg_timestamp_ms,
+    )
+    return all(0 <= each < TIME_MAX_MS for each in times)
+
+
+def _json_findings(disk: Disk, opened: ReadOnlyFiles, path: str) -> Iterator[Finding]:
+    main = why_no_json(disk, opened, path)
+    backup = why_no_json(disk, opened, path + ".bak")
+    if main is None:
+        if backup is not None and backup != _MISSING:
+            yield _json_finding(path + ".bak", Severity.NOTICE, backup, NOTHING, NOTHING)
+    elif backup is None:
+        severity = Severity.NOTICE if main in (_MISSING, _EMPTY) else Severity.WARNING
+        yield _json_finding(path, severity, main, "reads the .bak", "writes it anew from the .bak")
+    elif main != _MISSING:
+        yield _json_finding(path, Severity.ERROR, f"{main}; .bak: {backup}", "refuses to start", NOTHING)
+
+
+_MISSING = "no file"
+_EMPTY = "no bytes"
+
+
+def why_no_json(disk: Disk, opened: ReadOnlyFiles, path: str) -> str | None:
+    """Return what is wrong with a JSON file, None if nothing is."""
+    if not disk.exists(path):
+        return _MISSING
+    if disk.is_directory(path):
+        return "a directory"
+    content = opened.read(path, 0, disk.file_size(path))
+    if not content:
+        return _EMPTY
+    try:
+        value = fastjson.loads(content, references=False)  # as the broker reads them
+    except RemoteProtocolError as failure:
+        return str(failure)
+    return None if isinstance(value, Mapping) else "no JSON object"
+
+
+def restorable_tables(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> list[tuple[str, str]]:
+    """Return the JSON files that are broken and whose ``.bak`` is not, and why."""
+    found = []
+    for path in inventory.config_files:
+        why = why_no_json(disk, opened, path)
+        if why is not None and why_no_json(disk, opened, path + ".bak") is None:
+            found.append((path, why))
+    return found
+
+
+def _json_finding(path: str, severity: Severity, found: str, start: str, repair: str) -> Finding:
+    return Finding(severity=severity, path=path, expected="a JSON object", found=found, start=start, repair=repair)
+
+
+def known_topics(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> frozenset[str] | None:
+    """Return the topics of the broker's table, None if it cannot be read."""
+    path = inventory.path_in_root(f"{CONFIG_DIRECTORY}/{TOPICS_FILE}")
+    for candidate in (path, path + ".bak"):
+        if why_no_json(disk, opened, candidate) is None:
+            value = fastjson.loads(opened.read(candidate, 0, disk.file_size(candidate)), references=False)
+            table = value.get("topicConfigTable") if isinstance(value, Mapping) else None
+            if isinstance(table, Mapping):
+                return frozenset(str(topic) for topic in table)
+    return None

@@ -1,0 +1,111 @@
+"""Reads of the broker's own services: records one by one, and what stands in the heads of many.
+
+Pulls want many records at once, with limits; a service that works through a queue of its own wants to know of each
+record whether it is there. Nothing here blocks the event loop: what is cold is read in a worker thread. Nothing is
+appended or moved.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE
+from rocketpy.runner import RunBlocking
+from rocketpy.store import layout
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.read.steps import Reads, Steps, read_anywhere
+
+_WINDOW_SIZE = 1 << 20
+_HEAD = struct.Struct(">ii28xi36xq")  # totalSize, magic, sysFlag, preparedTransactionOffset of a record with IPv4 hosts
+_PREPARED = struct.Struct(">q")
+_PREPARED_AT = 76
+_V6_MORE = 12  # bytes that an IPv6 address is longer
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+_PLACE = struct.Struct(">ii20xq")  # totalSize, magic, physicalOffset
+
+
+@attrs.frozen
+class LogWindow:
+    """A stretch of the log: the record that begins at each place, with its preparedTransactionOffset."""
+
+    prepared_offsets: Sequence[tuple[int, int]]
+    next_offset: int
+
+
+class RecordReader:
+    """Reads one store. Made when it is open."""
+
+    def __init__(self, *, commit_log: CommitLog, run_blocking: RunBlocking, end_burst: Callable[[], None]) -> None:
+        self._commit_log = commit_log
+        self._run_blocking = run_blocking
+        self._end_burst = end_burst
+
+    async def records(self, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        """Return the record at each place (physical offset and size), None for one that has left the log or is none."""
+        self._end_burst()
+        return await read_anywhere(lambda: self._records(places), self._run_blocking)
+
+    async def prepared_offsets(self, physical_offset: int) -> LogWindow | None:
+        """Return what the next records from a place on say of others; None at the end of the log.
+
+        A place before the log begins is taken for its beginning. What is damaged is passed over, up to the next file.
+        """
+        self._end_burst()
+        begin = max(physical_offset, self._commit_log.min_offset)
+        if begin >= self._commit_log.wrote_offset:
+            return None
+        return await read_anywhere(lambda: self._window(begin), self._run_blocking)
+
+    # ---- as steps -------------------------------------------------------------------------------------------------
+
+    def _records(self, places: Sequence[tuple[int, int]]) -> Steps[list[bytes | None]]:
+        located = [self._commit_log.locate(physical_offset, size) for physical_offset, size in places]
+        reads: Reads = [(*at, size) for at, (_, size) in zip(located, places, strict=True) if at is not None]
+        contents = iter((yield reads) if reads else ())
+        records: list[bytes | None] = []
+        for at, (physical_offset, size) in zip(located, places, strict=True):
+            content = next(contents) if at is not None else b""
+            records.append(content if _is_record(content, physical_offset, size) else None)
+        return records
+
+    def _window(self, begin: int) -> Steps[LogWindow]:
+        commit_log = self._commit_log
+        mapped_file = commit_log.files.find(begin)
+        if mapped_file is None:
+            return LogWindow((), commit_log.next_file_offset(begin))
+        size = min(_WINDOW_SIZE, mapped_file.end_offset - begin, commit_log.wrote_offset - begin)
+        (window,) = yield [(mapped_file, begin - mapped_file.base_offset, size)]
+        found: list[tuple[int, int]] = []
+        position = 0
+        while position + _HEAD.size <= len(window):
+            record_size, magic, sys_flag, prepared_offset = _HEAD.unpack_from(window, position)
+            if magic != MESSAGE_MAGIC_CODE or record_size < _HEAD.size:
+                break
+            if sys_flag & (layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6):
+                at = position + _PREPARED_AT
+                at += _V6_MORE * (bool(sys_flag & layout.SYS_FLAG_BORN_V6) + bool(sys_flag & layout.SYS_FLAG_STORE_V6))
+                if at + _PREPARED.size > len(window):
+                    break
+                (prepared_offset,) = _PREPARED.unpack_from(window, at)
+            found.append((begin + position, prepared_offset))
+            position += record_size
+        next_offset = begin + position
+        if not found or _is_blank(window, position) or next_offset >= mapped_file.end_offset:
+            # The file's BLANK; or no record where one must be: a damaged log, in which others may still be read.
+            next_offset = commit_log.next_file_offset(begin)
+        return LogWindow(found, next_offset)
+
+
+def _is_record(content: bytes, physical_offset: int, size: int) -> bool:
+    if len(content) != size or size < _PLACE.size:
+        return False
+    return bool(_PLACE.unpack_from(content) == (size, MESSAGE_MAGIC_CODE, physical_offset))
+
+
+def _is_blank(window: bytes, position: int) -> bool:
+    if position + _SIZE_AND_MAGIC.size > len(window):
+        return False
+    return bool(_SIZE_AND_MAGIC.unpack_from(window, position)[1] == BLANK_MAGIC_CODE)

@@ -1,0 +1,292 @@
+"""Walks records through the files of a log, from a given file to the first place where no valid record is.
+
+Used before a store is open: it blocks, and works in slices so that its caller can look up in between. A record is valid
+only if its physical offset is its position, its lengths add up, its body has its CRC, its queue offset follows its
+predecessor's in the same queue (or is 0 again: the topic was deleted and created anew), and neither topic nor
+properties contain a NUL. The CRC covers the body only: the rest is what finds records that are torn, or left over from
+before a truncation.
+
+A walk looks at millions of records, so the plain ones (IPv4, in a queue, nothing wrong) are judged in a straight loop
+and come out as :class:`Run`, column by column; whatever fails there goes through :func:`check_message`, which decides
+and says why.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from zlib import crc32
+
+import attrs
+
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
+from rocketpy.protocol.stored_message import (
+    MESSAGE_MAGIC_CODE,
+    RECORD_SIZE_MAX,
+    CheckedMessage,
+    RecordStatus,
+    check_message,
+)
+from rocketpy.store import layout
+from rocketpy.store.files.mapped_file import MappedFile
+from rocketpy.store.log.commit_log import CommitLog
+
+SLICE_RECORDS = 4000
+"""So many records are about 10 ms of work."""
+
+_WINDOW_SIZE = 1 << 20
+_HEAD = struct.Struct(">ii")  # totalSize and magic
+_WORD = 0xFFFF_FFFF
+_SIZE = struct.Struct(">i")
+_PLAIN = struct.Struct(">iiii4xqqiq8xq12x8xi")
+"""What is judged of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag,
+bornTimestamp, storeTimestamp, bodyLen."""
+_PLAIN_SIZE = 88
+assert _PLAIN.size == _PLAIN_SIZE
+_NOT_PLAIN_FLAGS = layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6 | layout.SYS_FLAG_NO_QUEUE
+_MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
+_NOTHING = CheckedMessage(RecordStatus.NOTHING)
+
+
+@attrs.frozen
+class Run:
+    """Records of one queue with consecutive queue offsets, all valid, and in one queue only."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int  # of the first
+    physical_offsets: list[int]
+    sizes: list[int]
+
+
+@attrs.frozen
+class Slice:
+    """The records of one slice of work that need units: the runs' come before the other one."""
+
+    runs: list[Run]
+    other: CheckedMessage | None
+
+
+class _Queue:
+    """What a walk remembers of one queue."""
+
+    __slots__ = ("built_end", "next_offset", "physical_offsets", "queue_id", "sizes", "topic")
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int, built_end: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset  # the queue offset that must come next
+        self.built_end = built_end  # records up to here have their units
+        self.physical_offsets: list[int] = []  # of the run under way
+        self.sizes: list[int] = []
+
+    def take_run(self) -> Run:
+        """End the run under way."""
+        begin = self.next_offset - len(self.sizes)
+        run = Run(self.topic, self.queue_id, begin, self.physical_offsets, self.sizes)
+        self.physical_offsets, self.sizes = [], []
+        return run
+
+
+class LogScanner:
+    """One walk. When the records are used up, ``end_offset`` says where the log ends, and ``why`` what stands there."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        *,
+        first_file: int,
+        begin_offset: int | None = None,
+        check_crc: bool,
+        built_end: Callable[[str, int], int],
+    ) -> None:
+        """Prepare a walk from the beginning of a file, or from a record in it.
+
+        Records of a queue up to ``built_end(topic, queue_id)`` are judged and not yielded.
+        """
+        self._files = commit_log.files
+        self._check_crc = check_crc
+        self._built_end = built_end
+        self._window = b""
+        self._window_begin = 0  # its position in the file
+        self._base_offset = 0  # of that file
+        self._is_window_plain = True  # no record in it is in several queues
+        self._position = 0  # in the file, of the next record
+        self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self.first_file = first_file
+        self.begin_offset = self._files[first_file].base_offset if begin_offset is None else begin_offset
+        self.end_offset = self.begin_offset
+        self.timestamp_ms = 0  # the latest storeTimestamp of a valid record
+        self.record_count = 0
+        self.why = ""
+
+    def slices(self) -> Iterator[Slice]:
+        """Yield the valid records that need units, in order: often none for a slice of work."""
+        for index in range(self.first_file, len(self._files)):
+            mapped_file = self._files[index]
+            begin = self.end_offset - mapped_file.base_offset
+            if begin and index != self.first_file:
+                return  # the file before it ends without a BLANK
+            self._base_offset = mapped_file.base_offset
+            self._set_window(b"", begin)
+            self._position = begin
+            is_going = True
+            while is_going:
+                touched: list[_Queue] = []
+                other = None
+                count = self._judge_plain(touched) if self._is_window_plain else 0
+                runs = [queue.take_run() for queue in touched]
+                if count < SLICE_RECORDS:
+                    is_going, other = self._judge_one(mapped_file)
+                yield Slice(runs, other)
+
+    def record_of(self, physical_offset: int) -> CheckedMessage:
+        """Return a record of the slice that was yielded last, whole."""
+        position = physical_offset - self._base_offset
+        begin = position - self._window_begin
+        record = (
+            check_message(self._window, begin, len(self._window) - begin, check_crc=False) if begin >= 0 else _NOTHING
+        )
+        if record.status is not RecordStatus.MESSAGE:  # judging the record behind the runs has moved the window
+            mapped_file = self._files.find(physical_offset)
+            assert mapped_file is not None, physical_offset
+            (size,) = _SIZE.unpack(mapped_file.file().read(position, _SIZE.size))
+            record = check_message(mapped_file.file().read(position, size), 0, size, check_crc=False)
+        assert record.status is RecordStatus.MESSAGE, (physical_offset, record)
+        return record
+
+    def _judge_plain(self, touched: list[_Queue]) -> int:
+        """Take plain records from the window, at most a slice; return how many. Stops where more must be looked at."""
+        window, window_begin = self._window, self._window_begin
+        view, last_begin, window_size = memoryview(window), len(window) - _PLAIN_SIZE - 3, len(window)
+        queues, check_crc, not_plain = self._queues, self._check_crc, _NOT_PLAIN_FLAGS
+        unpack_from, find = _PLAIN.unpack_from, window.find
+        timestamp_ms = self.timestamp_ms
+        begin = self._position - window_begin  # of the record, in the window
+        first = self._base_offset + window_begin  # of the window, in the log
+        count = 0
+        for _ in repeat(None, SLICE_RECORDS):
+            if begin > last_begin:
+                break
+            size, magic, crc, queue_id, queue_offset, physical_offset, sys_flag, _, stored_ms, body_size = unpack_from(
+                window, begin
+            )
+            end = begin + size
+            body_begin = begin + 88
+            body_end = body_begin + body_size
+            if (
+                magic != MESSAGE_MAGIC_CODE
+                or physical_offset != first + begin
+                or sys_flag & not_plain
+                or body_size < 0
+                or not body_end + 3 <= end <= window_size
+            ):
+                break
+            topic_end = body_end + 1 + window[body_end]
+            properties_begin = topic_end + 2
+            if (
+                properties_begin > end
+                or window[topic_end] << 8 | window[topic_end + 1] != end - properties_begin
+                or find(0, properties_begin, end) >= 0
+                or (check_crc and crc32(view[body_begin:body_end]) & 0x7FFFFFFF != crc)
+            ):
+                break
+            queue = queues.get((window[body_end + 1 : topic_end], queue_id))
+            if queue is None or queue_offset != queue.next_offset:
+                break  # the first record of a queue is looked at in full
+            queue.next_offset = queue_offset + 1
+            if physical_offset + size > queue.built_end:
+                if not queue.sizes:
+                    touched.append(queue)
+                queue.physical_offsets.append(physical_offset)
+                queue.sizes.append(size)
+            if stored_ms > timestamp_ms:
+                timestamp_ms = stored_ms
+            count += 1
+            begin = end
+        self._position = window_begin + begin
+        self.end_offset = max(self.end_offset, first + begin)
+        self.timestamp_ms = timestamp_ms
+        self.record_count += count
+        return count
+
+    def _judge_one(self, mapped_file: MappedFile) -> tuple[bool, CheckedMessage | None]:
+        """Take the next record, whatever it is like; False where the file's records end. None if it has its unit."""
+        position = self._position
+        record = self._record_at(mapped_file, position)
+        if record.status is RecordStatus.BLANK and record.size == mapped_file.size - position:
+            if mapped_file is not self._files[len(self._files) - 1]:
+                self.end_offset = mapped_file.end_offset
+            return False, None
+        if record.status is not RecordStatus.MESSAGE or self._is_objectionable(record, mapped_file, position):
+            if record.why:  # it names a place in our window
+                self.why = f"record at {mapped_file.base_offset + position}: {record.why.partition(': ')[2]}"
+            elif not self.why:
+                self._look_at_stranger(mapped_file, position)
+            return False, None
+        queue = self._queue_of(record)
+        if not record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
+            queue.next_offset = record.queue_offset + 1
+        self._position = position + record.size
+        self.end_offset = mapped_file.base_offset + self._position
+        self.timestamp_ms = max(self.timestamp_ms, record.store_timestamp)
+        self.record_count += 1
+        return True, record if record.physical_offset + record.size > queue.built_end else None
+
+    def _look_at_stranger(self, mapped_file: MappedFile, position: int) -> None:
+        """Say what stands where no record begins; zeros are what is not written yet, and need no word."""
+        begin = position - self._window_begin
+        head = self._window[begin : begin + _HEAD.size]
+        if any(head):
+            self.why = (
+                f"record at {mapped_file.base_offset + position}: expected magic code {MESSAGE_MAGIC_CODE & _WORD:#x} "
+                f"and its size, found {head.hex()}"
+            )
+
+    def _queue_of(self, record: CheckedMessage) -> _Queue:
+        key = record.topic.encode("utf-8", "replace"), record.queue_id
+        queue = self._queues.get(key)
+        if queue is None:
+            built_end = self._built_end(record.topic, record.queue_id)
+            queue = self._queues[key] = _Queue(record.topic, record.queue_id, record.queue_offset, built_end)
+        return queue
+
+    def _record_at(self, mapped_file: MappedFile, position: int) -> CheckedMessage:
+        """Return what stands at a position, reading on when the window ends before it does."""
+        begin = position - self._window_begin
+        available = len(self._window) - begin
+        record = check_message(self._window, begin, available, check_crc=self._check_crc) if available > 0 else _NOTHING
+        if record.status is RecordStatus.MESSAGE or record.status is RecordStatus.BLANK:
+            return record
+        left = mapped_file.size - position
+        if available < _HEAD.size:
+            wanted = _HEAD.size
+        else:
+            wanted, magic = _HEAD.unpack_from(self._window, begin)
+            if magic != MESSAGE_MAGIC_CODE or wanted > min(left, RECORD_SIZE_MAX):
+                return record
+        if available >= min(wanted, left):
+            return record
+        self._set_window(mapped_file.file().read(position, min(left, max(wanted, _WINDOW_SIZE))), position)
+        if len(self._window) <= max(available, 0):
+            return record
+        return self._record_at(mapped_file, position)
+
+    def _set_window(self, window: bytes, position: int) -> None:
+        self._window = window
+        self._window_begin = position
+        self._is_window_plain = _MULTI_DISPATCH not in window
+
+    def _is_objectionable(self, record: CheckedMessage, mapped_file: MappedFile, position: int) -> bool:
+        """Whether a record that is one in itself is none of this log at this place; says why."""
+        physical_offset = mapped_file.base_offset + position
+        if record.physical_offset != physical_offset:
+            self.why = f"record at {physical_offset}: it says it is at {record.physical_offset}"
+        elif "\0" in record.topic or b"\0" in record.properties_text:
+            self.why = f"record at {physical_offset}: a NUL in topic or properties"
+        elif not record.sys_flag & layout.SYS_FLAG_NO_QUEUE and record.queue_offset:
+            expected = self._queue_of(record).next_offset
+            if record.queue_offset != expected:
+                self.why = f"record at {physical_offset}: expected queue offset {expected}, found {record.queue_offset}"
+        return bool(self.why)

@@ -1,0 +1,146 @@
+"""Where the units of a queue end: what recovery finds when it looks at a queue's last files, once.
+
+A store may have tens of thousands of queues, most of them short and idle, and descriptors for a few hundred. So a file
+is opened once, a short queue is read in one go, and what was read is kept until recovery is over.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+
+from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.files.mapped_file import MappedFile
+from rocketpy.store.files.mapped_file_queue import MappedFileQueue
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+
+_KEPT_UNITS_MAX = 204
+_FIRST_READ_SIZE = _KEPT_UNITS_MAX * UNIT_SIZE
+"""A page: more than most queues of a large store have. A read that does not show the end is followed by larger ones."""
+
+_READ_SIZE_MAX = 64 * _FIRST_READ_SIZE
+
+
+@attrs.define(eq=False, slots=True)
+class FoundUnits:
+    """The last units of a queue, as they stood in the files."""
+
+    first: int  # the queue offset of the first of them
+    content: bytes
+    end: int  # units before it are still the queue's
+    clear_from: int | None  # all behind this queue offset, and behind what the queue has, is zero; None: who knows
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Return a unit of the queue, None if it is not here."""
+        if self.first <= queue_offset < self.end:
+            return UNIT.unpack_from(self.content, (queue_offset - self.first) * UNIT_SIZE)
+        return None
+
+    def stale(self, queue_offset: int, count: int) -> bytes | None:
+        """Return what stood in the place of units; None if it must be read."""
+        position = (queue_offset - self.first) * UNIT_SIZE
+        if 0 <= position < len(self.content):
+            return self.content[position : position + count * UNIT_SIZE]
+        return b"" if self.clear_from is not None and queue_offset >= self.clear_from else None
+
+    def adopt(self, begin: int, end: int) -> None:
+        """Units were taken as they stood here."""
+        if self.end == begin:
+            self.end = min(end, self.first + len(self.content) // UNIT_SIZE)
+
+    def cut(self, queue_offset: int) -> None:
+        """Everything behind a queue offset was cleared."""
+        self.content = self.content[: max(0, queue_offset - self.first) * UNIT_SIZE]
+        self.end = min(self.end, queue_offset)
+        self.clear_from = queue_offset
+
+
+@attrs.frozen
+class FileEnd:
+    """What one file holds: how many valid units from its beginning, the last of them, and whether zeros follow."""
+
+    count: int
+    last_units: bytes
+    is_clear: bool
+
+
+def columns(units: bytes) -> tuple[int, ...]:
+    """Return the fields of whole units, one after another: place, size and tags code of each."""
+    count = len(units) // UNIT_SIZE
+    return struct.unpack_from(">" + "qiq" * count, units)
+
+
+def find_end(files: MappedFileQueue, *, is_clean: bool) -> tuple[int, bytes, bool]:
+    """Return where the units of a queue end (in bytes), the last of them, and whether zeros are all that follows.
+
+    After an orderly stop every unit before the end is valid, after a crash it is in the last three files, which are
+    looked at; or in one further back, if those have none.
+    """
+    end, units, is_clear = files.min_offset, b"", False
+    first_file = max(0, len(files) - 3)
+    while first_file and not begins_with_unit(files[first_file]):
+        first_file -= 1  # a burst that was killed had reserved files far behind the last unit
+    for mapped_file in list(files)[first_file:]:
+        found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
+        end = mapped_file.base_offset + found.count * UNIT_SIZE
+        units, is_clear = found.last_units, found.is_clear and mapped_file is files[-1]
+        if end < mapped_file.end_offset:
+            break
+    return end, units, is_clear
+
+
+def begins_with_unit(mapped_file: MappedFile) -> bool:
+    """Whether a file has at least one valid unit, the first one."""
+    return _valid_count(mapped_file.file().read(0, UNIT_SIZE)) == 1
+
+
+def walk_end(mapped_file: MappedFile) -> FileEnd:
+    """Look at each unit of a file up to the first that is not valid: after a crash any page may be missing."""
+    file = mapped_file.file()
+    position, size, before = 0, _FIRST_READ_SIZE, b""
+    while position < mapped_file.size:
+        content = file.read(position, min(size, mapped_file.size - position))
+        count = _valid_count(content)
+        valid_size = count * UNIT_SIZE
+        if valid_size < len(content) or not content:
+            end = position + valid_size
+            is_clear = content.count(0, valid_size) == len(content) - valid_size
+            is_clear = is_clear and file.reads_zero_from(position + len(content))
+            last_units = content[:valid_size] if valid_size >= _FIRST_READ_SIZE else before + content[:valid_size]
+            return FileEnd(end // UNIT_SIZE, last_units[-_FIRST_READ_SIZE:], is_clear)
+        before = content[-_FIRST_READ_SIZE:]
+        position, size = position + len(content), min(4 * size, _READ_SIZE_MAX)
+    return FileEnd(position // UNIT_SIZE, before, is_clear=True)
+
+
+def bisect_end(mapped_file: MappedFile) -> FileEnd:
+    """Find the end given that no valid unit follows an invalid one: after an orderly stop."""
+    file = mapped_file.file()
+    content = file.read(0, min(_FIRST_READ_SIZE, mapped_file.size))
+    low, high = _valid_count(content), mapped_file.size // UNIT_SIZE
+    if low * UNIT_SIZE < len(content):
+        return FileEnd(low, content[: low * UNIT_SIZE], is_clear=True)
+    while low < high:
+        middle = (low + high) // 2
+        if _valid_count(file.read(middle * UNIT_SIZE, UNIT_SIZE)):
+            low = middle + 1
+        else:
+            high = middle
+    return FileEnd(low, _units_before(file, low), is_clear=True)
+
+
+def _units_before(file: DiskFile, count: int) -> bytes:
+    first = max(0, count - _KEPT_UNITS_MAX)
+    return file.read(first * UNIT_SIZE, (count - first) * UNIT_SIZE)
+
+
+def _valid_count(content: bytes) -> int:
+    """Return how many units at the beginning are valid; an incomplete one is not."""
+    fields = columns(content)
+    if fields and fields[-2] > 0 and min(fields[::3]) >= 0 and min(fields[1::3]) > 0:
+        return len(fields) // 3
+    for count, (physical_offset, size) in enumerate(zip(fields[::3], fields[1::3], strict=True)):
+        if physical_offset < 0 or size <= 0:
+            return count
+    return 0

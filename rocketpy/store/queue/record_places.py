@@ -1,0 +1,71 @@
+"""Which queue offsets a record of the log stands for, as the record itself says. Reads no queue and no disk.
+
+A record's CRC does not cover what is read here, and other brokers let clients write it: in batches, in half messages,
+and wherever multi-dispatch is off. So the queues that a record names besides its own count only where the store
+dispatches to them at all, under names that a message may name, and no queue has more messages than records fit in front
+of this one. What is left is a claim that the dispatcher holds against the queue.
+
+Compatibility: ``DefaultMessageStore`` (4.9.8) asks ``enableMultiDispatch`` too, and takes any names.
+"""
+
+from __future__ import annotations
+
+from rocketpy.protocol.properties import (
+    KEY_SEPARATOR,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+)
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.store import layout
+from rocketpy.store.queue.multi_dispatch import name_fault, named_queues
+
+_MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
+_NAME_SEPARATOR = ","
+_OFFSET_DIGITS_MAX = 19
+
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
+
+
+def places_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list[tuple[QueueKey, int]]:
+    """Return the queues that a record belongs to, with its offset in each; its own queue first.
+
+    Only with ``is_multi_dispatch`` are there others. As in RocketMQ none of them counts if there are not as many
+    offsets as names.
+    """
+    if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
+        return []
+    places = [((record.topic, record.queue_id), record.queue_offset)]
+    if is_multi_dispatch and _MULTI_DISPATCH in record.properties_text:
+        names = named_queues(record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
+        offsets = named_queues(record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
+        if len(names) != len(offsets):
+            return places
+        offset_max = record.physical_offset // layout.RECORD_HEAD.size
+        for name, offset in zip(names, offsets, strict=True):
+            if name_fault(name) is not None or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
+                continue
+            if int(offset) <= offset_max:
+                queue_id = 0 if name.startswith(LMQ_PREFIX) else record.queue_id
+                places.append(((name, queue_id), int(offset)))
+    return places
+
+
+def multi_dispatch_properties(places: list[tuple[QueueKey, int]]) -> dict[str, str]:
+    """Return the properties that say of a record that it is in more queues than its own."""
+    if not places:
+        return {}
+    return {
+        PROPERTY_INNER_MULTI_DISPATCH: _NAME_SEPARATOR.join(topic for (topic, _), _ in places),
+        PROPERTY_INNER_MULTI_QUEUE_OFFSET: _NAME_SEPARATOR.join(str(offset) for _, offset in places),
+    }
+
+
+def index_keys_of(record: CheckedMessage) -> list[str]:
+    """Return the keys under which a record is found in the index, as RocketMQ takes them: the unique key first."""
+    if record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK == layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+        return []
+    unique = record.uniq_key
+    keys = [unique] if unique else []
+    return keys + [key for key in record.keys.split(KEY_SEPARATOR) if key]

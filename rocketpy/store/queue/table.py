@@ -1,0 +1,314 @@
+"""Every ConsumeQueue of a store, by topic and queue id, and what of them is not durable yet.
+
+Any (topic, queue id) asked for exists: it is made in memory at first use, its directory only with its first unit.
+Nothing here awaits; a flush is begun and ended on the loop and synced in a worker thread between.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import attrs
+
+from rocketpy.errors import ShortageError
+from rocketpy.store import layout
+from rocketpy.store.disk.descriptor_budget import FILES_PER_FLUSH_MAX
+from rocketpy.store.disk.interface import Disk, DiskFile, remove_directory_if_empty, sync_directory_if_there
+from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
+from rocketpy.store.layout import UNIT_SIZE
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.extension import ConsumeQueueExt, ExtPlace
+
+_PAGE_SIZE = 4096
+_DELETED_PREFIX = "deleted-before-"
+QUEUES_PER_FLUSH_MAX = 4096
+"""How many queues one flush range looks at: with tens of thousands of them the others' turn comes with the next."""
+
+
+@attrs.define(eq=False)
+class QueueFlushRange:
+    """What one flush of queues makes durable."""
+
+    queues: list[tuple[ConsumeQueue, int]]  # with the queue offset up to which it is flushed afterwards
+    files: list[tuple[MappedFile, DiskFile]]  # held until end_flush
+    with_new_files: list[ConsumeQueue | ConsumeQueueExt]  # whose directories are synced too
+    disk: Disk
+    is_last: bool
+    """Whether the range takes all that was unflushed when it was begun."""
+    exts: list[tuple[ConsumeQueueExt, int]] = attrs.Factory(list)  # up to where each is flushed afterwards
+
+    def add(self, queue: ConsumeQueue) -> None:
+        """Take a queue with its extension, which is as durable as the units. ShortageError takes nothing of it."""
+        ext = queue.ext
+        held: list[tuple[MappedFile, DiskFile]] = []
+        try:
+            for part in (queue,) if ext is None else (queue, ext):
+                for each in part.hold_unflushed():
+                    held.append(each)
+        except ShortageError:
+            for mapped_file, _ in held:
+                mapped_file.release()
+            raise
+        self.files += held
+        self.queues.append((queue, queue.max_offset))
+        if ext is not None and ext.has_begun:  # else nobody knows yet where it ends
+            self.exts.append((ext, ext.wrote_offset))
+        for part in (queue,) if ext is None else (queue, ext):
+            if part.has_new_file:
+                part.has_new_file = False
+                self.with_new_files.append(part)
+
+    def sync(self) -> None:
+        """Sync files, then the directories of new ones. Blocks: for a worker thread.
+
+        A ShortageError is for another try; any other StoreError is final.
+        """
+        for _, file in self.files:
+            file.sync()
+        for part in self.with_new_files:
+            sync_directory_if_there(self.disk, part.files.path)
+
+
+class ConsumeQueueTable:
+    """The queues of one store."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        open_files: OpenFiles,
+        file_size: int,
+        ext_place: ExtPlace | None = None,
+        files_per_flush_max: int = FILES_PER_FLUSH_MAX,
+        units_removed: Callable[[int], None] | None = None,
+    ) -> None:
+        self._units_removed = units_removed  # called with how many go, before the files of deleted queues do
+        self._files_per_flush_max = files_per_flush_max
+        self.path = path
+        self._ext_place = ext_place
+        self._disk = disk
+        self._open_files = open_files
+        self._file_size = file_size
+        self.topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._tails: dict[str, dict[int, bytes]] = {}
+        self.before_clearing: Callable[[], None] | None = None
+        """Called before a queue clears or removes something that it syncs only then: by recovery."""
+        self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
+        self.deleted_before: dict[str, int] = {}  # records of a topic before this place were deleted with it
+
+    @property
+    def pending_max(self) -> int:
+        """How many queues should have pending units at most, because their files stay open: half of those that may."""
+        return max(self._open_files.open_max // 2, 1)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for queues in list(self.topics.values()):
+            yield from list(queues.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.topics.values()))
+
+    def load(self) -> Iterator[None]:
+        """Find the queues on disk, yielding after each topic. What is no queue's directory is left alone."""
+        if not self._disk.is_directory(self.path):
+            self._disk.make_directories(self.path)
+        for topic in self._directories(self.path):
+            for name in self._disk.list_directory(os.path.join(self.path, topic)):
+                queue_id = layout.queue_id_of(name)
+                if queue_id is not None:
+                    queue = self.find(topic, queue_id)
+                    queue.files.load(drop_behind_gap=True)
+                    # Asked only where nothing was found: there are tens of thousands of queues.
+                    if not queue.files and not self._disk.is_directory(f"{self.path}/{topic}/{name}"):
+                        self._forget(topic, queue_id)
+                elif name.startswith(_DELETED_PREFIX):
+                    self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
+                    self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
+            yield
+        if self._ext_place is not None:
+            yield from self._load_exts(self._ext_place.path)
+
+    def _forget(self, topic: str, queue_id: int) -> None:
+        """Take a queue out of memory that turned out to be a foreign file."""
+        queues = self.topics[topic]
+        del queues[queue_id]
+        if not queues:
+            del self.topics[topic]
+
+    def _load_exts(self, path: str) -> Iterator[None]:
+        """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""
+        for topic in self._directories(path):
+            for name in self._disk.list_directory(os.path.join(path, topic)):
+                queue_id = self._queue_id_of(path, topic, name)
+                if queue_id is not None:
+                    queue = self.find(topic, queue_id)
+                    queue.load_ext()
+                    if not queue.files:
+                        queue.remove_files_durably()
+            yield
+
+    def sync_directories(self) -> Iterator[None]:
+        """Make durable which queues there are, and which files these have. Blocks; yields after each topic."""
+        paths = [self.path] if self._ext_place is None else [self.path, self._ext_place.path]
+        for path in paths:
+            for topic in self._directories(path):
+                above = os.path.join(path, topic)
+                for name in self._directories(above):
+                    self._disk.sync_directory(os.path.join(above, name))
+                self._disk.sync_directory(above)
+                yield
+            if self._disk.is_directory(path):
+                self._disk.sync_directory(path)
+
+    def _queue_id_of(self, path: str, topic: str, name: str) -> int | None:
+        """Return the id of the queue whose directory has this name; None for what is foreign, and left alone."""
+        queue_id = layout.queue_id_of(name)
+        return queue_id if queue_id is not None and self._disk.is_directory(f"{path}/{topic}/{name}") else None
+
+    def _directories(self, path: str) -> list[str]:
+        """Return the names of directories in one: those of topics. A file that lies there is somebody else's."""
+        return [name for name in self._disk.list_directory(path) if self._disk.is_directory(os.path.join(path, name))]
+
+    @property
+    def usual_file_size(self) -> int:
+        """The length that files have: the configured one, unless the store was made with another and has none such.
+
+        What is shorter and has no successor tells nothing: a crash may have left it while its tail was being cut.
+        """
+        configured = self._file_size
+        sizes = {mapped_file.size for queue in self for mapped_file in queue.files}
+        if configured in sizes:
+            return configured
+        followed = {mapped_file.size for queue in self for mapped_file in list(queue.files)[:-1]}
+        return max(followed | {size for size in sizes if size > configured}, default=configured)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue, making it in memory if it is new."""
+        queues = self.topics.setdefault(topic, {})
+        queue = queues.get(queue_id)
+        if queue is None:
+            queue = queues[queue_id] = ConsumeQueue(
+                topic,
+                queue_id,
+                tails=self._tails.setdefault(topic, {}),
+                path=f"{self.path}/{topic}/{queue_id}",
+                disk=self._disk,
+                open_files=self._open_files,
+                file_size=self._file_size,
+                ext_place=self._ext_place,
+                before_clearing=self._clears,
+            )
+        return queue
+
+    def _clears(self) -> None:
+        if self.before_clearing is not None:
+            self.before_clearing()
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return the queue, or None if nobody has asked for it yet."""
+        queues = self.topics.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def remove_topic(self, topic: str, physical_offset: int) -> None:
+        """Delete a topic's queues with their files; its records before a place in the log never come back.
+
+        A file in the topic's directory keeps the place for recovery, as long as the log has such records. (RocketMQ
+        brings a deleted topic back when it recovers after a crash.)
+        """
+        directory = f"{self.path}/{topic}"
+        if self._disk.is_directory(directory) and self.deleted_before.get(topic) != physical_offset:
+            self._disk.open(f"{directory}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}", create=True).close()
+            self._forget_deletion(topic)
+            self.deleted_before[topic] = physical_offset
+        queues = self.topics.pop(topic, {}).values()
+        if self._units_removed is not None:
+            self._units_removed(sum(queue.max_offset for queue in queues))
+        for queue in queues:
+            self.unflushed.pop(queue, None)
+            queue.remove_files()
+        self._tails.pop(topic, None)
+        if self._ext_place is not None:
+            remove_directory_if_empty(self._disk, f"{self._ext_place.path}/{topic}")
+
+    def remove_queue(self, queue: ConsumeQueue) -> str:
+        """Delete a queue of which the log has no message any more; its next message begins it anew, at 0.
+
+        Return the topic's directory, to be synced.
+        """
+        queues = self.topics[queue.topic]
+        del queues[queue.queue_id]
+        if not queues:
+            del self.topics[queue.topic]
+            self._tails.pop(queue.topic, None)
+        self.unflushed.pop(queue, None)
+        if self._units_removed is not None:
+            self._units_removed(queue.max_offset)
+        queue.remove_files()
+        return f"{self.path}/{queue.topic}"
+
+    def forget_deletions(self, log_min_offset: int) -> None:
+        """Forget deletions of records that the log has no more."""
+        for topic, place in list(self.deleted_before.items()):
+            if place <= log_min_offset:
+                self._forget_deletion(topic)
+                remove_directory_if_empty(self._disk, f"{self.path}/{topic}")
+
+    def _forget_deletion(self, topic: str) -> None:
+        place = self.deleted_before.pop(topic, None)
+        if place is not None:
+            self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(place)}")
+
+    @property
+    def unit_count(self) -> int:
+        """How many units the queues have together, counted from the beginning of each: expired ones too."""
+        return sum(queue.max_offset for queue in self)
+
+    # ---- flush ----------------------------------------------------------------------------------------------------
+
+    def begin_flush(self, *, least_pages: int = 0) -> QueueFlushRange | None:
+        """Return what is to be synced now, None when nothing is; at most ``files_per_flush_max`` files or so.
+
+        Queues with fewer unflushed pages than asked for wait for a later flush, after those not looked at yet. When
+        there are no descriptors for more files, it is those that could be opened, or a ShortageError if none could.
+        """
+        flush_range = QueueFlushRange([], [], [], self._disk, len(self.unflushed) <= QUEUES_PER_FLUSH_MAX)
+        for queue in list(islice(self.unflushed, QUEUES_PER_FLUSH_MAX)):
+            if len(flush_range.files) >= self._files_per_flush_max:
+                flush_range.is_last = False
+                break
+            pages = queue.max_offset * UNIT_SIZE // _PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // _PAGE_SIZE
+            if pages < least_pages:
+                flush_range.is_last = False
+                del self.unflushed[queue]
+                self.unflushed[queue] = None
+                continue
+            try:
+                flush_range.add(queue)
+            except ShortageError:
+                if not flush_range.queues:
+                    raise
+                flush_range.is_last = False
+                break
+            del self.unflushed[queue]
+        return flush_range if flush_range.queues else None
+
+    def end_flush(self, flush_range: QueueFlushRange, *, is_synced: bool) -> None:
+        """The sync has returned, or failed: give the files back, and count what is durable now."""
+        for mapped_file, _ in flush_range.files:
+            mapped_file.release()
+        if not is_synced:  # where that is not final it is tried again
+            for part in flush_range.with_new_files:
+                part.has_new_file = True
+            self.unflushed.update((queue, None) for queue, _ in flush_range.queues if self._is_there(queue))
+            return
+        for queue, flushed_offset in flush_range.queues:
+            queue.flushed_offset = max(queue.flushed_offset, flushed_offset)
+        for ext, flushed_offset in flush_range.exts:
+            ext.flushed_offset = max(ext.flushed_offset, flushed_offset)
+
+    def _is_there(self, queue: ConsumeQueue) -> bool:
+        """Whether a queue was not deleted meanwhile."""
+        return self.get(queue.topic, queue.queue_id) is queue

@@ -1,0 +1,403 @@
+"""Reads of the store: messages of a queue, single records, times; as steps for one of the two drivers.
+
+Compatibility: ``DefaultMessageStore.getMessage`` and ``ConsumeQueue.getOffsetInQueueByTime`` (4.9.8); a search by time
+chooses the queue file by the times of its records, not by the file's modification time.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from itertools import accumulate, repeat
+
+import attrs
+
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.store import layout
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.files.mapped_file import MappedFile
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_PLACE, RECORD_PLACE_FORMAT, QueueScan, ReadLimits
+from rocketpy.store.read.steps import Steps
+from rocketpy.store.results import GetMessageResult, GetMessageStatus, ListedUnit, MessageFilter, QueueListing
+
+_NO_EXT: Mapping[int, CqExtUnit] = {}
+_UNITS_MAX = 800
+"""One read looks at so many units at most, or at as many as one answer may have messages, if more were asked for.
+
+Compatibility: RocketMQ looks at as many as were asked for, 2^31 perhaps.
+"""
+
+_HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset, physicalOffset; up to sysFlag
+assert _HEAD.size == 40
+_BODY_SIZE = struct.Struct(">i")
+_WINDOW_SIZE = 1024  # of most records it is all
+_TOPIC_READ_SIZE = 1 + layout.TOPIC_SIZE_MAX
+_SYS_FLAG = struct.Struct(">36xi")
+_TIMESTAMP = struct.Struct(">q")
+_TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
+_unpack_place = RECORD_PLACE.unpack_from
+_PLACE_SIZE = RECORD_PLACE.size
+
+
+class MessageReader:
+    """The reads of one store, as steps for one of the drivers."""
+
+    def __init__(
+        self,
+        *,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        limits: ReadLimits,
+        corrects_offsets: bool,
+        busy_seconds: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._limits = limits
+        self._busy_seconds = busy_seconds  # how long this thread was busy: judging records is bounded by it
+        self._corrects_offsets = corrects_offsets  # a slave does not, unless offsetCheckInSlave
+
+    # ---- messages of a queue --------------------------------------------------------------------------------------
+
+    def settings_changed(self, config: MessageStoreConfig) -> None:
+        """Go on with what the settings say now about how much one answer may hold."""
+        memory_bytes = self._limits.memory_bytes
+        self._limits = attrs.evolve(ReadLimits.of(config, memory_bytes=0), memory_bytes=memory_bytes)
+
+    def get_plain_nowait(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int
+    ) -> GetMessageResult | None:
+        """Return what :meth:`get_message` would without a filter, in straight-line code for how most pulls go: all that
+        was asked for is there, in memory, near the end of the log, and one read brings it. None if anything is unusual.
+        """
+        try:
+            queue = self._queues.topics[topic][queue_id]
+        except KeyError:
+            return None
+        max_offset = queue.max_offset
+        if not queue.min_offset <= queue_offset < max_offset:
+            return None
+        limits, commit_log = self._limits, self._commit_log
+        if max_msg_nums > limits.count_in_memory:
+            max_msg_nums = limits.count_in_memory
+        elif max_msg_nums < 1:
+            return None
+        mapped_file, position, size = queue.locate(queue_offset, max_msg_nums)
+        units = mapped_file.file().read_nowait(position, size)
+        if not units:
+            return None
+        count = len(units) // UNIT_SIZE
+        fields = _columns(count).unpack(units)
+        offsets, sizes = fields[::3], fields[1::3]
+        begin, body_size, log_end = offsets[0], sum(sizes), commit_log.wrote_offset
+        span = offsets[-1] + sizes[-1] - begin
+        if (
+            not body_size <= span <= body_size + count * GAP_MAX
+            or body_size > limits.bytes_in_memory
+            or begin < log_end - limits.memory_bytes
+        ):
+            return None
+        place = commit_log.locate(begin, span)
+        if place is None:
+            return None
+        body = place[0].file().read_nowait(place[1], span)
+        if body is None:
+            return None
+        if span != body_size:
+            body = b"".join([body[at - begin : at - begin + size] for at, size in zip(offsets, sizes, strict=True)])
+        if len(body) != body_size:  # units that are not in the order of the log
+            return None
+        size = sizes[0]
+        if size > _PLACE_SIZE and sizes.count(size) == count:  # as in most queues: one look at all of them
+            fields = _heads(count, size).unpack(body)
+            are_records = fields[1::3].count(MESSAGE_MAGIC_CODE) == count
+            is_right = are_records and fields[2::3] == offsets and fields[::3] == sizes
+        else:
+            try:
+                heads = [_unpack_place(body, at) for at in accumulate(sizes[:-1], initial=0)]
+            except struct.error:
+                return None
+            is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
+        if not is_right:
+            return None  # a damaged unit or record: the long way finds out which
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            queue_offset + count,
+            queue.min_offset,
+            max_offset,
+            body,
+            count,
+            last_record_size=sizes[-1],
+        )
+
+    def get_message(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None
+    ) -> Steps[GetMessageResult]:
+        """Return messages from an offset on, whole records back to back; the first one whatever its size.
+
+        A number below one is one, as in RocketMQ, which looks at it only once it has a message.
+        """
+        max_msg_nums = max(1, max_msg_nums)
+        queue = self._queues.find(topic, queue_id)
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if not min_offset <= queue_offset < max_offset:
+            return self._out_of_range(queue_offset, min_offset, max_offset)
+        commit_log = self._commit_log
+        log_end = commit_log.wrote_offset
+        # As in RocketMQ one read ends with its queue file, and looks at a bounded number of units.
+        units_max = max(_UNITS_MAX, min(max_msg_nums, self._limits.count_in_memory))
+        end_offset = queue_offset + queue.locate(queue_offset, units_max)[2] // UNIT_SIZE
+        scan = QueueScan(
+            self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums, self._busy_seconds
+        )
+        # Files may go while the disk is waited for: then the queue begins behind what they held, or is empty.
+        while scan.next_offset < scan.end_offset and not scan.is_full and _has(queue, scan.next_offset):
+            (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
+            ext_units = _NO_EXT
+            if message_filter is not None and queue.ext is not None:
+                ext_units = yield from _ext_units(queue.ext, units)
+            reads = scan.choose(units, commit_log, ext_units)
+            if reads:
+                scan.take((yield reads))
+        body = scan.bodies[0] if len(scan.bodies) == 1 else b"".join(scan.bodies)
+        return GetMessageResult(
+            scan.status,
+            scan.next_offset,
+            min_offset,
+            max_offset,
+            body,
+            scan.message_count,
+            log_end - scan.last_physical_offset > self._limits.memory_bytes,
+            _damage(queue, scan),
+        )
+
+    def _out_of_range(self, queue_offset: int, min_offset: int, max_offset: int) -> GetMessageResult:
+        if max_offset == 0:
+            status, next_offset = GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+        elif queue_offset < min_offset:
+            status, next_offset = GetMessageStatus.OFFSET_TOO_SMALL, min_offset
+        elif queue_offset == max_offset:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        else:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
+        if not self._corrects_offsets:
+            next_offset = queue_offset
+        return GetMessageResult(status, next_offset, min_offset, max_offset)
+
+    # ---- single records -------------------------------------------------------------------------------------------
+
+    def look_message(self, physical_offset: int) -> Steps[bytes | None]:
+        """Return the record that begins at an offset in the log, None if none does.
+
+        For offsets of our own (the index): the bytes of a body may pose as a record. See :meth:`look_named_message`.
+        """
+        head = yield from self._read_log(physical_offset, _HEAD.size)
+        if head is None:
+            return None
+        size, magic, _, _, place = _HEAD.unpack(head)
+        if magic != MESSAGE_MAGIC_CODE or size < _HEAD.size or place != physical_offset:
+            return None
+        return (yield from self._read_log(physical_offset, size))
+
+    def look_named_message(self, physical_offset: int) -> Steps[bytes | None]:
+        """Return the record at an offset in the log if its own queue names it, None otherwise.
+
+        For offsets that a peer sends. A sender can put the bytes of a record into a body, and knows where they will
+        lie: magic, physical offset and checksum prove nothing. What it cannot write is a unit, so a record is believed
+        only if its own queue has, at the record's queue offset, a unit of exactly this physical offset and size. The
+        amount that is read does not depend on sizes that the bytes claim until the unit has confirmed them.
+        """
+        window = yield from self._window(physical_offset)
+        if window is None:
+            return None
+        size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(window)
+        (sys_flag,) = _SYS_FLAG.unpack_from(window)
+        head_size = layout.RECORD_HEADS[sys_flag >> 4 & 3].size
+        if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(window):
+            return None
+        (body_size,) = _BODY_SIZE.unpack_from(window, head_size - _BODY_SIZE.size)
+        topic_at = head_size + body_size
+        topic_end = topic_at + min(size - topic_at, _TOPIC_READ_SIZE)
+        if body_size < 0 or topic_end <= topic_at:
+            return None
+        if topic_end <= len(window):  # as in most records
+            named: bytes | None = window[topic_at:topic_end]
+        else:
+            named = yield from self._read_log(physical_offset + topic_at, topic_end - topic_at)
+        if named is None or named[0] >= len(named):
+            return None
+        queue = self._queues.get(named[1 : 1 + named[0]].decode("utf-8", "replace"), queue_id)
+        if queue is None or (yield from self._unit(queue, queue_offset)) != (physical_offset, size):
+            return None
+        if size <= len(window):
+            return window[:size]
+        return (yield from self._read_log(physical_offset, size))
+
+    def _window(self, physical_offset: int) -> Steps[bytes | None]:
+        """Return the log from an offset on, as far as one small read brings it, None if no record can begin there."""
+        place = self._commit_log.locate(physical_offset, layout.RECORD_HEAD.size)
+        if place is None:
+            return None
+        end = min(physical_offset + _WINDOW_SIZE, place[0].end_offset, self._commit_log.wrote_offset)
+        (content,) = yield [(place[0], place[1], end - physical_offset)]
+        return content if len(content) == end - physical_offset else None
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> Steps[int]:
+        """Return when a message of a queue was stored, -1 if it cannot be read."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return -1
+        physical_offset, size = yield from self._unit(queue, queue_offset)
+        return (yield from self.record_timestamp(physical_offset, size))
+
+    def record_timestamp(self, physical_offset: int, size: int) -> Steps[int]:
+        """Return when the record at a place was stored, -1 if it cannot be read."""
+        if physical_offset < self._commit_log.min_offset or size <= 0:
+            return -1
+        head = yield from self._read_log(physical_offset, min(size, _TIME_READ_SIZE))
+        if head is None or len(head) < _TIME_READ_SIZE:
+            return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(head)
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
+        return int(timestamp_ms)
+
+    def is_likely_on_disk(self, topic: str, queue_id: int, queue_offset: int) -> Steps[bool]:
+        """Return whether the message of a unit is so far back that memory hardly has it; False if there is none."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not _has(queue, queue_offset):
+            return False
+        (unit,) = yield [queue.locate(queue_offset, 1)]
+        physical_offset, _, _ = UNIT.unpack(unit)
+        return bool(self._commit_log.wrote_offset - physical_offset > self._limits.memory_bytes)
+
+    def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> Steps[QueueListing | None]:
+        """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return None
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if count <= 0 or not _has(queue, queue_offset):
+            return QueueListing(min_offset, max_offset, ())
+        ext = queue.ext
+        (content,) = yield [queue.locate(queue_offset, count)]
+        found = {} if ext is None else (yield from _ext_units(ext, content))
+        units = (ListedUnit(at, size, code, found.get(code)) for at, size, code in UNIT.iter_unpack(content))
+        return QueueListing(min_offset, max_offset, tuple(units))
+
+    # ---- search by time -------------------------------------------------------------------------------------------
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
+        """Return the queue offset whose message was stored nearest to a time, of its two neighbours; 0 if unknown."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.files or queue.max_offset == 0:
+            return 0
+        mapped_file = yield from self._file_by_time(queue, timestamp_ms)
+        first = mapped_file.base_offset // UNIT_SIZE
+        low = max(queue.min_offset, first)
+        high = min(mapped_file.end_offset // UNIT_SIZE, queue.max_offset) - 1
+        left = right = first * UNIT_SIZE - 1
+        left_ms = right_ms = -1
+        while low <= high:
+            middle = (low + high) // 2
+            physical_offset, size = yield from self._unit(queue, middle)
+            if physical_offset < self._commit_log.min_offset:
+                low = middle + 1
+                left = middle * UNIT_SIZE
+                continue
+            stored_ms = yield from self.record_timestamp(physical_offset, size)
+            if stored_ms < 0:
+                return 0
+            if stored_ms == timestamp_ms:
+                return middle
+            if stored_ms > timestamp_ms:
+                high = middle - 1
+                right, right_ms = middle * UNIT_SIZE, stored_ms
+            else:
+                low = middle + 1
+                left, left_ms = middle * UNIT_SIZE, stored_ms
+        if left_ms == -1:
+            found = right
+        elif right_ms == -1:
+            found = left
+        else:
+            found = right if abs(timestamp_ms - left_ms) > abs(timestamp_ms - right_ms) else left
+        return max(0, found) // UNIT_SIZE
+
+    def _file_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> Steps[MappedFile]:
+        """Return the first file whose last message is not older than a time, or the last file with messages."""
+        files = list(queue.files)  # the first of them may go meanwhile
+        low = 0
+        high = len(files) - 1
+        while high > 0 and files[high].base_offset >= queue.max_offset * UNIT_SIZE:
+            high -= 1
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size = yield from self._unit(queue, files[middle].end_offset // UNIT_SIZE - 1)
+            stored_ms = yield from self.record_timestamp(physical_offset, size)
+            if stored_ms >= timestamp_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return files[low]
+
+    def _unit(self, queue: ConsumeQueue, queue_offset: int) -> Steps[tuple[int, int]]:
+        """Return the place and size that a unit says; -1 as the place if its message has left the log meanwhile."""
+        if not _has(queue, queue_offset):
+            return -1, 0
+        mapped_file, position, size = queue.locate(queue_offset, 1)
+        (unit,) = yield [(mapped_file, position, size)]
+        physical_offset, record_size, _ = UNIT.unpack(unit)
+        return physical_offset, record_size
+
+    def _read_log(self, physical_offset: int, size: int) -> Steps[bytes | None]:
+        place = self._commit_log.locate(physical_offset, size)
+        if place is None:
+            return None
+        (content,) = yield [(place[0], place[1], size)]
+        return content if len(content) == size else None
+
+
+def _has(queue: ConsumeQueue, queue_offset: int) -> bool:
+    return queue.min_offset <= queue_offset < queue.max_offset
+
+
+def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
+    """Return the sentence about a unit that cannot be served, and where it is."""
+    if not scan.damage or not _has(queue, scan.next_offset):
+        return ""
+    mapped_file, position, _ = queue.locate(scan.next_offset, 1)
+    return (
+        f"{scan.damage} (unit {scan.next_offset} of topic {queue.topic}, queue {queue.queue_id}: "
+        f"{mapped_file.path} at {position})"
+    )
+
+
+def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUnit]]:
+    """Return what stands behind the addresses among the tags codes of units."""
+    groups = ext.groups(sorted(code for _, _, code in UNIT.iter_unpack(units) if is_ext_address(code)))
+    contents = (yield [place for _, place in groups]) if groups else []
+    found = {}
+    for (addresses, _), content in zip(groups, contents, strict=True):
+        for address in addresses:
+            unit = read_ext_unit(content, address - addresses[0])
+            if unit is not None:
+                found[address] = unit
+    return found
+
+
+@lru_cache(maxsize=64)
+def _heads(count: int, size: int) -> struct.Struct:
+    """Records of one size back to back, of each what RECORD_PLACE has."""
+    return struct.Struct(">" + f"{RECORD_PLACE_FORMAT}{size - _PLACE_SIZE}x" * count)
+
+
+@cache
+def _columns(count: int) -> struct.Struct:
+    return struct.Struct(">" + "qiq" * count)

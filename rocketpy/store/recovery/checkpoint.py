@@ -1,0 +1,167 @@
+"""How far log, queues and index are known to be durable: RocketMQ's three storeTimestamps, and our offsets.
+
+What was stored up to a time, or lies before an offset, is durable; so both must be captured *before* the flush that
+makes them true begins. After a crash recovery starts where log and queues are known to be durable; in a store without
+our offsets with the last file that begins before the smallest of the times.
+
+::
+
+     0 +--------------------------+
+       | physicMsgTimestamp i64   |  the log
+     8 +--------------------------+
+       | logicsMsgTimestamp i64   |  the queues
+    16 +--------------------------+
+       | indexMsgTimestamp i64    |  the index: end of the last full index file
+    24 +--------------------------+
+       | logFlushedOffset i64     |  ours: the log is durable up to here
+    32 +--------------------------+
+       | durableOffset i64        |  ours: the log, and the units of all records before here; where a record begins
+    40 +--------------------------+
+       | unitCount i64            |  ours: how many units all queues have of records before durableOffset
+    48 +--------------------------+
+       | check i64                |  ours: xor of the six numbers above and a constant
+    56 +--------------------------+
+       | zeros up to 4096         |
+
+All of it lies in one sector, so a torn page leaves the old numbers or the new ones.
+
+Compatibility: ``StoreCheckpoint`` (4.9.8) reads and writes the first 24 bytes only. If a Java broker has written other
+times since, the check does not match and our offsets count for nothing.
+"""
+
+from __future__ import annotations
+
+import os.path
+import struct
+import threading
+from collections.abc import Iterable
+from functools import reduce
+from operator import xor
+
+import attrs
+
+from rocketpy.errors import ShortageError, StoreError
+from rocketpy.store.disk.interface import Disk
+
+CHECKPOINT_SIZE = 4096
+_TIMES = struct.Struct(">qqq")
+_NUMBERS = struct.Struct(">qqqqqqq")
+_CHECK = 0x526F_636B_6574_5079  # the bytes "RocketPy"
+_TOLERANCE_MS = 3000
+assert _TIMES.size == 24
+assert _NUMBERS.size == 56
+
+
+@attrs.frozen
+class DurableEnds:
+    """What is known to be durable by its place, which no clock can make untrue."""
+
+    log_flushed_offset: int
+    """The log is durable up to here: a record before it that is not valid is damage, and no crash's doing."""
+
+    durable_offset: int
+    """Records before it are durable, and so are their units. A record begins here, or the log ends."""
+
+    unit_count: int
+    """How many units all queues have together of records before ``durable_offset``, expired ones included; not more."""
+
+
+@attrs.define(eq=False)
+class StoreCheckpoint:
+    """The times and ends, and the file that keeps them. Change them on the event loop; they only ever grow."""
+
+    _disk: Disk
+    _path: str
+    physic_msg_timestamp_ms: int = 0
+    logics_msg_timestamp_ms: int = 0
+    index_msg_timestamp_ms: int = 0
+    ends: DurableEnds | None = None
+    """None while nothing is known: a store without checkpoint, or a Java broker's."""
+    removed_unit_count: int = attrs.field(default=0, init=False)
+    """How many units went with deleted queues in this run: whoever has counted before subtracts what went since."""
+    _writing: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # the last to write knows the most
+    _is_named: bool = attrs.field(default=False, init=False)  # the file's entry in its directory is durable
+
+    @property
+    def min_timestamp_ms(self) -> int:
+        """What was stored up to here is durable in log and queues; RocketMQ's three seconds of caution included."""
+        return max(0, min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - _TOLERANCE_MS)
+
+    @property
+    def min_timestamp_index_ms(self) -> int:
+        """What was stored up to here is durable in the index too."""
+        return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
+
+    def flush(self) -> bool:
+        """Write times and ends, durable on return. Blocks: for a worker thread. StoreError is final.
+
+        In a shortage (no descriptor, or a full disk that has no checkpoint yet) it returns False, and what was written
+        before counts: recovery then walks more, and finds the same.
+        """
+        try:
+            file = self._disk.open(self._path, create=True)
+        except ShortageError:
+            return False
+        try:
+            if file.size() < CHECKPOINT_SIZE:
+                file.reserve(0, CHECKPOINT_SIZE)
+            with self._writing:
+                file.write(0, self._content())
+            file.sync()
+            if not self._is_named:
+                # Perhaps it is new; or an earlier run made it, and died before this.
+                self._disk.sync_directory(os.path.dirname(self._path))
+                self._is_named = True
+        except ShortageError:
+            return False
+        finally:
+            file.close()
+        return True
+
+    def units_removed(self, count: int) -> None:
+        """Vouch for fewer units: queues with so many are about to be deleted. Blocks for one small write.
+
+        It is written before the queues go, so that recovery after a kill does not miss their units, and walk the whole
+        log for them. It is not durable: after a loss of power that walk is possible, and finds the same.
+        """
+        self.removed_unit_count += count
+        if self.ends is None:
+            return
+        self.ends = attrs.evolve(self.ends, unit_count=max(0, self.ends.unit_count - count))
+        try:
+            file = self._disk.open(self._path)
+        except StoreError:  # there is none yet, or no descriptor
+            return
+        try:
+            with self._writing:
+                file.write(0, self._content())
+        finally:
+            file.close()
+
+    def _content(self) -> bytes:
+        times = self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms
+        ends = self.ends  # one look: the event loop may replace it while a worker thread is here
+        if ends is None:
+            return _TIMES.pack(*times).ljust(_NUMBERS.size, b"\0")
+        numbers = (*times, ends.log_flushed_offset, ends.durable_offset, ends.unit_count)
+        return _NUMBERS.pack(*numbers, _check_of(numbers))
+
+
+def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
+    """Return the checkpoint of a store. A missing or short file counts as zeros: nothing is known to be durable."""
+    content = b""
+    if disk.exists(path):
+        file = disk.open(path, read_only=True)
+        try:
+            content = file.read(0, _NUMBERS.size)
+        finally:
+            file.close()
+    *numbers, check = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
+    physic_ms, logics_ms, index_ms, *ends = numbers
+    known = DurableEnds(*ends)
+    is_ours = check == _check_of(numbers) and 0 <= known.durable_offset <= known.log_flushed_offset
+    return StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, known if is_ours else None)
+
+
+def _check_of(numbers: Iterable[int]) -> int:
+    return reduce(xor, numbers, _CHECK)

@@ -1,0 +1,179 @@
+"""Makes the units of queues out of records again, for recovery.
+
+While a store is open append makes units as it goes, and nothing is read back. Rule: the log is the truth.
+A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
+reported as a gap, and made anew from the beginning of the log.
+
+Only a record of a queue's own topic decides where that queue goes on. One of another topic that names the queue
+(multi-dispatch) is taken at the offset that it names if that is the queue's end, and otherwise passed over: no checksum
+covers its names and offsets, and a client may have written them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+
+from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.store import layout
+from rocketpy.store.log.scanner import Run, Slice
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.record_places import places_of
+from rocketpy.store.queue.table import ConsumeQueueTable
+
+TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
+"""The tags code of a unit, from topic, properties and storeTimestamp."""
+
+BitMapOf = Callable[[str, Mapping[str, str]], bytes | None]
+"""The bit map of the filters that a message passes, from topic and properties."""
+
+_STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
+
+
+class QueueGap(Exception):
+    """A record says that units before it are missing from its queue: they must be made from earlier records."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        super().__init__(queue)
+        self.queue = queue
+
+
+class LogDispatcher:
+    """Dispatches valid records in log order. Blocks: for the time before a store is open."""
+
+    def __init__(
+        self,
+        *,
+        queues: ConsumeQueueTable,
+        tags_code: TagsCodeOf,
+        bit_map_of: BitMapOf | None = None,
+        is_multi_dispatch: bool = False,
+    ) -> None:
+        self._queues = queues
+        self._tags_code = tags_code
+        self._bit_map_of = bit_map_of
+        self._is_multi_dispatch = is_multi_dispatch
+        self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
+        self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
+        self.unit_count = 0
+        self.first_offset: int | None = None  # of the first record whose unit was missing
+
+    def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
+        """Take for granted that a queue has the units of all records up to a place in the log."""
+        self._built[queue] = physical_end
+
+    def built_end(self, topic: str, queue_id: int) -> int:
+        """Return up to where a queue is trusted to have its units."""
+        return self._built.get(self._queues.find(topic, queue_id), 0)
+
+    def dispatch_slice(
+        self, found: Slice, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool
+    ) -> None:
+        """Write the units of a slice, as far as they are not there. ``record_of`` returns the record at a place in it.
+
+        Raises :class:`QueueGap`, see :meth:`dispatch`.
+        """
+        for run in found.runs:
+            self._dispatch_run(run, record_of, is_from_beginning=is_from_beginning)
+        if found.other is not None:
+            self.dispatch([found.other], is_from_beginning=is_from_beginning)
+
+    def _dispatch_run(self, run: Run, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool) -> None:
+        """Take the units of a run that are there and its records'; make the others from the records."""
+        places, sizes, done = run.physical_offsets, run.sizes, 0
+        deleted_before = self._queues.deleted_before.get(run.topic, 0)
+        if places[0] < deleted_before:
+            done = bisect_left(places, deleted_before)
+        queue = self._queues.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
+        while done < len(places):
+            adopted = 0
+            if queue is not None and run.queue_offset + done == queue.next_offset:
+                adopted = queue.adopt_units(places[done:], sizes[done:])
+                if adopted:
+                    self._queues.unflushed[queue] = None
+            done += adopted
+            # Behind some that are right one must be looked at; if the first is not right, the others hardly are.
+            looked_at = places[done : done + 1] if adopted else places[done:]
+            self.dispatch([record_of(place) for place in looked_at], is_from_beginning=is_from_beginning)
+            done += len(looked_at)
+
+    def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
+        """Write the units of records. Raises :class:`QueueGap`, never if the walk is from the
+        beginning of the log: then what is missing is gone.
+        """
+        touched: dict[ConsumeQueue, None] = {}
+        try:
+            for record in records:
+                places = places_of(record, is_multi_dispatch=self._is_multi_dispatch)
+                for index, ((topic, queue_id), queue_offset) in enumerate(places):
+                    if record.physical_offset < self._queues.deleted_before.get(topic, 0):
+                        continue
+                    queue = self._queues.find(topic, queue_id)
+                    if record.physical_offset + record.size <= self._built.get(queue, 0):
+                        continue
+                    if index and not _may_take(queue, queue_offset, is_from_beginning=is_from_beginning):
+                        continue
+                    self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
+                    if not queue.units and queue.adopt_units((record.physical_offset,), (record.size,)):
+                        self._queues.unflushed[queue] = None
+                        continue
+                    queue.make_room(1)
+                    queue.units.append(self._unit(queue, queue_offset, record))
+                    queue.next_offset += 1
+                    touched[queue] = None
+                    self.unit_count += 1
+                    if self.first_offset is None:
+                        self.first_offset = record.physical_offset
+        finally:
+            for queue in touched:
+                queue.write_units()
+                self._queues.unflushed[queue] = None
+
+    def _unit(self, queue: ConsumeQueue, queue_offset: int, record: CheckedMessage) -> bytes:
+        """Return the unit of a record: the one that is there if it is this record's, because whoever wrote it knew the
+        tags code best (the time of delivery of a delayed message, the address of an extension).
+        """
+        first, stale = self._stale.get(queue, (0, b""))
+        position = (queue_offset - first) * layout.UNIT_SIZE
+        if not 0 <= position < len(stale):
+            first, position = queue_offset, 0
+            stale = queue.stale_units(queue_offset, _STALE_UNITS)
+            self._stale[queue] = first, stale
+        unit = stale[position : position + layout.UNIT_SIZE]
+        if len(unit) == layout.UNIT_SIZE:
+            physical_offset, size, tags_code = layout.UNIT.unpack(unit)
+            is_its_own = physical_offset == record.physical_offset and size == record.size
+            if is_its_own and queue.believes(queue_offset, tags_code, record.store_timestamp):
+                return unit
+        tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
+        if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):
+            bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
+            tags_code = queue.extended_tags_code(tags_code, record.store_timestamp, bit_map)
+        return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
+
+    def _continue_at(self, queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> None:
+        """Bring a queue's end to an offset, or raise QueueGap."""
+        if queue_offset == queue.next_offset:
+            return
+        queue.write_units()
+        if queue_offset < queue.next_offset:
+            # Also where a topic was deleted and created again: its queues begin at 0 anew.
+            queue.truncate(queue_offset)
+        elif is_from_beginning:
+            queue.remove_files_durably()
+            queue.start_at(queue_offset)
+        else:
+            raise QueueGap(queue)
+
+
+def _may_take(queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> bool:
+    """Whether a record of another topic may have the unit at an offset of a queue that it names.
+
+    It never moves the queue back. Beyond the queue's end it may stand where units before it are missing: those are
+    looked for once, from the beginning of the log. What is still missing then is gone, and a queue that has units keeps
+    them; but a light queue has no topic of its own, and goes on with what there is.
+    """
+    if queue_offset <= queue.next_offset:
+        return queue_offset == queue.next_offset
+    return not is_from_beginning or not queue.files or queue.topic.startswith(LMQ_PREFIX)

@@ -1,0 +1,304 @@
+"""Finds the end of the log when a store is opened, and makes log and queues agree again.
+
+Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
+
+- After an orderly stop of ours the queues are trusted, since they end as that stop has noted, and the walk begins at
+  the end of the log that it noted too, and finds nothing. If they do not, there was no such stop, whatever became of
+  the abort file. After an orderly stop of a Java broker the last three log files are walked to find the end.
+- After a crash the walk begins where log and queues were durable when the checkpoint was written. Of the units behind
+  those are kept that are what their records say; the others are made anew.
+
+Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
+and a second crash brings it back. An earlier recovery may have cleared or removed something and died before that was
+durable. In the log that is synced in any case, in the queues if :class:`RecoveryMark` says that there was such a one.
+
+Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
+recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before a place up
+to which it is known to be durable, no crash has done that: :class:`DamagedStoreError` names the place instead of
+throwing away what lies behind it.
+
+Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8), which cut the log at the first record
+that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after an orderly stop too, and
+completed. A log without files whose queues are not empty is refused; RocketMQ deletes the queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import attrs
+
+from rocketpy.errors import DamagedStoreError
+from rocketpy.store import layout
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
+from rocketpy.store.log.scanner import LogScanner
+from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.recovery.dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
+from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
+from rocketpy.store.recovery.mark import RecoveryMark
+
+_QUEUES_PER_SLICE = 50
+_COPY_SIZE = 1 << 20
+
+
+@attrs.frozen
+class RecoveryReport:
+    """What recovery found and did."""
+
+    end_offset: int
+    timestamp_ms: int  # the latest storeTimestamp of a record that was looked at, 0 without any
+    scanned_from: int
+    record_count: int
+    unit_count: int  # written because they were missing, or after a crash not trusted
+    first_unit_offset: int | None  # the place of the first such unit's record
+    removed_files: int
+    why: str  # what stands where the log ends, if it looks like a damaged record
+
+
+class StoreRecovery:
+    """One recovery of one store."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        tags_code: TagsCodeOf,
+        last_stop: LastStop,
+        check_crc: bool,
+        rewrite: bool,
+        bit_map_of: BitMapOf | None = None,
+        is_multi_dispatch: bool = False,
+        mark: RecoveryMark,
+    ) -> None:
+        self._disk = disk
+        self._commit_log = commit_log
+        self._queues = queues
+        self._dispatcher = LogDispatcher(
+            queues=queues, tags_code=tags_code, bit_map_of=bit_map_of, is_multi_dispatch=is_multi_dispatch
+        )
+        self._last_stop = last_stop
+        self.is_clean = last_stop.seems_clean
+        """Whether the last stop was a clean shutdown; what the abort file says is not the last word."""
+        self._check_crc = check_crc
+        self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
+        self._mark = mark
+        self._trusts_clear = True  # what reads as zeros, or is missing, is so on the disk too
+        self._progress: LogScanner | None = None
+        self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
+
+    def run(self) -> Iterator[None]:
+        """Recover; when the iterator ends the report is there, and everything found is durable.
+
+        The mark is for the caller to remove, when what else it changes is durable too.
+        """
+        self._trusts_clear = not self._mark.exists()
+        self._queues.before_clearing = self._mark.create
+        try:
+            yield from self._recover()
+        except DamagedStoreError:
+            # The store is refused, and whatever was cleared until now is durable.
+            if self._trusts_clear:
+                self._mark.remove()
+            raise
+
+    def _recover(self) -> Iterator[None]:
+        self._commit_log.load()
+        yield from self._queues.load()
+        if not self._trusts_clear:
+            yield from self._queues.sync_directories()
+        files = self._commit_log.files
+        yield from self._recover_queues()
+        log = LogEnds(
+            [(each.base_offset, each.end_offset) for each in files],
+            lambda index: first_store_timestamp(files[index].file()),
+        )
+        durable_end = self._last_stop.durable_end(self._queue_ends())
+        if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
+            self._remove_inconsistent_queues(log)
+        begin = self._last_stop.walk_begin(self._queue_ends(), log)
+        if begin.is_clean != self.is_clean:
+            self.is_clean = begin.is_clean
+            yield from self._recover_queues()
+        if not files:
+            self._require(durable_end, 0, "no file")
+            for queue in self._queues:
+                if queue.files:
+                    queue.remove_files_durably()
+            return
+        scanner = yield from self._walk(begin)
+        self._require(durable_end, scanner.end_offset, scanner.why or "no record")
+        yield from self._cut_queues(scanner.end_offset)
+        removed = 0
+        while files.remove_last_behind(scanner.end_offset):
+            # One after the other, and before the tail is cut: no crash may leave a gap, which would be damage.
+            files.sync_directories()
+            removed += 1
+            yield
+        is_noted = scanner.end_offset == begin.noted_end  # then the stop that noted it left it clear and durable
+        if not is_noted or not self._trusts_clear:
+            # A recovery that died may have removed and cut the same, and nothing of it need be durable.
+            files.sync_directories()
+            self._clear_tail(scanner.end_offset)
+        self._commit_log.reserve_tail(scanner.end_offset)
+        if not is_noted or not self._trusts_clear:
+            yield from self._make_durable(scanner.first_file, scanner.end_offset)
+        note = self._last_stop.note
+        self.report = RecoveryReport(
+            end_offset=scanner.end_offset,
+            timestamp_ms=max(scanner.timestamp_ms, 0 if note is None else note.timestamp_ms),
+            scanned_from=scanner.begin_offset,
+            record_count=scanner.record_count,
+            unit_count=self._dispatcher.unit_count,
+            first_unit_offset=self._dispatcher.first_offset,
+            removed_files=removed,
+            why=scanner.why,
+        )
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far the walk has come: the offset, and where the last file ends."""
+        return (0, 0) if self._progress is None else (self._progress.end_offset, self._commit_log.files.end_offset)
+
+    def _recover_queues(self) -> Iterator[None]:
+        file_size = self._queues.usual_file_size
+        for count, queue in enumerate(self._queues):
+            queue.recover(is_clean=self.is_clean, file_size=file_size)
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+
+    # ---- what must be there ---------------------------------------------------------------------------------------
+
+    def _queue_ends(self) -> list[QueueEnd]:
+        return [_end_of(queue) for queue in self._queues if queue.files]
+
+    def _require(self, durable_end: int, end_offset: int, found: str) -> None:
+        """Raise DamagedStoreError if the log ends before a place up to which it was durable."""
+        if end_offset >= durable_end:
+            return
+        files = self._commit_log.files
+        damaged = next((each for each in files if each.base_offset <= end_offset < each.end_offset), None)
+        raise DamagedStoreError(
+            f"expected a record at offset {end_offset} of the log, durable up to {durable_end}, found {found}",
+            path=files.path if damaged is None else damaged.path,
+            position=None if damaged is None else end_offset - damaged.base_offset,
+        )
+
+    def _remove_inconsistent_queues(self, log: LogEnds) -> None:
+        """Delete the files of queues that cannot be right: the walk makes them anew."""
+        for queue in self._queues:
+            if queue.files and self._last_stop.is_inconsistent(_end_of(queue), log):
+                queue.remove_files_durably()
+
+    # ---- the walk -------------------------------------------------------------------------------------------------
+
+    def _walk(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
+        """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
+        from_beginning = attrs.evolve(begin, first_file=0, offset=None)
+        try:
+            return (yield from self._walk_from(begin))
+        except QueueGap as gap:
+            if gap.queue.files:
+                gap.queue.remove_files_durably()
+            return (yield from self._walk_from(from_beginning))
+
+    def _walk_from(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
+        first_file, begin_offset = begin.first_file, begin.offset
+        base_offset = self._commit_log.files[first_file].base_offset
+        unit_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
+        is_from_beginning = first_file == 0 and begin_offset is None
+        if self._last_stop.misses_units(begin, unit_count):
+            return (yield from self._walk_from(attrs.evolve(begin, first_file=0, offset=None)))
+        self._progress = scanner = LogScanner(
+            self._commit_log,
+            first_file=first_file,
+            begin_offset=begin_offset,
+            check_crc=self._check_crc,
+            built_end=self._dispatcher.built_end,
+        )
+        for found in scanner.slices():
+            self._dispatcher.dispatch_slice(found, scanner.record_of, is_from_beginning=is_from_beginning)
+            yield
+        return scanner
+
+    def _prepare_queues(self, walk_begin: int) -> Generator[None, None, int]:
+        """Say which units to trust: all of them, or after a crash those of records before the walk.
+
+        Return how many those are, counted from the beginning of each queue.
+        """
+        unit_count = 0
+        for count, queue in enumerate(self._queues):
+            if self.is_clean:
+                self._dispatcher.trust(queue, _physical_end(queue))
+            elif queue.files.min_offset and not self._commit_log.min_offset:
+                # Its first file went with the power and a later one did not: the log knows all of it.
+                queue.remove_files_durably()
+            elif queue.files:
+                queue.rewind(queue.first_at_or_behind(walk_begin))
+            unit_count += queue.max_offset
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+        return unit_count
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def _cut_queues(self, end_offset: int) -> Iterator[None]:
+        """Drop units of records that are not in the log, at its end and at its beginning."""
+        log_min_offset = self._commit_log.min_offset
+        self._queues.forget_deletions(log_min_offset)
+        for count, queue in enumerate(self._queues):
+            is_longer = queue.files and _physical_end(queue) > end_offset
+            if queue.files and (is_longer or not self.is_clean or not self._trusts_clear):
+                # No search where none is needed: a damaged unit in the middle would mislead it.
+                queue_end = queue.first_at_or_behind(end_offset) if is_longer else queue.max_offset
+                queue.truncate(queue_end, trusts_clear=self._trusts_clear)
+                self._queues.unflushed[queue] = None
+            queue.correct_min_offset(log_min_offset)
+            if count % _QUEUES_PER_SLICE == 0:
+                yield
+
+    def _clear_tail(self, end_offset: int) -> None:
+        """Make everything behind the end zeros; a file that was cut short gets its length back."""
+        files = self._commit_log.files
+        last = files[len(files) - 1]
+        position = end_offset - last.base_offset
+        if position > last.size - layout.BLANK_SIZE_MIN:
+            # No record ends here without room for a BLANK: an earlier recovery was killed while it cleared the tail.
+            previous_size = files[len(files) - 2].size if len(files) > 1 else 0
+            last.size = max(last.size, previous_size or self._commit_log.file_size)
+        file = last.file()
+        if file.size() != last.size or not file.reads_zero_from(position):
+            file.truncate(position)
+            file.truncate(last.size)
+
+    def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
+        """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""
+        files = self._commit_log.files
+        ends = self._last_stop.ends
+        known_offset = 0 if ends is None else ends.log_flushed_offset
+        for index in range(min(first_file, len(files) - 1), len(files)):
+            mapped_file = files[index]
+            file = mapped_file.file()
+            if self._rewrite and not self.is_clean:
+                end = min(mapped_file.end_offset, end_offset) - mapped_file.base_offset
+                begin = max(0, known_offset - mapped_file.base_offset)
+                for position in range(begin, end, _COPY_SIZE):
+                    file.write(position, file.read(position, min(_COPY_SIZE, end - position)))
+                    yield
+            file.sync()
+            yield
+
+
+def _end_of(queue: ConsumeQueue) -> QueueEnd:
+    return QueueEnd(queue.topic, queue.queue_id, queue.files.min_offset, queue.max_offset, lambda: _physical_end(queue))
+
+
+def _physical_end(queue: ConsumeQueue) -> int:
+    """Return where the record of a queue's last unit ends, 0 if it has none."""
+    if queue.max_offset * layout.UNIT_SIZE <= queue.files.min_offset:
+        return 0
+    physical_offset, size, _ = queue.unit_at(queue.max_offset - 1)
+    return 0 if size == layout.PRE_BLANK_SIZE else physical_offset + size

@@ -1,0 +1,208 @@
+"""The files of one store as one thing: opened, recovered, and begun anew in the order that crashes dictate.
+
+Order: checkpoint and abort file are looked at, the log finds its end and the queues follow it, everything behind the
+end is cleared and durable, the index drops what nobody vouches for; only then comes the abort file, and only then may
+something be appended. Nothing here awaits or runs in the background.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+
+from rocketpy.clock import Clock
+from rocketpy.runner import RunBlocking
+from rocketpy.store import layout
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.disk.descriptor_budget import DescriptorBudget, descriptor_budget
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.files.mapped_file import OpenFiles
+from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.service import IndexService
+from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.directories import LogDirectories
+from rocketpy.store.queue.extension import ExtPlace
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.recovery.abort_file import AbortFile
+from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
+from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
+from rocketpy.store.recovery.failed_sync import FailedSyncMark
+from rocketpy.store.recovery.last_stop import LastStop
+from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
+from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.retention import RetentionPolicy, disk_usage
+from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
+
+
+class StoreFiles:
+    """Log, queues, index, checkpoint and abort file of one store."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        descriptors: DescriptorBudget | None = None,
+    ) -> None:
+        budget = descriptors if descriptors is not None else descriptor_budget(config)
+        self._config = config
+        self._disk = disk
+        self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
+        self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
+        self._recovery_mark = RecoveryMark(disk, os.path.join(config.root, layout.RECOVERING_FILE))
+        self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
+        self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
+        self.open_files = OpenFiles(disk=disk, open_max=budget.open_files_max)
+        self.retention_policy = policy = _retention_policy(config)
+        self.commit_log = CommitLog(
+            directories=LogDirectories(
+                config.commit_log_paths,
+                read_only=config.read_only_commit_log_paths,
+                takes_new_files=lambda path: policy.takes_new_files(disk_usage(disk, path)),
+            ),
+            disk=disk,
+            open_files=self.open_files,
+            file_size=config.mapped_file_size_commit_log,
+        )
+        self.queues = ConsumeQueueTable(
+            path=config.consume_queue_path,
+            disk=disk,
+            open_files=self.open_files,
+            file_size=config.consume_queue_file_size,
+            ext_place=ExtPlace(
+                path=config.consume_queue_ext_path,
+                file_size=config.mapped_file_size_consume_queue_ext,
+                is_written=config.enable_consume_queue_ext,
+            ),
+            units_removed=self.checkpoint.units_removed,
+            files_per_flush_max=budget.files_per_flush_max,
+        )
+        self.index: IndexService | None = None
+        if config.message_index_enable:
+            self.index = IndexService(
+                path=config.index_path,
+                disk=disk,
+                clock=clock,
+                run_blocking=run_blocking,
+                checkpoint=self.checkpoint,
+                layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
+                query_count_max=config.max_msgs_num_batch,
+            )
+        self.allocate_files = AllocateMappedFileService(
+            disk=disk,
+            run_blocking=run_blocking,
+            is_zero_filled=config.is_sync_flush or config.warm_maped_file_enable,
+            sync_each_bytes=config.warm_sync_bytes,
+        )
+        self._was_clean = True
+        self._orderly_end: OrderlyEnd | None = None
+        self._recovery: StoreRecovery | None = None
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What recovery found."""
+        assert self._recovery is not None, "recovery has run"
+        return self._recovery.report
+
+    @property
+    def recovery_progress(self) -> tuple[int, int]:
+        """How far recovery has come in the log, and where its last file ends."""
+        return (0, 0) if self._recovery is None else self._recovery.progress
+
+    @property
+    def index_begin_offset(self) -> int:
+        """From where on the log must be read again for the index; its end if the index is complete."""
+        report = self.report
+        if self.index is None:
+            return report.end_offset
+        if self._was_clean:
+            noted = self._orderly_end
+            if noted is not None and noted.index_end != self._index_end():
+                return min(report.end_offset, self.index.end_physical_offset)  # somebody has removed files of it
+            # As in RocketMQ the index is trusted, unless queues were missing: then it is as well.
+            begin = report.end_offset if report.first_unit_offset is None else report.first_unit_offset
+            return min(report.end_offset, max(begin, self.index.end_physical_offset))
+        return min(report.end_offset, self.index.end_physical_offset)
+
+    def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
+        """Recover, yielding about every 10 ms. Blocks."""
+        self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
+        self._recovery = StoreRecovery(
+            disk=self._disk,
+            commit_log=self.commit_log,
+            queues=self.queues,
+            tags_code=tags_code,
+            last_stop=LastStop.of(
+                has_abort_file=self.abort_file.exists(), checkpoint=self.checkpoint, note=self._orderly_end
+            ),
+            check_crc=self._config.check_crc_on_recover,
+            rewrite=self._config.is_sync_flush or self.failed_sync_mark.exists(),
+            bit_map_of=bit_map_of,
+            is_multi_dispatch=self._config.enable_multi_dispatch,
+            mark=self._recovery_mark,
+        )
+        yield from self._recovery.run()
+        self._was_clean = self._recovery.is_clean
+        if self.index is not None:
+            self.index.load(is_clean=self._was_clean, log_end_offset=self.report.end_offset)
+
+    def begin(self) -> None:
+        """Make the abort file, durable, and let the log be appended to.
+
+        A store that comes from a Java broker's orderly stop gets our checkpoint first: from then on a missing abort
+        file alone does not pass for an orderly stop. One that begins has none yet, and is not believed without.
+        """
+        report = self.report
+        checkpoint = self.checkpoint
+        if checkpoint.ends is None and self._was_clean and not report.unit_count:
+            checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
+            checkpoint.flush()
+        self._recovery_mark.remove()
+        self.abort_file.create()
+        self.failed_sync_mark.remove()
+        timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
+        self.commit_log.open_at(
+            report.end_offset,
+            timestamp_ms=timestamp_ms,
+            allocator=self.allocate_files,
+        )
+
+    def _index_end(self) -> int:
+        if self.index is None:
+            return -2
+        return self.index.end_physical_offset if self.index.statistics().file_count else -1
+
+    def persist_orderly_end(self) -> None:
+        """Note where everything ends, for the next start: when all of it is durable, before the abort file goes."""
+        commit_log = self.commit_log
+        noted = OrderlyEnd(
+            commit_log.wrote_offset,
+            commit_log.wrote_timestamp_ms,
+            digest_of_queues(self.queues),
+            self._index_end(),
+        )
+        persist_orderly_end(self._disk, self._orderly_end_path, noted)
+
+    def settings_changed(self) -> None:
+        """Go on with what the settings say now about deletion."""
+        self.retention_policy.become(_retention_policy(self._config))
+
+    def close(self) -> None:
+        """Give every descriptor back; makes nothing durable."""
+        if self.index is not None:
+            self.index.close()
+        self.open_files.close_all()
+
+
+def _retention_policy(config: MessageStoreConfig) -> RetentionPolicy:
+    return RetentionPolicy.of(
+        delete_hours=config.delete_hours,
+        file_reserved_hours=config.file_reserved_time,
+        max_used_percent=config.disk_max_used_space_ratio,
+        clean_forcibly_percent=config.disk_space_clean_forcibly_ratio,
+        warning_percent=config.disk_space_warning_level_ratio,
+        is_forcible=config.clean_file_forcibly_enable,
+    )

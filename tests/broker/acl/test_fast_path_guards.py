@@ -1,0 +1,298 @@
+"""The short way to a yes: it must never say yes where the long way says no."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketpy.broker.acl.fast_path_guards import HotGuards
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.errors import RequestError
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, HotSendHeader, decode_hot_send
+from rocketpy.protocol.json_header import decode_json_header, encode_json_header
+from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import FastPath
+from tests.broker.acl.accounts import ACCOUNTS, ADMIN, make_manager, peer_at, signed
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+SEND, BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.PULL_MESSAGE
+SEND_FIELDS = {
+    "a": "writers", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
+    "i": "TAGS\x01TagA\x02KEYS\x01кey", "j": "0", "k": "false", "l": "16", "m": "false", "n": "broker-0",
+}  # fmt: skip
+PULL_FIELDS = {
+    "consumerGroup": "readers", "topic": "orders", "queueId": "1", "queueOffset": "5", "maxMsgNums": "32",
+    "sysFlag": "3", "commitOffset": "4", "suspendTimeoutMillis": "15000", "subVersion": "1", "subscription": "a || b",
+    "expressionType": "TAG", "bname": "broker-0", "ReqT": "0",
+}  # fmt: skip
+
+
+def checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
+    """Return the guards before a hot road that takes everything: what they say is whether they let it through."""
+    return {code: guard(lambda connection, header, body: True) for code, guard in HotGuards(manager).by_code().items()}
+
+
+def long_way(manager: PlainPermissionManager, address: str, header: bytes, body: bytes | None) -> bool:
+    try:
+        manager.authorize(peer_at(address), decode_json_header(header, body))
+    except RequestError:
+        return False
+    return True
+
+
+def ask(manager: PlainPermissionManager, request: RemotingCommand, address: str = "10.0.0.1") -> tuple[bool, bool]:
+    """Return what the short and the long way say, each asked twice: what is remembered must change nothing."""
+    header = encode_json_header(request)
+    check = checks(manager)[request.code]
+    short = {check(peer_at(address), header, request.body) for _ in range(2)}
+    assert len(short) == 1
+    return short.pop(), long_way(manager, address, header, request.body)
+
+
+ALLOWED = [
+    signed(SEND, SEND_FIELDS, b"body"),
+    signed(SEND, SEND_FIELDS),
+    signed(SEND, SEND_FIELDS | {"b": "RMQ_SYS_TRACE_TOPIC"}, b"body"),
+    signed(SEND, SEND_FIELDS | {"b": "whatever"}, b"body", by=ADMIN),
+    signed(SEND, SEND_FIELDS, b"body", by=SessionCredentials("RocketMQ", "12345678", "a token")),
+    signed(BATCH, SEND_FIELDS | {"b": "not-mine", "m": "true"}, b"body"),
+    signed(PULL, PULL_FIELDS),
+    signed(PULL, PULL_FIELDS, b"body"),
+]
+
+
+@pytest.mark.parametrize("request_", ALLOWED)
+def test_what_clients_send_takes_the_short_way(request_: RemotingCommand) -> None:
+    assert ask(make_manager(), request_) == (True, True)
+
+
+@pytest.mark.parametrize("request_", ALLOWED)
+def test_any_changed_field_body_or_signature_is_refused(request_: RemotingCommand) -> None:
+    manager = make_manager()
+    assert request_.ext_fields is not None
+    for key, value in request_.ext_fields.items():
+        changed = RemotingCommand(request_.code, request_.ext_fields | {key: value + "7"}, request_.body)
+        assert ask(manager, changed) == (False, False), key
+    assert ask(manager, RemotingCommand(request_.code, request_.ext_fields, b"another")) == (False, False)
+    unsigned = {key: value for key, value in request_.ext_fields.items() if key != "Signature"}
+    assert ask(manager, RemotingCommand(request_.code, unsigned, request_.body)) == (False, False)
+    nobodys = {key: value for key, value in request_.ext_fields.items() if key != "AccessKey"}
+    assert ask(manager, RemotingCommand(request_.code, nobodys, request_.body)) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        signed(SEND, SEND_FIELDS | {"b": "invoices"}),
+        signed(SEND, SEND_FIELDS | {"b": "unknown"}),
+        signed(PULL, PULL_FIELDS | {"topic": "secrets"}),
+        signed(PULL, PULL_FIELDS | {"consumerGroup": "others"}),
+        signed(SEND, SEND_FIELDS, by=SessionCredentials("RocketMQ", "wrong secret")),
+        signed(SEND, SEND_FIELDS, by=SessionCredentials("stranger", "12345678")),
+    ],
+)
+def test_both_ways_refuse_what_is_not_allowed(request_: RemotingCommand) -> None:
+    assert ask(make_manager(), request_) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        signed(SEND, SEND_FIELDS | {"a": "readers", "b": "%RETRY%readers"}),
+        signed(SEND, SEND_FIELDS | {"extra": "field"}),
+        signed(PULL, PULL_FIELDS | {"_UNIQUE_KEY_QUERY": "true"}),
+        signed(PULL, PULL_FIELDS | {"topic": "%RETRY%readers"}),
+    ],
+)
+def test_what_is_unusual_is_left_to_the_long_way(request_: RemotingCommand) -> None:
+    assert ask(make_manager(), request_) == (False, True)
+
+
+def test_the_strict_form_asks_for_the_topic_of_a_batch() -> None:
+    request = signed(BATCH, SEND_FIELDS | {"b": "invoices", "m": "true"}, b"body")
+    assert ask(make_manager(), request) == (True, True)
+    assert ask(make_manager(is_strict=True), request) == (False, False)
+    assert ask(make_manager(is_strict=True), signed(BATCH, SEND_FIELDS, b"body")) == (True, True)
+
+
+@pytest.mark.parametrize(("code", "fields"), [(SEND, SEND_FIELDS), (BATCH, SEND_FIELDS), (PULL, PULL_FIELDS)])
+def test_white_addresses_need_no_account_and_keep_the_hot_roads(code: int, fields: dict[str, str]) -> None:
+    unsigned = RemotingCommand(code, fields)
+    assert ask(make_manager(), unsigned, "10.10.103.7") == (True, True)
+    named = RemotingCommand(code, fields | {"AccessKey": "RocketMQ", "Signature": "none"})
+    assert ask(make_manager(), named, "192.168.9.3") == (True, True)
+    assert ask(make_manager(), named, "192.168.8.3") == (False, False)
+
+
+def test_numbers_for_texts_and_garbage_are_left_to_the_long_way() -> None:
+    manager = make_manager()
+    for code, check in checks(manager).items():
+        for header in (b"", b"{}", b"[]", b"\xff", b'{"code":%d,"extFields":{"b":7}}' % code, b'{"extFields":null}'):
+            assert not check(peer_at("10.0.0.1"), header, None)
+
+
+def test_two_accounts_on_one_connection_are_told_apart() -> None:
+    manager = make_manager()
+    check = checks(manager)[SEND]
+    connection = peer_at("10.0.0.1")
+    for _ in range(2):
+        assert check(connection, encode_json_header(signed(SEND, SEND_FIELDS | {"b": "x"}, by=ADMIN)), None)
+        assert not check(connection, encode_json_header(signed(SEND, SEND_FIELDS | {"b": "x"})), None)
+
+
+def test_of_repeated_keys_both_ways_see_the_same() -> None:
+    """A header that names its topic twice must not be checked for one and served for the other."""
+    manager = make_manager()
+    request = signed(SEND, SEND_FIELDS)
+    header = encode_json_header(request)
+    assert checks(manager)[SEND](peer_at("10.0.0.1"), header, None)
+    for twice in (b'"b":"orders","b":"invoices"', b'"b":"invoices","b":"orders"'):
+        doubled = header.replace(b'"b":"orders"', twice)
+        short = checks(manager)[SEND](peer_at("10.0.0.1"), doubled, None)
+        assert short == long_way(manager, "10.0.0.1", doubled, None) == twice.endswith(b'"orders"')
+
+
+READ_BY_THE_HOT_ROAD = (
+    "topic", "queue_id", "batch", "properties", "flag", "sys_flag", "born_timestamp", "reconsume_times",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"e": "7", "g": "-5"}, {"f": "1"}, {"h": "9"}, {"j": "2"}, {"m": "true"}, {"i": ""}, {"n": ""}],
+    ids=str,
+)
+def test_the_hot_road_reads_the_same_whoever_decodes(changes: dict[str, str]) -> None:
+    """What the guard has decoded is given on only where it says all that the hot road reads."""
+    guards = HotGuards(make_manager())
+    read: list[HotSendHeader] = []
+
+    def hot_road(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        read.append(guards.decode_send(header))
+        return True
+
+    request = signed(SEND, SEND_FIELDS | changes)
+    request.opaque, request.flag = 7, 2
+    header = encode_json_header(request)
+    assert guards.by_code()[SEND](hot_road)(peer_at("10.0.0.1"), header, None)
+    plain = decode_hot_send(header)
+    for found in (*read, guards.decode_send(bytes(bytearray(header)))):
+        assert (found.opaque, found.flag) == (7, 2)
+        assert [getattr(found.ext_fields, each) for each in READ_BY_THE_HOT_ROAD] == [
+            getattr(plain.ext_fields, each) for each in READ_BY_THE_HOT_ROAD
+        ]
+
+
+def test_what_is_not_let_through_is_not_given_on() -> None:
+    guards = HotGuards(make_manager())
+    guarded = guards.by_code()[SEND](lambda connection, header, body: True)
+    header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": "invoices"}))
+    assert not guarded(peer_at("10.0.0.1"), header, None)
+    assert type(guards.decode_send(header)) is HotSendHeader
+    with pytest.raises(HOT_HEADER_ERRORS):
+        guards.decode_send(b"no header")
+
+
+async def test_a_reload_is_felt_by_the_next_request() -> None:
+    manager = make_manager()
+    check = checks(manager)[SEND]
+    connection, header = peer_at("10.0.0.1"), encode_json_header(signed(SEND, SEND_FIELDS))
+    assert check(connection, header, None)
+    assert await manager.delete_account("RocketMQ")
+    assert not check(connection, header, None)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    manager = make_manager(ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB"))
+    check = checks(manager)[SEND]
+    for number in range(1500):
+        header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": f"topic{number}"}))
+        assert check(peer_at("10.0.0.1"), header, None)
+    (session,) = manager.sessions.values()
+    assert len(session.allowed) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "name"), [(SEND, SEND_FIELDS, "b"), (BATCH, SEND_FIELDS, "b"), (PULL, PULL_FIELDS, "topic")]
+)
+def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str, str], name: str) -> None:
+    """The access key travels in clear text: without the secret key nothing may be remembered for it."""
+    text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
+    manager = make_manager(text, is_strict=True)
+    check = checks(manager)[code]
+    forger = SessionCredentials("RocketMQ", "not the secret key")
+    for number in range(20):
+        assert not check(
+            peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: f"T{number}"}, by=forger)), None
+        )
+    assert [session.allowed for session in manager.sessions.values()] == [set()]
+    assert check(peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: "T1"})), None)
+    assert [len(session.allowed) for session in manager.sessions.values()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (SEND, SEND_FIELDS | {"b": "T" * 128}),
+        (PULL, PULL_FIELDS | {"topic": "T" * 128}),
+        (PULL, PULL_FIELDS | {"consumerGroup": "G" * 256}),
+    ],
+)
+def test_names_that_nothing_can_have_are_not_remembered(code: int, fields: dict[str, str]) -> None:
+    text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
+    manager = make_manager(text.replace("defaultGroupPerm: DENY", "defaultGroupPerm: SUB"))
+    assert not checks(manager)[code](peer_at("10.0.0.1"), encode_json_header(signed(code, fields)), None)
+    assert [session.allowed for session in manager.sessions.values()] == [set()]
+
+
+def test_a_session_ends_with_its_connection() -> None:
+    manager = make_manager()
+    connection = peer_at("10.0.0.1")
+    assert checks(manager)[SEND](connection, encode_json_header(signed(SEND, SEND_FIELDS)), None)
+    assert list(manager.sessions) == [connection.peer]
+    manager.connection_closed(connection)
+    assert not manager.sessions
+
+
+def test_the_requests_that_java_recorded_take_the_short_way() -> None:
+    """Frames of a Java cluster with ACL: every send and pull that Java allowed."""
+    text = "accounts:\n" + "".join(
+        f"- {{accessKey: {who}, secretKey: {secret}, admin: true}}\n"
+        for who, secret in (("goldenAdmin", "golden12345678"), ("goldenUser", "user12345678"))
+    )
+    manager = make_manager(text)
+    short_ways = checks(manager)
+    taken = 0
+    with gzip.open(GOLDEN / "frames.jsonl.gz", "rt") as lines:
+        for frame in map(json.loads, lines):
+            if frame["run"] != "acl-json" or frame["kind"] == "response" or frame["code"] not in short_ways:
+                continue
+            if frame["scenario"] in ("acl-no-key", "acl-wrong-secret", "acl-unknown-key"):
+                continue
+            raw = bytes.fromhex(frame["frame_hex"])
+            header_size = int.from_bytes(raw[5:8], "big")
+            header, body = raw[8 : 8 + header_size], raw[8 + header_size :] or None
+            short = short_ways[frame["code"]](peer_at("10.0.0.1"), header, body)
+            assert long_way(manager, "10.0.0.1", header, body), frame["scenario"]
+            taken += short
+            assert short or b"%RETRY%" in header, frame["scenario"]
+    assert taken > 20
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    changes=st.dictionaries(st.sampled_from([*SEND_FIELDS, "x", "y"]), st.text(max_size=5), max_size=3),
+    body=st.none() | st.binary(max_size=5),
+    code=st.sampled_from([SEND, BATCH]),
+)
+def test_the_short_way_never_allows_more(changes: dict[str, str], body: bytes | None, code: RequestCode) -> None:
+    short, long = ask(make_manager(), signed(code, SEND_FIELDS | changes, body))
+    assert long or not short

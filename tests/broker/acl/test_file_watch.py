@@ -1,0 +1,36 @@
+"""Changes of account files count within five seconds."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from rocketpy.broker.acl.file_watch import PERIOD_SECONDS, AclFileWatchService, AclFileWatchStatistics
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, make_manager, write_file
+
+
+async def test_a_change_counts_within_five_seconds(autojump_clock: trio.testing.MockClock) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    service = AclFileWatchService(manager=manager)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        await trio.sleep(PERIOD_SECONDS * 2 + 1)
+        assert service.statistics() == AclFileWatchStatistics(looks=2, reloads=0)
+        write_file(disk, DEFAULT, ACCOUNTS + "  - {accessKey: newcomer, secretKey: newcomer}\n")
+        await trio.sleep(5.0)
+        assert manager.open_session("10.0.0.1:1", "newcomer") is not None
+        assert service.statistics().reloads == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_file_that_breaks_does_not_end_the_service(autojump_clock: trio.testing.MockClock) -> None:
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(AclFileWatchService(manager=manager).run)
+        write_file(disk, DEFAULT, "accounts: [")
+        await trio.sleep(20)
+        assert manager.open_session("10.0.0.1:1", "RocketMQ") is not None, "what was known stays"
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,128 @@
+"""Who is in a group, and how far it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.broker.metadata import offsets as consumer_offset
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody, SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
+from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from tests.broker.broker_on_bytes import BrokerOnBytes
+
+
+def query(group: str = "g", topic: str = "t", queue_id: int = 0) -> RemotingCommand:
+    header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue_id)
+    return make_request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+
+
+def update(offset: int, group: str = "g", topic: str = "t", queue_id: int = 0) -> RemotingCommand:
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+    )
+    return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+async def test_the_members_of_a_group(broker: BrokerOnBytes) -> None:
+    for client_id in ("c1", "c2"):
+        body = HeartbeatData(client_id, [], [ConsumerData("g")])
+        await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+    header = GetConsumerListByGroupRequestHeader("g")
+    answer = await broker.ask(make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
+    assert answer.code == ResponseCode.SUCCESS
+    assert decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list == ["c1", "c2"]
+
+
+async def test_a_group_that_is_not_there_has_no_members(broker: BrokerOnBytes) -> None:
+    header = GetConsumerListByGroupRequestHeader("g")
+    answer = await broker.ask(make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, g")
+
+
+async def test_what_is_committed_is_answered(broker: BrokerOnBytes) -> None:
+    assert (await broker.ask(update(7))).code == ResponseCode.SUCCESS
+    answer = await broker.ask(query())
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "7"})
+
+
+async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOnBytes) -> None:
+    broker.store.max_offsets["t", 0] = 100
+    answer = await broker.ask(query())
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "0"})
+
+
+@pytest.mark.parametrize("from_min", [True, False])
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_new_group_on_an_old_queue_is_told_to_choose(
+    broker: BrokerOnBytes, is_cut: bool, from_min: bool
+) -> None:
+    """Whatever ``consumeFromMinEnable`` of the group says: it governs nothing, as in RocketMQ 4.9.8."""
+    config = SubscriptionGroupConfig("g", consume_from_min_enable=from_min)
+    broker.tables.groups.update_subscription_group_config(config)
+    if is_cut:
+        broker.store.min_offsets["t", 0] = 1
+    else:
+        broker.store.queues_on_disk.add(("t", 0))
+    answer = await broker.ask(query())
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+async def test_a_cold_queue_is_looked_at_by_a_task(broker: BrokerOnBytes, is_on_disk: bool) -> None:
+    """The loop must not wait for the disk because a new group asks where to begin."""
+    broker.store.units_are_cold = True
+    if is_on_disk:
+        broker.store.queues_on_disk.add(("t", 0))
+    answer = await broker.ask(query())
+    expected = ResponseCode.QUERY_NOT_FOUND if is_on_disk else ResponseCode.SUCCESS
+    assert (answer.code, (answer.ext_fields or {}).get("offset")) == (expected, None if is_on_disk else "0")
+
+
+async def test_an_offset_of_zero_counts_as_committed(broker: BrokerOnBytes) -> None:
+    broker.store.min_offsets["t", 0] = 1
+    await broker.ask(update(0))
+    assert (await broker.ask(query())).ext_fields == {"offset": "0"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "remark"),
+    [
+        (update(-1), "UpdateConsumerOffsetRequestHeader.commitOffset: expected 0 or more, found -1"),
+        (update(1, queue_id=-1), "UpdateConsumerOffsetRequestHeader.queueId: expected 0 or more, found -1"),
+        (update(1, group=" "), "UpdateConsumerOffsetRequestHeader.consumerGroup: expected a name, found a blank text"),
+        (update(1, topic=""), "UpdateConsumerOffsetRequestHeader.topic: expected a name, found a blank text"),
+    ],
+)
+async def test_what_cannot_be_an_offset_is_refused_and_not_kept(
+    broker: BrokerOnBytes, request_: RemotingCommand, remark: str
+) -> None:
+    answer = await broker.ask(request_)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert broker.tables.offsets.offset_table == {}
+
+
+async def test_a_negative_queue_has_no_offset(broker: BrokerOnBytes) -> None:
+    assert (await broker.ask(query(queue_id=-1))).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_oneway_commit_is_kept_and_not_answered(broker: BrokerOnBytes) -> None:
+    request = update(9)
+    request.flag |= 2
+    assert await broker.ask_all(request) == []
+    assert broker.tables.offsets.query_offset("g", "t", 0) == 9
+
+
+async def test_offsets_beyond_a_bound_are_refused(broker: BrokerOnBytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_offset, "GROUPS_OF_TOPICS_MAX", 1)
+    assert (await broker.ask(update(7))).code == ResponseCode.SUCCESS
+    answer = await broker.ask(update(7, topic="another"))
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "no offset is kept for consumerGroup g, topic another, queueId 0: there are too many",
+    )
+    assert (await broker.ask(update(8))).code == ResponseCode.SUCCESS

@@ -1,0 +1,40 @@
+"""Slaves and tools are told how far delayed messages are delivered, in Java's words."""
+
+from __future__ import annotations
+
+from rocketpy.broker.delay.admin import AdminDelayProcessor
+from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import run_inline
+from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.broker_on_bytes import Transport, received
+
+
+def ask(offsets: DelayOffsetManager) -> bytes:
+    dispatcher = Dispatcher()
+    AdminDelayProcessor(delay_offset_manager=offsets).register(dispatcher)
+    connection = Connection(
+        address=("127.0.0.1", 1),
+        dispatcher=dispatcher,
+        transport=Transport(lambda _: None),
+        limits=ConnectionLimits(),
+        now=0.0,
+    )
+    connection.receive(encode_frame(make_request(RequestCode.GET_ALL_DELAY_OFFSET)))
+    connection.serve(1)
+    (answer,) = received(connection)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.body is not None
+    return answer.body
+
+
+def test_the_offsets_by_level_in_one_line() -> None:
+    offsets = DelayOffsetManager(path="/delayOffset.json", disk=SimDisk(), run_blocking=run_inline)
+    assert ask(offsets) == b'{"offsetTable":{}}'
+    offsets.offset_table |= {2: 1, 1: 2}
+    assert ask(offsets) == b'{"offsetTable":{1:2,2:1}}'

@@ -1,0 +1,82 @@
+"""Messages are on time although the clock is set."""
+
+from __future__ import annotations
+
+from rocketpy.broker.delay.due_time import ClockSetBack, DueTimes
+
+DELAY_MS = 60_000
+BEGIN_MS = 1_000_000
+
+
+def due_times(end_offset: int = 0) -> DueTimes:
+    return DueTimes(delay_ms=DELAY_MS, begin_ms=BEGIN_MS, end_offset=end_offset)
+
+
+def test_a_clock_that_runs_was_not_set() -> None:
+    clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
+    assert clock.look(timestamp_ms=6_000, current_time=2.0) == 0
+    assert clock.look(timestamp_ms=6_990, current_time=3.0) == 0  # adjusted
+
+
+def test_a_step_back_is_told_once() -> None:
+    clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
+    assert clock.look(timestamp_ms=3_000, current_time=2.0) == 3_000
+    assert clock.look(timestamp_ms=4_000, current_time=3.0) == 0
+
+
+def test_a_step_forward_is_believed_and_counts_for_the_next_step_back() -> None:
+    clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
+    assert clock.look(timestamp_ms=16_000, current_time=2.0) == 0
+    assert clock.look(timestamp_ms=7_000, current_time=3.0) == 10_000
+
+
+def test_without_steps_a_unit_is_believed() -> None:
+    times = due_times()
+    assert times.due_ms(0, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
+    assert times.due_ms(1, BEGIN_MS - 5, BEGIN_MS) == BEGIN_MS - 5
+
+
+def test_what_was_stored_before_a_step_back_is_due_so_much_earlier() -> None:
+    times = due_times()
+    times.set_back(2, 10_000)
+    times.set_back(3, 500)
+    now_ms = BEGIN_MS - 10_500
+    due_ms = BEGIN_MS + DELAY_MS
+    assert times.due_ms(1, due_ms, now_ms) == due_ms - 10_500
+    assert times.due_ms(2, due_ms - 10_000, now_ms) == due_ms - 10_500
+    assert times.due_ms(3, due_ms - 10_500, now_ms) == due_ms - 10_500
+
+
+def test_steps_are_forgotten_with_their_messages() -> None:
+    times = due_times()
+    times.set_back(2, 10_000)
+    times.passed(1)
+    assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS - 10_000
+    times.passed(2)
+    assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS  # nobody asks for it any more
+
+
+def test_messages_of_the_future_that_a_start_finds_wait_for_their_delay_from_then_on() -> None:
+    """All of them were stored before the start, whatever stamps say: of clocks set back twice, or of a new log file."""
+    times = due_times(end_offset=4)
+    ahead = BEGIN_MS + 1_000_000 + DELAY_MS
+    assert times.due_ms(0, BEGIN_MS + 10_000, BEGIN_MS) == BEGIN_MS + 10_000
+    assert times.due_ms(1, ahead, BEGIN_MS) == BEGIN_MS + DELAY_MS
+    assert times.due_ms(2, ahead + 3_000_000, BEGIN_MS + 9) == BEGIN_MS + DELAY_MS
+    times.set_back(4, 500)
+    assert times.due_ms(2, ahead + 3_000_000, BEGIN_MS + 9) == BEGIN_MS + DELAY_MS - 500
+    # Stored after the clock was set back, in the last life.
+    assert times.due_ms(3, BEGIN_MS + 20_000, BEGIN_MS) == BEGIN_MS + 19_500
+
+
+def test_a_message_with_the_stamp_of_a_burst_from_before_the_step() -> None:
+    times = due_times()
+    stamped = BEGIN_MS + 3_600_000 + DELAY_MS
+    assert times.due_ms(0, stamped, BEGIN_MS) == BEGIN_MS + DELAY_MS
+    assert times.due_ms(0, stamped, BEGIN_MS + 30_000) == BEGIN_MS + DELAY_MS  # the same, asked again
+    assert times.due_ms(1, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
+
+
+def test_of_a_level_that_nobody_knows_the_unit_is_believed() -> None:
+    times = DueTimes(delay_ms=None, begin_ms=BEGIN_MS, end_offset=1)
+    assert times.due_ms(0, BEGIN_MS + 10**9, BEGIN_MS) == BEGIN_MS + 10**9

@@ -1,0 +1,112 @@
+"""The file of delay offsets is RocketMQ's, with the place in the log that it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
+from rocketpy.errors import StartError
+from rocketpy.runner import run_inline
+from rocketpy.testing.sim_disk import SimDisk
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "config"
+PATH = "/store/config/delayOffset.json"
+
+
+def manager(disk: SimDisk) -> DelayOffsetManager:
+    return DelayOffsetManager(path=PATH, disk=disk, run_blocking=run_inline)
+
+
+def disk_with(text: str) -> SimDisk:
+    disk = SimDisk()
+    disk.make_directories("/store/config")
+    file = disk.open(PATH, create=True)
+    file.write(0, text.encode())
+    file.close()
+    return disk
+
+
+def text_of(disk: SimDisk) -> str:
+    file = disk.open(PATH, read_only=True)
+    try:
+        return file.read(0, file.size()).decode()
+    finally:
+        file.close()
+
+
+async def test_javas_file_is_read_and_written_byte_for_byte() -> None:
+    golden = (GOLDEN / "delayOffset.json").read_text()
+    offsets = manager(disk_with(golden))
+    offsets.load()
+    assert offsets.offset_table == {1: 4, 2: 1}
+    assert offsets.noted == DelayProgress({1: 4, 2: 1}, None)
+    disk = SimDisk()
+    again = manager(disk)
+    again.note(offsets.noted)
+    await again.stored.persist()
+    assert text_of(disk) == golden
+
+
+def test_the_file_of_a_slave_is_read() -> None:
+    """A slave writes what its master answers, in one line."""
+    offsets = manager(disk_with((GOLDEN / "slave-delayOffset.json").read_text()))
+    offsets.load()
+    assert offsets.offset_table == {1: 2, 2: 1}
+
+
+async def test_our_file_has_the_place_in_the_log_too() -> None:
+    disk = SimDisk()
+    offsets = manager(disk)
+    offsets.load()
+    assert offsets.offset_table == {}
+    offsets.note(DelayProgress({3: 7, 1: 4}, 81_723))
+    await offsets.stored.persist()
+    assert text_of(disk) == '{\n\t"offsetTable":{1:4,3:7\n\t},\n\t"physicalOffset":81723\n}'
+    again = manager(disk)
+    again.load()
+    assert again.noted == offsets.noted
+    assert again.offset_table == {1: 4, 3: 7}
+
+
+async def test_what_is_noted_does_not_change_with_the_table() -> None:
+    disk = SimDisk()
+    offsets = manager(disk)
+    offsets.offset_table[1] = 1
+    offsets.note(DelayProgress(dict(offsets.offset_table), 10))
+    offsets.offset_table[1] = 2
+    await offsets.stored.persist()
+    assert "{1:1" in text_of(disk)
+
+
+def test_the_same_again_is_no_change() -> None:
+    offsets = manager(SimDisk())
+    offsets.note(DelayProgress({1: 1}, 10))
+    count = offsets.stored.change_count
+    offsets.note(DelayProgress({1: 1}, 10))
+    assert offsets.stored.change_count == count
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":{"1":"4"}}', '{"offsetTable":{1:4},"somethingElse":{}}'])
+def test_what_fastjson_takes_too(text: str) -> None:
+    offsets = manager(disk_with(text))
+    offsets.load()
+    assert offsets.offset_table == {1: 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        '{"offsetTable":[]}',
+        '{"offsetTable":{1:-4}}',
+        '{"offsetTable":{1:true}}',
+        '{"offsetTable":{"x":1}}',
+        '{"offsetTable":{},"physicalOffset":"far"}',
+    ],
+)
+def test_a_file_that_makes_no_sense_stops_the_start(text: str) -> None:
+    with pytest.raises(StartError, match="delayOffset"):
+        manager(disk_with(text)).load()

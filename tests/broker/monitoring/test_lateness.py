@@ -1,0 +1,29 @@
+"""Lateness under a mock clock: what is measured is what was caused."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from rocketpy.broker.monitoring.lateness import PERIOD_SECONDS, SAMPLES_MAX, Lateness, LatenessService
+
+
+async def test_it_measures_who_hogs_the_loop(mock_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
+    service = LatenessService()
+    assert service.statistics() == Lateness(0.0, 0.0, 0.0)
+    nursery.start_soon(service.run)
+    await trio.testing.wait_all_tasks_blocked()
+    for late in [0.0] * 98 + [0.005, 0.250]:
+        mock_clock.jump(PERIOD_SECONDS + late)
+        await trio.testing.wait_all_tasks_blocked()
+    lateness = service.statistics()
+    assert round(lateness.p50_ms, 6) == 0.0
+    assert round(lateness.p99_ms) == 250
+    assert round(lateness.max_ms) == 250
+    assert service.runtime_info()["serviceLatenessMaxMs"] == "250.000"
+
+
+async def test_it_keeps_a_bounded_number(mock_clock: trio.testing.MockClock) -> None:
+    service = LatenessService()
+    service._late_seconds.extend([1.0] * (SAMPLES_MAX + 10))
+    assert len(service._late_seconds) == SAMPLES_MAX

@@ -1,0 +1,120 @@
+"""The lines of each second and each minute."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.monitoring.lateness import LatenessService
+from rocketpy.broker.monitoring.water_mark import WaterMarkService
+from rocketpy.store.message_store import MessageStore
+
+
+class Figures:
+    def __init__(self) -> None:
+        self.made_count = 0
+
+    def minute_lines(self) -> tuple[str, str]:
+        self.made_count += 1
+        return "[STORETPS] ...", "[PAGECACHERT] ..."
+
+
+class Store:
+    dispatch_behind = 7
+
+    def __init__(self) -> None:
+        self.figures = Figures()
+
+
+class WaitingSends:
+    """The sends that wait for the disk, and how often they were counted."""
+
+    def __init__(self) -> None:
+        self.counted_count = 0
+
+    def __call__(self) -> int:
+        self.counted_count += 1
+        return 3
+
+
+async def lines_of(
+    seconds: float, caplog: pytest.LogCaptureFixture, store: Store | None = None, sends: WaitingSends | None = None
+) -> list[str]:
+    service = WaterMarkService(
+        store=cast(MessageStore, store or Store()), lateness=LatenessService(), waiting_sends=sends or WaitingSends()
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    return [record.getMessage() for record in caplog.records]
+
+
+async def test_water_marks_come_every_second(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.watermark")
+    lines = [line for line in await lines_of(12.5, caplog) if "WATERMARK" in line]
+    assert (
+        lines
+        == [
+            "[WATERMARK] Send Queue Size: 3 SlowTimeMills: 0",
+            "[WATERMARK] Pull Queue Size: 0 SlowTimeMills: 0",
+            "[WATERMARK] Query Queue Size: 0 SlowTimeMills: 0",
+            "[WATERMARK] Transaction Queue Size: 0 SlowTimeMills: 0",
+        ]
+        * 3
+    )
+
+
+async def test_figures_come_every_minute(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker")
+    caplog.set_level(logging.INFO, logger="rocketpy.store")
+    lines = [line for line in await lines_of(80, caplog) if "WATERMARK" not in line]
+    assert lines == ["dispatch behind commit log 7 bytes", "[STORETPS] ...", "[PAGECACHERT] ..."] * 2
+
+
+@pytest.mark.parametrize(
+    ("level", "water_marks", "minutes"), [(logging.INFO, 71, 2), (logging.WARNING, 0, 0)], ids=["kept", "not kept"]
+)
+async def test_what_nobody_keeps_is_not_made(
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+    level: int,
+    water_marks: int,
+    minutes: int,
+) -> None:
+    """Not only not written: working it out costs too."""
+    for name in ("rocketpy.broker", "rocketpy.broker.watermark", "rocketpy.store"):
+        caplog.set_level(level, logger=name)
+    store, sends = Store(), WaitingSends()
+    await lines_of(80.5, caplog, store, sends)
+    assert (sends.counted_count, store.figures.made_count) == (water_marks, minutes)
+
+
+async def test_figures_that_the_log_of_the_store_does_not_keep_are_not_made(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.watermark")
+    caplog.set_level(logging.WARNING, logger="rocketpy.store")
+    store = Store()
+    await lines_of(80.5, caplog, store)
+    assert store.figures.made_count == 0
+
+
+async def test_where_no_water_marks_are_kept_no_line_comes_by_itself(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Without a directory for logs: the broker and the store tell what happens, and nothing else."""
+    caplog.set_level(logging.INFO, logger="rocketpy.broker")
+    caplog.set_level(logging.INFO, logger="rocketpy.store")
+    caplog.set_level(logging.WARNING, logger="rocketpy.broker.watermark")
+    caplog.handler.setLevel(logging.INFO)
+    assert logging.getLogger("rocketpy.store").isEnabledFor(logging.INFO), "it would be kept"
+    assert await lines_of(80, caplog) == []

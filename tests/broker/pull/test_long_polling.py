@@ -1,0 +1,326 @@
+"""Long polling under a mock clock: who is woken, when, and in which order."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.pull.long_polling import PULLS_PER_SLICE, SLICE_SECONDS, PullRequestHoldService
+from rocketpy.broker.pull.request import PullRequest
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.codes import SerializeType
+from rocketpy.remoting.connection import Connection
+from tests.broker.message_broker import pull_header
+from tests.remoting.test_connection import NotingTransport, make_connection
+
+
+@attrs.define
+class Consumer:
+    """Pulls, and the answers they got: (opaque, time was up)."""
+
+    connection: Connection
+    transport: NotingTransport
+    matches: bool = True
+    answered: list[tuple[int, bool]] = attrs.Factory(list)
+    tried: int = 0
+    failing: set[int] = attrs.Factory(set)
+    takes: float = 0.0  # busy seconds of each try
+    clock: BusyClock | None = None
+
+    def pull(self, opaque: int, *, queue_id: int = 0, suspend_s: float = 15.0) -> PullRequest:
+        self.connection.count_deferred()
+        return PullRequest(
+            connection=self.connection,
+            opaque=opaque,
+            serialize_type=SerializeType.JSON,
+            is_oneway=False,
+            header=pull_header(topic="T", queue_id=queue_id),
+            queue_offset=0,
+            message_filter=None,
+            group_config=SubscriptionGroupConfig("G"),
+            deadline=trio.current_time() + suspend_s,
+            resume=self.resume,
+        )
+
+    def resume(self, pull: PullRequest, expired: bool) -> bool:
+        self.tried += 1
+        if self.clock is not None:
+            self.clock.seconds += self.takes
+        if pull.opaque in self.failing:
+            self.connection.drop_deferred()
+            raise ValueError("a hook or a bug")
+        if not self.matches and not expired:
+            pull.queue_offset += 1
+            return False
+        self.answered.append((pull.opaque, expired))
+        self.connection.reply_deferred(b"answer")
+        return True
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer(*make_connection())
+
+
+@pytest.fixture
+async def service(nursery: trio.Nursery) -> PullRequestHoldService:
+    service = PullRequestHoldService()
+    await nursery.start(_run, service)
+    return service
+
+
+async def _run(service: PullRequestHoldService, *, task_status: trio.TaskStatus[None]) -> None:
+    await service.run(task_status=task_status)
+
+
+async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.suspend(consumer.pull(1, queue_id=0))
+    service.suspend(consumer.pull(2, queue_id=1))
+    service.message_arriving("T", 1, 5)
+    service.message_arriving("T", 7, 5)  # nobody waits there
+    assert consumer.answered == []  # noted during the burst, served after its replies
+    service.serve_woken()
+    assert consumer.answered == [(2, False)]
+    assert consumer.transport.flushed == 1
+    assert service.statistics().held == 1
+
+
+async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_looked(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    consumer.matches = False
+    pull = consumer.pull(1)
+    service.suspend(pull)
+    for _ in range(3):
+        service.message_arriving("T", 0, 9)
+        service.serve_woken()
+    assert (consumer.answered, pull.queue_offset) == ([], 3)
+    consumer.matches = True
+    service.message_arriving("T", 0, 9)
+    service.serve_woken()
+    assert consumer.answered == [(1, False)]
+
+
+async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
+    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
+) -> None:
+    service.suspend(consumer.pull(1, suspend_s=3.0))
+    service.suspend(consumer.pull(2, suspend_s=10.0))
+    await trio.sleep(2.9)
+    assert consumer.answered == []
+    await trio.sleep(0.7)
+    assert consumer.answered == [(1, True)]
+    await trio.sleep(10)
+    assert consumer.answered == [(1, True), (2, True)]
+    assert service.statistics().timed_out_count == 2
+    assert service.statistics().held == 0
+
+
+async def test_pulls_of_a_closed_connection_are_dropped(
+    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
+) -> None:
+    other = Consumer(*make_connection())
+    service.suspend(consumer.pull(1))
+    service.suspend(other.pull(2))
+    service.drop_connection(consumer.connection)
+    assert service.statistics().held == 1
+    other.connection.close()
+    await trio.sleep(16)  # when its time is up the sweep finds what nobody told about
+    assert service.statistics().held == 0
+    assert service.statistics().dropped_count == 2
+    assert consumer.answered == other.answered == []
+
+
+async def test_dropping_a_connection_without_deferrals_looks_at_nothing(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.suspend(consumer.pull(1))
+    other, _ = make_connection()
+    service.drop_connection(other)
+    assert service.statistics().held == 1
+
+
+async def test_many_woken_pulls_are_served_in_slices_by_the_task(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    """A burst serves one slice; the rest must not hold up other connections, and must not be forgotten."""
+    for opaque in range(10 * PULLS_PER_SLICE):
+        service.suspend(consumer.pull(opaque, queue_id=opaque))
+        service.message_arriving("T", opaque, 1)
+    service.serve_woken()
+    assert len(consumer.answered) == PULLS_PER_SLICE
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(consumer.answered) == 10 * PULLS_PER_SLICE
+    assert consumer.connection.deferred_count == 0
+
+
+async def test_pulls_end_in_time_although_others_are_woken_all_the_time(
+    consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
+) -> None:
+    """There is always more to serve than one slice holds."""
+    service.suspend(consumer.pull(1, queue_id=9, suspend_s=1.0))
+    others = Consumer(*make_connection(), matches=False)
+    for _ in range(PULLS_PER_SLICE + 1):
+        service.suspend(others.pull(0, queue_id=1))
+        service.suspend(others.pull(0, queue_id=2))
+    until = trio.current_time() + 2.5
+    while trio.current_time() < until:
+        service.message_arriving("T", 1, 1)
+        service.message_arriving("T", 2, 1)
+        service.serve_woken()
+        await trio.sleep(0.1)
+    assert consumer.answered == [(1, True)]
+
+
+async def test_a_pull_with_much_time_goes_on_waiting(
+    consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
+) -> None:
+    service.suspend(consumer.pull(1, suspend_s=1e15))
+    service.suspend(consumer.pull(2, suspend_s=300))
+    await trio.sleep(299)
+    assert (consumer.tried, service.statistics().held) == (0, 2)
+    await trio.sleep(2)
+    assert consumer.answered == [(2, True)]
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert consumer.answered == [(2, True), (1, False)]
+    assert service._due == {}, "nothing is kept of pulls that were answered"
+
+
+# ---- failures --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pull_that_fails_ends_alone(
+    service: PullRequestHoldService, consumer: Consumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer.failing = {2}
+    for opaque in (1, 2, 3):
+        service.suspend(consumer.pull(opaque))
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert consumer.answered == [(1, False), (3, False)]
+    assert service.statistics().held == 0
+    (record,) = [record for record in caplog.records if record.exc_info is not None]
+    assert record.getMessage().startswith("the pull of 10.1.2.3:4567 that was held failed unexpectedly")
+
+
+async def test_a_pull_that_fails_when_its_time_is_up_ends_alone(
+    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
+) -> None:
+    consumer.failing = {2}
+    for opaque in (1, 2, 3):
+        service.suspend(consumer.pull(opaque, suspend_s=1.0))
+    await trio.sleep(2)
+    assert consumer.answered == [(1, True), (3, True)]
+    service.suspend(consumer.pull(4, suspend_s=1.0))
+    await trio.sleep(2)
+    assert consumer.answered[2:] == [(4, True)], "the service lives"
+
+
+async def test_a_connection_whose_sending_fails_does_not_end_the_others(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    def fails(connection: Connection) -> None:
+        raise ValueError("a bug of the driver")
+
+    broken = Consumer(*make_connection())
+    broken.transport.flush = fails  # type: ignore[method-assign]
+    service.suspend(broken.pull(1))
+    service.suspend(consumer.pull(2))
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert (broken.answered, consumer.answered) == ([(1, False)], [(2, False)])
+    assert service.statistics().held == 0
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+
+
+class BusyClock:
+    """Says how long this thread was busy: as long as the pulls took that were tried."""
+
+    def __init__(self) -> None:
+        self.seconds = 1.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+async def test_a_slice_ends_when_its_time_is_over_also_within_one_queue(
+    consumer: Consumer, nursery: trio.Nursery
+) -> None:
+    """A pull may take milliseconds: its filter judges hundreds of messages that arrived together."""
+    clock = BusyClock()
+    service = PullRequestHoldService(busy_seconds=clock)
+    await nursery.start(_run, service)
+    consumer.takes, consumer.clock = 0.6 * SLICE_SECONDS, clock
+    for opaque in range(7):
+        service.suspend(consumer.pull(opaque))
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert len(consumer.answered) == 3, "the clock is asked after the first one"
+    service.suspend(consumer.pull(7))  # which has seen what has arrived
+    await trio.testing.wait_all_tasks_blocked()
+    assert [opaque for opaque, _ in consumer.answered] == list(range(7))
+    assert service.statistics().held == 1
+
+
+async def test_what_arrives_while_a_queue_is_being_served_wakes_all_its_pulls_once_more(
+    consumer: Consumer, nursery: trio.Nursery
+) -> None:
+    clock = BusyClock()
+    service = PullRequestHoldService(busy_seconds=clock)
+    await nursery.start(_run, service)
+    consumer.takes, consumer.clock, consumer.matches = SLICE_SECONDS, clock, False
+    for opaque in range(5):
+        service.suspend(consumer.pull(opaque))
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert 0 < consumer.tried < 5
+    consumer.matches = True
+    service.message_arriving("T", 0, 2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(opaque for opaque, _ in consumer.answered) == list(range(5))
+
+
+async def test_pulls_that_end_together_let_others_have_their_turn(
+    consumer: Consumer, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    clock = BusyClock()
+    service = PullRequestHoldService(busy_seconds=clock)
+    await nursery.start(_run, service)
+    consumer.takes, consumer.clock = SLICE_SECONDS, clock
+    turns: list[int] = []
+
+    async def others() -> None:
+        await trio.sleep(1.5)  # when the service looks
+        while len(consumer.answered) < 6:
+            turns.append(len(consumer.answered))
+            await trio.lowlevel.checkpoint()
+
+    for opaque in range(6):
+        service.suspend(consumer.pull(opaque, suspend_s=1.0))
+    nursery.start_soon(others)
+    await trio.sleep(5)
+    assert len(consumer.answered) == 6
+    assert len({count for count in turns if count}) >= 2, turns
+
+
+async def test_the_bytes_that_pulls_keep_are_counted(service: PullRequestHoldService, consumer: Consumer) -> None:
+    other = Consumer(*make_connection())
+    for each, sizes in ((consumer, (10, 20)), (other, (5,))):
+        for opaque, size in enumerate(sizes):
+            pull = each.pull(opaque, queue_id=opaque)
+            pull.held_bytes = size
+            service.suspend(pull)
+    assert service.held_bytes == service.statistics().held_bytes == 35
+    assert [service.held_bytes_of(each.connection) for each in (consumer, other)] == [30, 5]
+    service.message_arriving("T", 1, 1)
+    service.serve_woken()
+    assert (service.held_bytes, service.held_bytes_of(consumer.connection)) == (15, 10)
+    service.drop_connection(consumer.connection)
+    assert (service.held_bytes, service.held_bytes_of(consumer.connection)) == (5, 0)

@@ -1,0 +1,87 @@
+"""The send side as a whole: its codes, and what its settings change, also while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.hooks import SendMessageContext
+from rocketpy.broker.send.feature import LIVE_KEYS
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.remoting.client import open_remoting_client
+from rocketpy.settings import setting_rows
+from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.broker.test_app import running, settings_at
+
+
+def change(broker: MessageBroker, **settings: object) -> None:
+    """Change settings as a request does, and tell the send side."""
+    for name, value in settings.items():
+        object.__setattr__(broker.tables.config, name, value)
+    broker.side.settings_changed()
+
+
+async def test_producers_are_told_of_traces_as_it_is_now() -> None:
+    async with open_message_broker() as broker:
+        for trace_on in (True, False, True):
+            change(broker, trace_on=trace_on)
+            for request in (send(), send(topic="")):
+                answer = await broker.ask(request)
+                assert (answer.ext_fields or {})["TRACE_ON"] == ("true" if trace_on else "false")
+        assert broker.send_path.taken == [True, False] * 3
+
+
+async def test_a_permission_counts_at_once() -> None:
+    async with open_message_broker() as broker:
+        broker.add_topic(order=True)
+        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
+        change(broker, broker_permission=4)
+        assert (await broker.ask(send())).code == ResponseCode.NO_PERMISSION
+        change(broker, broker_permission=6)
+        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
+        change(broker, start_accept_send_request_time_stamp=broker.tables.clock.timestamp_ms() + 1)
+        assert (await broker.ask(send())).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_whoever_changes_a_setting_that_it_keeps_is_to_tell_it() -> None:
+    rows = {row.key: row for row in setting_rows(BrokerConfig)}
+    assert all(rows[key].live for key in LIVE_KEYS)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+async def test_fast_failure_can_be_switched_off(is_enabled: bool) -> None:
+    async with open_message_broker(broker_fast_failure_enable=is_enabled) as broker:
+        side = broker.side
+        assert side.services == ((side.fast_failure,) if is_enabled else ())
+
+
+class CountingHook:
+    """A hook that an operator names in the settings."""
+
+    hook_name = "counting"
+    heard: list[SendMessageContext] = []
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        pass
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        self.heard.append(context)
+
+
+async def test_hooks_of_the_settings_hear_of_sends(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path / "store")
+    config = attrs.evolve(
+        settings.broker,
+        send_message_hooks=f"{__name__}:CountingHook",
+        commercial_base_count=3,
+        auto_create_topic_enable=True,
+    )
+    CountingHook.heard.clear()
+    async with running(attrs.evolve(settings, broker=config)) as at, open_remoting_client() as client:
+        answer = await client.request(at.address, send(topic=TOPIC))
+        assert answer.code == ResponseCode.SUCCESS
+    (context,) = CountingHook.heard
+    assert (context.topic, context.is_success, context.commercial_send_times) == (TOPIC, True, 3)

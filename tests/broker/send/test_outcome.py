@@ -1,0 +1,118 @@
+"""When a producer hears of its message: at once, when the disk has it, or never; and that nothing stays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import attrs
+import pytest
+
+from rocketpy.broker.send.answers import Receipt, SendAnswers
+from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.errors import RequestError
+from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.results import PutMessageStatus
+from tests.broker.broker_on_bytes import received
+from tests.broker.message_broker import STORE_HOST, MessageBroker, open_message_broker
+
+RECEIPT = Receipt(7, SerializeType.JSON, "ID", 1, 2)
+OK, TIMEOUT = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
+
+
+@attrs.define
+class Disk:
+    """As much of a store as an outcome asks for; who waits is called when a test says so."""
+
+    sync_flush: bool
+    wrote_offset: int = 100
+    waiting: list[tuple[int, Callable[[PutMessageStatus], None]]] = attrs.field(factory=list)
+
+    def wait_durable(self, end: int, callback: Callable[[PutMessageStatus], None]) -> None:
+        self.waiting.append((end, callback))
+
+    def writable_or_why(self) -> str | None:
+        return "the disk is full"
+
+    def flushes(self, status: PutMessageStatus = OK) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, callback in waiting:
+            callback(status)
+
+
+def outcome_over(disk: Disk) -> SendOutcome:
+    answers = SendAnswers(region_id="R", trace_on=True, store_host=STORE_HOST, message_size_max=10)
+    store: MessageStore = disk  # type: ignore[assignment]
+    return SendOutcome(store=store, answers=answers)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[MessageBroker]:
+    async with open_message_broker() as broker:
+        yield broker
+
+
+def codes(connection: Connection) -> list[int]:
+    return [answer.code for answer in received(connection)]
+
+
+async def test_without_sync_flush_the_answer_comes_at_once(broker: MessageBroker) -> None:
+    disk, connection = Disk(sync_flush=False), broker.connect()
+    outcome_over(disk).stored(connection, RECEIPT, oneway=False, wait=None)
+    assert codes(connection) == [ResponseCode.SUCCESS]
+    outcome_over(disk).stored(connection, RECEIPT, oneway=True, wait=None)
+    assert codes(connection) == []
+    assert disk.waiting == []
+
+
+@pytest.mark.parametrize(("status", "code"), [(OK, 0), (TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT)])
+async def test_under_sync_flush_it_comes_with_the_disks(
+    broker: MessageBroker, status: PutMessageStatus, code: int
+) -> None:
+    disk, connection = Disk(sync_flush=True), broker.connect()
+    outcome_over(disk).stored(connection, RECEIPT, oneway=False, wait="true")
+    assert (codes(connection), connection.deferred_count) == ([], 1)
+    disk.flushes(status)
+    assert (codes(connection), connection.deferred_count) == ([code], 0)
+
+
+@pytest.mark.parametrize(("oneway", "wait", "answers"), [(True, None, []), (False, "false", [0])])
+async def test_who_does_not_wait_is_flushed_all_the_same(
+    broker: MessageBroker, oneway: bool, wait: str | None, answers: list[int]
+) -> None:
+    disk, connection = Disk(sync_flush=True), broker.connect()
+    outcome = outcome_over(disk)
+    outcome.stored(connection, RECEIPT, oneway=oneway, wait=wait)
+    assert codes(connection) == answers
+    disk.wrote_offset = 150
+    outcome.stored(connection, RECEIPT, oneway=oneway, wait=wait)  # one request for a flush is enough
+    assert [end for end, _ in disk.waiting] == [100]
+    disk.flushes()
+    assert [end for end, _ in disk.waiting] == [150]
+    disk.flushes()
+    assert disk.waiting == []
+    outcome.flush_soon()
+    assert [end for end, _ in disk.waiting] == [150]
+
+
+async def test_a_peer_that_waits_too_often_is_refused(broker: MessageBroker) -> None:
+    connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=1))
+    outcome = outcome_over(Disk(sync_flush=True))
+    outcome.check_may_wait(connection, oneway=False)
+    outcome.stored(connection, RECEIPT, oneway=False, wait=None)
+    outcome.check_may_wait(connection, oneway=True)
+    with pytest.raises(RequestError, match="too many sends wait for the disk") as refusal:
+        outcome.check_may_wait(connection, oneway=False)
+    assert refusal.value.response_code == ResponseCode.SYSTEM_BUSY
+    outcome_over(Disk(sync_flush=False)).check_may_wait(connection, oneway=False)
+
+
+def test_what_is_not_stored_says_why() -> None:
+    request = RemotingCommand(code=10, opaque=9)
+    outcome = outcome_over(Disk(sync_flush=True))
+    answer = outcome.not_stored(request, PutMessageStatus.SERVICE_NOT_AVAILABLE, b"body", b"")
+    assert (answer.code, answer.opaque) == (ResponseCode.SERVICE_NOT_AVAILABLE, 9)
+    assert answer.remark == "service not available now: the disk is full"

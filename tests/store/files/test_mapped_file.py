@@ -1,0 +1,138 @@
+"""Files and the budget of descriptors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import StoreError
+from rocketpy.store.disk.interface import DiskFile, OsDisk
+from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
+from tests.store.parts import Place
+
+
+def files_of(place: Place, count: int, open_max: int) -> tuple[OpenFiles, list[MappedFile]]:
+    open_files = OpenFiles(disk=place.disk, open_max=open_max)
+    files = []
+    for number in range(count):
+        mapped_file = MappedFile(directory=place.root, base_offset=number * 10, size=10, open_files=open_files)
+        place.write(mapped_file.path, b"%d" % number)
+        files.append(mapped_file)
+    return open_files, files
+
+
+def test_a_file_knows_its_place(place: Place) -> None:
+    _, (_, second) = files_of(place, 2, 10)
+    assert second.path == f"{place.root}/{10:020d}"
+    assert second.end_offset == 20
+    assert "10" in repr(second)
+
+
+def test_idle_files_have_no_descriptor(place: Place) -> None:
+    open_files, files = files_of(place, 20, 4)
+    assert not files[0].is_open
+    for number, mapped_file in enumerate(files):
+        assert mapped_file.file().read(0, 10) == b"%d" % number
+    assert len(open_files) == sum(each.is_open for each in files) == 4
+    assert files[0].file().read(0, 10) == b"0", "opened again when it is wanted"
+
+
+def test_held_files_stay_open_beyond_the_bound(place: Place) -> None:
+    open_files, files = files_of(place, 10, 3)
+    held = [each.hold() for each in files[:5]]
+    assert len(open_files) == 5
+    for mapped_file in files[5:]:
+        mapped_file.file()
+    assert all(each.is_open for each in files[:5])
+    assert [file.read(0, 1) for file in held] == [b"0", b"1", b"2", b"3", b"4"]
+    for mapped_file in files[:5]:
+        mapped_file.release()
+        assert not mapped_file.is_held
+
+
+def test_a_file_that_was_used_has_a_second_chance(place: Place) -> None:
+    _, files = files_of(place, 6, 3)
+    for mapped_file in files[:3]:
+        mapped_file.file()
+    files[3].file()  # everybody was used: the first goes
+    assert [each.is_open for each in files[:4]] == [False, True, True, True]
+    files[1].file()
+    files[4].file()  # the second was used again: the third goes
+    assert [each.is_open for each in files[:5]] == [False, True, False, True, True]
+
+
+def test_a_removed_file_is_readable_for_who_holds_it(place: Place) -> None:
+    open_files, (mapped_file,) = files_of(place, 1, 3)
+    file = mapped_file.hold()
+    mapped_file.hold()
+    mapped_file.remove(place.disk)
+    assert not place.disk.exists(mapped_file.path)
+    mapped_file.release()
+    assert file.read(0, 1) == b"0"
+    mapped_file.release()
+    assert len(open_files) == 0
+    with pytest.raises(AssertionError):
+        mapped_file.file()
+
+
+def test_a_removed_file_that_nobody_holds_is_closed_at_once(place: Place) -> None:
+    open_files, (mapped_file,) = files_of(place, 1, 3)
+    mapped_file.file()
+    mapped_file.remove(place.disk)
+    assert len(open_files) == 0
+
+
+def test_a_retired_file_gives_its_descriptor_to_be_closed_when_nobody_holds_it(place: Place) -> None:
+    """Closing frees the space, which takes long, so it is not for whoever releases last."""
+    open_files, (held, idle, closed) = files_of(place, 3, 3)
+    to_close: list[DiskFile] = []
+    file = held.hold()
+    idle.file()
+    for mapped_file in (held, idle, closed):
+        mapped_file.retire(to_close.append)
+        place.disk.unlink(mapped_file.path)
+    assert len(to_close) == 1, "one was not open at all"
+    assert file.read(0, 1) == b"0"
+    held.release()
+    assert to_close[1:] == [file]
+    assert len(open_files) == 0
+    for each in to_close:
+        each.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_system_gets_the_descriptor_back_with_the_last_release(tmp_path: Path) -> None:
+    _, (mapped_file,) = files_of(Place(OsDisk(), str(tmp_path)), 1, 3)
+    mapped_file.hold()
+    mapped_file.remove(OsDisk())
+    assert open_deleted_files(tmp_path) == 1
+    mapped_file.release()
+    assert open_deleted_files(tmp_path) == 0
+
+
+def open_deleted_files(directory: Path) -> int:
+    """Count this process's descriptors of files that were there and have no name any more."""
+    targets = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if exists(name)]
+    return sum(target.startswith(str(directory)) and target.endswith(" (deleted)") for target in targets)
+
+
+def exists(name: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{name}")
+
+
+def test_close_all_closes_held_files_too(place: Place) -> None:
+    open_files, files = files_of(place, 3, 10)
+    for mapped_file in files:
+        mapped_file.hold()
+    open_files.close_all()
+    assert len(open_files) == 0
+
+
+def test_a_missing_file_is_an_error_that_names_it(place: Place) -> None:
+    open_files = OpenFiles(disk=place.disk, open_max=3)
+    mapped_file = MappedFile(directory=place.root, base_offset=7, size=10, open_files=open_files)
+    with pytest.raises(StoreError, match=f"{7:020d}"):
+        mapped_file.file()
+    assert len(open_files) == 0

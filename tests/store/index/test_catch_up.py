@@ -1,0 +1,143 @@
+"""Reading the log again for the index: everything once, in order, and then append takes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.protocol.properties import INDEX_KEYS_MAX
+from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.index import catch_up as index_catch_up
+from rocketpy.store.index.catch_up import IndexCatchUp, index_keys
+from rocketpy.store.index.feed import IndexFeed
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store.parts import Parts, Place, PlainIndex
+from tests.turns import run_in_turn
+
+
+def put_keyed(parts: Parts, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        key = b"k%d" % number
+        parts.put(b"x" * (number * 37 % 900), properties=b"UNIQ_KEY\x01" + key, keys=(key,))
+    parts.appender.end_burst()
+
+
+def catch_up_of(parts: Parts, begin_offset: int = 0) -> tuple[IndexCatchUp, PlainIndex]:
+    """Return a new index for the same log, and its way to the log's end."""
+    index = PlainIndex()
+    feed = parts.appender._index_feed = IndexFeed(index, has_pool=False)  # as if the store had just been opened
+    parts.appender._index_work = feed.work
+    catch_up = IndexCatchUp(
+        commit_log=parts.commit_log,
+        appender=parts.appender,
+        index=index,
+        begin_offset=begin_offset,
+        run_blocking=run_in_turn,
+    )
+    return catch_up, index
+
+
+@pytest.mark.parametrize("window_size", [8, 100, 1000, 1 << 16])
+async def test_the_index_gets_what_append_gave_it(
+    place: Place, window_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", window_size)
+    parts = Parts(place)
+    put_keyed(parts, 60)
+    parts.put(b"none")
+    parts.put(b"gone", properties=b"KEYS\x01r", keys=(b"r",), sys_flag=0xC)
+    parts.put(b"two", properties=b"KEYS\x01a b", keys=(b"a", b"b"))
+    parts.appender.end_burst()
+    given = list(parts.index_work)
+    catch_up, index = catch_up_of(parts)
+    assert catch_up.behind_bytes == parts.commit_log.wrote_offset
+    while await catch_up.step():
+        pass
+    assert index.pending == given
+    assert catch_up.behind_bytes == 0
+    assert not await catch_up.step()
+
+
+async def test_what_is_sent_meanwhile_is_read_too_and_then_handed_over(place: Place) -> None:
+    parts = Parts(place)
+    put_keyed(parts, 50)
+    catch_up, index = catch_up_of(parts)
+    number = 50
+    while await catch_up.step():
+        if number < 90:
+            put_keyed(parts, 1, first=number)
+            number += 1
+            parts.put(b"y", properties=b"UNIQ_KEY\x01k%d" % number, keys=(b"k%d" % number,))  # its burst goes on
+            number += 1
+    put_keyed(parts, 10, first=number)
+    assert [work[1] for work in index.pending] == [(b"k%d" % each,) for each in range(number + 10)]
+
+
+async def test_it_may_begin_behind_the_beginning(place: Place) -> None:
+    parts = Parts(place)
+    put_keyed(parts, 30)
+    tenth = parts.index_work[10][2]
+    catch_up, index = catch_up_of(parts, begin_offset=tenth)
+    while await catch_up.step():
+        pass
+    assert index.pending == parts.index_work[10:]
+
+
+async def test_without_space_for_the_index_it_waits(place: Place) -> None:
+    parts = Parts(place)
+    put_keyed(parts, 5)
+    catch_up, index = catch_up_of(parts)
+    index.no_space = "the index has no space"
+    assert await catch_up.step()
+    assert index.pending == []
+    index.no_space = None
+    while await catch_up.step():
+        pass
+    assert len(index.pending) == 5
+
+
+async def test_cold_bytes_are_read_by_the_worker() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    put_keyed(parts, 5)
+    disk.evict(place.log_file())
+    catch_up, index = catch_up_of(parts)
+    while await catch_up.step():
+        pass
+    assert len(index.pending) == 5
+
+
+def test_the_unique_key_comes_first_and_empty_parts_do_not_count() -> None:
+    assert index_keys({"KEYS": " a  b ", "UNIQ_KEY": "u"}) == (b"u", b"a", b"b")
+    assert index_keys({"KEYS": "ü"}) == ("ü".encode(),)
+    assert index_keys({}) == ()
+    assert len(index_keys({"KEYS": "k " * 1000})) == INDEX_KEYS_MAX, "as many as append gives"
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_files_that_go_meanwhile_are_passed_over(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", 1000)
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"))
+    put_keyed(parts, 60)
+    commit_log = parts.commit_log
+    commit_log.flushed_offset = commit_log.wrote_offset
+    given = [each[2] for each in parts.index_work]
+    catch_up, index = catch_up_of(parts)
+    assert await catch_up.step()
+    read = len(index.pending)
+    for _ in range(2):
+        mapped_file = commit_log.take_first(_close)
+        disk.unlink(mapped_file.path)
+    if is_cold:
+        for mapped_file in commit_log.files:
+            disk.evict(mapped_file.path)
+    while await catch_up.step():
+        pass
+    left = [place for place in given if place >= commit_log.min_offset]
+    assert [each[2] for each in index.pending] == given[:read] + left
+    assert 0 < read < len(given) - len(left)
+
+
+def _close(file: DiskFile) -> None:
+    file.close()

@@ -1,0 +1,555 @@
+"""The index follows the log, gives what Java's gives, and loses only what can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.clock import ManualClock
+from rocketpy.errors import StoreError
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk, OsDisk
+from rocketpy.store.index.catch_up import index_keys
+from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from tests.store.golden_store import expected, records, unpack_store
+from tests.turns import run_in_turn
+
+T = TypeVar("T")
+NOW = 1_700_000_000_000
+LAYOUT = IndexLayout(slot_count=50, entry_count=11)
+EVER = (0, 1 << 62)
+
+
+def new_service(
+    disk: Disk | None = None,
+    *,
+    layout: IndexLayout = LAYOUT,
+    clock: ManualClock | None = None,
+    is_clean: bool = True,
+    path: str = "/index",
+    checkpoint_path: str = "/checkpoint",
+    run_blocking: RunBlocking = run_in_turn,
+    log_end_offset: int = 1 << 62,
+) -> IndexService:
+    disk = disk or SimDisk()
+    service = IndexService(
+        path=path,
+        disk=disk,
+        clock=clock or ManualClock(),
+        run_blocking=run_blocking,
+        checkpoint=load_checkpoint(disk, checkpoint_path),
+        layout=layout,
+        query_count_max=64,
+    )
+    service.load(is_clean=is_clean, log_end_offset=log_end_offset)
+    return service
+
+
+def work(number: int, *keys: str, topic: str = "TopicTest") -> IndexWork:
+    return topic, [key.encode() for key in keys] or [b"key%d" % number], number * 100, NOW + number * 1_000
+
+
+async def offsets(service: IndexService, key: str, topic: str = "TopicTest", count: int = 64) -> list[int]:
+    return (await service.query_offset(topic, key, count, *EVER)).physical_offsets
+
+
+class TestBuilding:
+    async def test_a_query_finds_what_was_only_just_appended(self) -> None:
+        service = new_service()
+        assert await service.query_offset("TopicTest", "key1", 9, *EVER) == QueryOffsetResult([], 0, 0)
+        service.pending += [work(1), work(2, "a", "b"), work(3, "b", "größe")]
+        assert service.behind == 3
+        assert await offsets(service, "b") == [300, 200]
+        assert await offsets(service, "größe") == [300]
+        assert await offsets(service, "key1") == [100]
+        assert await offsets(service, "key1", topic="Other") == []
+        assert service.behind == 0
+        result = await service.query_offset("TopicTest", "nothing", 9, *EVER)
+        assert result == QueryOffsetResult([], NOW + 3_000, 300)
+
+    async def test_files_follow_each_other(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "same", f"key{number}") for number in range(1, 18)]
+        assert await offsets(service, "same") == [number * 100 for number in range(17, 0, -1)]
+        assert await offsets(service, "same", count=3) == [1700, 1600, 1500]
+        assert service.statistics().file_count == 4
+        names = disk.list_directory("/index")
+        assert names == sorted(names)
+        assert names[0] == index_file_name(NOW)
+        assert service.end_physical_offset == 1700
+
+    async def test_a_period_chooses_files(self) -> None:
+        service = new_service()
+        service.pending += [work(number, "same") for number in range(1, 31)]
+        period = (NOW + 8_000, NOW + 22_000)
+        found = await service.query_offset("TopicTest", "same", 64, *period)
+        assert found.physical_offsets == [number * 100 for number in range(22, 7, -1)]
+
+    async def test_no_more_than_the_configured_number_is_found(self) -> None:
+        service = new_service(layout=IndexLayout(50, 500))
+        service.pending += [work(number, "same") for number in range(100)]
+        assert len(await offsets(service, "same", count=1_000)) == 64
+
+    async def test_it_runs_a_little_behind(self, autojump_clock: trio.testing.MockClock) -> None:
+        service = new_service()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.end_burst()
+            for number in range(1, 6):
+                service.pending.append(work(number))
+                service.end_burst()
+            assert service.behind == 5
+            await trio.sleep(0.1)
+            assert service.behind == 0
+            service.pending.append(work(6))
+            service.end_burst()
+            await trio.sleep(0.1)
+            assert service.statistics().key_count == 6
+            nursery.cancel_scope.cancel()
+
+    def test_too_much_waiting_is_built_at_once(self) -> None:
+        service = new_service(layout=IndexLayout(1_000, 100_000))
+        pending = service.pending
+        pending += [work(number) for number in range(PENDING_MAX + 1)]
+        service.end_burst()
+        assert len(service.pending) <= PENDING_MAX
+        assert service.pending is pending
+
+    def test_what_waits_is_counted_in_keys(self) -> None:
+        """A message may have many: not memory, nor the time that a slice takes, may depend on how many."""
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        keys = [f"k{number}" for number in range(128)]
+        service.pending += [work(number, *keys) for number in range(PENDING_MAX // 128)]
+        service.end_burst()
+        assert service.statistics().key_count == 0, "as many as may wait"
+        service.pending += [work(1000, *keys), work(1001)]
+        service.end_burst()
+        assert service.statistics().key_count == 512, "one slice, of four messages"
+        service.build_slice()
+        assert service.statistics().key_count == 1024
+        service.build()
+        assert service.statistics().key_count == PENDING_MAX + 129
+        assert service.behind == 0
+        service.pending.append(work(1002))
+        service.end_burst()
+        service.build_slice()
+        assert service.behind == 0
+
+    def test_a_burst_builds_no_more_than_is_quick(self) -> None:
+        """A batch may bring any number of keys: those are built over the next bursts."""
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
+        counts: list[int] = []
+        while not counts or service.is_full:
+            service.end_burst()
+            counts.append(service.statistics().key_count)
+        assert counts[0] < 1024
+        assert max(later - earlier for earlier, later in pairwise(counts)) < 10_000
+        assert len(counts) == 5
+
+    async def test_who_brings_many_keys_waits_for_room(self) -> None:
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
+        service.end_burst()
+        was_full = service.is_full
+        await service.wait_room()
+        assert (was_full, service.is_full) == (True, False)
+        assert service.behind > 100, "and no longer"
+
+    async def test_nobody_waits_for_room_while_the_disk_is_full(self) -> None:
+        service = new_service(SimDisk(capacity_bytes=0))
+        service.pending += [work(number) for number in range(PENDING_MAX + 1000)]
+        service.end_burst()
+        await service.wait_room()
+        assert service.writable_or_why() is not None
+
+    async def test_a_query_waits_for_all_keys_that_were_there_before_it(self) -> None:
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        keys = [f"k{number}" for number in range(100)]
+        service.pending += [*(work(number, *keys) for number in range(100)), work(100, "last")]
+        assert await offsets(service, "last") == [10_000]
+
+    def test_names_go_up_when_the_clock_steps_back(self) -> None:
+        disk, clock = SimDisk(), ManualClock(NOW)
+        service = new_service(disk, clock=clock)
+        for _ in range(3):
+            service.pending += [work(number) for number in range(10)]
+            service.build()
+            clock.advance_ms(-3_600_000)
+        names = disk.list_directory("/index")
+        assert [int(name) - int(names[0]) for name in names] == [0, 1, 2]
+        assert all(len(name) == 17 for name in names)
+
+
+class TestDurability:
+    async def test_a_full_file_is_synced_and_vouched_for(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number) for number in range(1, 13)]
+            service.end_burst()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms == NOW + 10_000
+        disk.sync_directory("/")
+        disk.lose_power(lambda count: 0)
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 1_000
+        assert [await offsets(again, f"key{number}") for number in (1, 10, 11)] == [[100], [1_000], []]
+        again.pending += [work(number) for number in range(10, 13)]
+        assert await offsets(again, "key12") == [1_200]
+
+    async def test_no_file_is_vouched_for_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
+        """Others write the checkpoint too, in the middle of that sync as well."""
+        disk = SimDisk()
+        seen: list[int] = []
+
+        async def run_blocking(function: Callable[..., T], /, *arguments: object) -> T:
+            await trio.lowlevel.checkpoint()
+            before = disk.calls["sync_directory"]
+            service._checkpoint.flush()
+            seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
+            result = function(*arguments)
+            if disk.calls["sync_directory"] > before + 1:  # that of the checkpoint's first flush, and the index's
+                service._checkpoint.flush()
+                seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
+            return result
+
+        service = new_service(disk, run_blocking=run_blocking)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number) for number in range(1, 13)]
+            service.end_burst()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert seen == [0, 0, NOW + 10_000], "before, and after the sync itself; and when it was noted"
+
+    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_what_names_messages_beyond_the_end_of_the_log_goes_for_good(
+        self, layout: IndexLayout, is_clean: bool
+    ) -> None:
+        """Other messages will lie there. Whatever the settings were when the file was made."""
+        disk = SimDisk()
+        older = new_service(disk, layout=layout)
+        older.pending += [work(number) for number in range(1, 9)]
+        older.flush()
+        newer = new_service(disk)
+        newer.pending += [work(number) for number in range(9, 22)]
+        newer.flush()
+        newer._checkpoint.index_msg_timestamp_ms = NOW + 21_000
+        newer._checkpoint.flush()
+        assert len(disk.list_directory("/index")) == 3
+        again = new_service(disk, is_clean=is_clean, log_end_offset=500)
+        assert (again.statistics().file_count, again.end_physical_offset) == (0, 0)
+        disk.lose_power(lambda count: 0)
+        assert disk.list_directory("/index") == []
+
+    def test_what_a_recovery_deleted_that_died_is_gone_for_good_after_the_next(self) -> None:
+        for call in (1, 2, 3, 4, 5):
+            disk = SimDisk()
+            service = new_service(disk)
+            service.pending += [work(number) for number in range(1, 25)]
+            service.flush()
+            disk.die_at_call(call)
+            with suppress(ProcessDied):
+                new_service(disk, is_clean=False)
+            disk.kill_process()
+            new_service(disk, is_clean=False)
+            disk.lose_power(lambda count: 0)
+            assert disk.list_directory("/index") == [], call
+
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_a_time_of_files_that_are_gone_vouches_for_none_that_are_made_again(self, is_clean: bool) -> None:
+        """Somebody removes the index; it is made anew from the same messages, and a crash takes pages of that."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 11)]
+        service.flush()
+        service._checkpoint.flush()
+        for name in disk.list_directory("/index"):
+            disk.unlink(f"/index/{name}")
+        again = new_service(disk, is_clean=is_clean)
+        again.pending += [work(number) for number in range(1, 11)]
+        again.build()
+        disk.kill_process()
+        assert new_service(disk, is_clean=False).statistics().file_count == 0
+
+    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
+    def test_no_time_vouches_for_a_file_that_still_grew(self, layout: IndexLayout) -> None:
+        disk = SimDisk()
+        service = new_service(disk, layout=layout)
+        service.pending += [work(number) for number in range(1, 6)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 500_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        assert new_service(disk, is_clean=False).statistics().file_count == 0
+
+    async def test_a_file_of_an_earlier_size_outlives_a_crash_when_it_was_synced(self) -> None:
+        """It is not full and grows no more; the one that still grew is made anew."""
+        disk = SimDisk()
+        older = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
+        older.pending += [work(number) for number in range(1, 6)]
+        older.flush()
+        newer = new_service(disk)
+        newer.pending += [work(number) for number in range(6, 9)]
+        newer.flush()
+        newer._checkpoint.flush()
+        again = new_service(disk, is_clean=False)
+        assert (again.statistics().file_count, again.end_physical_offset) == (1, 500)
+
+    async def test_after_a_crash_unfinished_files_are_made_anew(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 6)]
+        service.build()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert disk.list_directory("/index") == []
+        assert again.end_physical_offset == 0
+        again.pending += [work(number) for number in range(1, 6)]
+        assert await offsets(again, "key3") == [300]
+
+    async def test_after_an_orderly_end_everything_is_kept(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 16)]
+        service.flush()
+        service.close()
+        disk.sync_directory("/")
+        disk.lose_power(lambda count: 0)
+        again = new_service(disk)
+        assert [await offsets(again, f"key{number}") for number in (1, 15)] == [[100], [1_500]]
+        again.pending.append(work(16))
+        assert await offsets(again, "key16") == [1_600]
+        assert again.statistics().file_count == 2
+
+    async def test_a_file_left_empty_by_a_crash_is_deleted(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(1, 11)]
+        service.flush()
+        checkpoint = StoreCheckpoint(disk, "/checkpoint", 0, 0, NOW + 10_000)
+        checkpoint.flush()
+        service._writable_file()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.statistics().file_count == 1
+        assert again.end_physical_offset == 1_000
+
+    async def test_a_failed_sync_is_final(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        disk.fail_call("sync")
+        with pytest.RaisesGroup(StoreError):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service.run)
+                service.pending += [work(number) for number in range(1, 13)]
+                service.end_burst()
+        assert not disk.exists("/checkpoint")
+
+    @pytest.mark.parametrize(("is_clean", "found"), [(True, [500]), (False, [500, 500])])
+    async def test_the_last_message_is_read_again_only_after_a_crash(self, is_clean: bool, found: list[int]) -> None:
+        """One of its keys may be in a file that is lost; after an orderly end it is complete."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "a", "b") for number in range(1, 6)]
+        service.flush()
+        service._writable_file()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 5_000
+        service._checkpoint.flush()
+        again = new_service(disk, is_clean=is_clean)
+        again.pending += [work(number, "a", "b") for number in range(5, 7)]
+        assert await offsets(again, "b", count=3) == [600, *found][:3] + [400][: 3 - 1 - len(found)]
+
+    async def test_a_time_that_was_set_back_vouches_for_nothing(self) -> None:
+        """The checkpoint's time is the first file's; the second one was never synced, and ends before that."""
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(101, 111)]
+        service.pending += [(*work(number)[:3], NOW + number) for number in range(111, 121)]
+        service.pending += [(*work(number)[:3], NOW + 500_000) for number in range(121, 126)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 110_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 11_000
+        assert again.statistics().file_count == 1
+
+    def test_behind_a_file_that_is_lost_none_is_kept(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        for begin, times_ms in ((0, 1_000), (10, 9_000), (20, 2_000)):
+            service.pending += [(*work(begin + number)[:3], NOW + times_ms) for number in range(10)]
+        service.build()
+        service._checkpoint.index_msg_timestamp_ms = NOW + 3_000
+        service._checkpoint.flush()
+        disk.kill_process()
+        again = new_service(disk, is_clean=False)
+        assert again.end_physical_offset == 900
+        assert len(disk.list_directory("/index")) == 1
+
+    def test_foreign_files_are_left_alone(self) -> None:
+        disk = SimDisk()
+        disk.make_directories("/index")
+        for name, size in ((".DS_Store", LAYOUT.file_size), ("20240101000000000", 100)):
+            disk.open(f"/index/{name}", create=True).truncate(size)
+        service = new_service(disk, is_clean=False)
+        assert service.statistics().file_count == 0
+        service.pending.append(work(1))
+        service.build()
+        assert len(disk.list_directory("/index")) == 3
+
+    async def test_files_of_javas_default_size_are_read_and_a_new_one_is_begun(self) -> None:
+        """A store that ran with RocketMQ's sizes is opened with smaller ones."""
+        disk = SimDisk()
+        java = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
+        java.pending.append(work(1))
+        java.build()
+        ours = new_service(disk)
+        ours.pending.append(work(2))
+        assert await offsets(ours, "key1") == [100]
+        assert await offsets(ours, "key2") == [200]
+        assert ours.statistics().file_count == 2
+
+
+class TestDeletion:
+    async def test_files_go_when_all_their_messages_have_left_the_log(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending += [work(number, "same") for number in range(1, 36)]
+        service.flush()
+        assert len(disk.list_directory("/index")) == 4
+        assert await service.delete_expired_files(1000) == 0, "the tenth message is still there"
+        assert await service.delete_expired_files(2500) == 2
+        assert len(disk.list_directory("/index")) == 2
+        assert await offsets(service, "same") == [number * 100 for number in range(35, 20, -1)]
+        assert await service.delete_expired_files(1 << 40) == 1, "the last one stays"
+        assert service.end_physical_offset == 3500
+        again = new_service(disk)
+        assert (again.statistics().file_count, again.end_physical_offset) == (1, 3500)
+
+    async def test_a_file_that_is_still_to_be_synced_stays(self) -> None:
+        service = new_service()
+        service.pending += [work(number) for number in range(1, 16)]
+        service.build()
+        assert await service.delete_expired_files(1 << 40) == 0
+        service.flush()
+        assert await service.delete_expired_files(1 << 40) == 1
+
+    async def test_a_query_that_is_under_way_keeps_its_files(self) -> None:
+        disk = SimDisk()
+        may_read = trio.Event()
+
+        async def slow(function: Callable[..., T], /, *arguments: object) -> T:
+            if function.__name__ == "_select":
+                await may_read.wait()
+            return function(*arguments)
+
+        service = new_service(disk, run_blocking=slow)
+        service.pending += [work(number, "same") for number in range(1, 16)]
+        service.flush()
+        found: list[int] = []
+
+        async def query() -> None:
+            found.extend(await offsets(service, "same"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(query)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(service.delete_expired_files, 1 << 40)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(disk.list_directory("/index")) == 2
+            may_read.set()
+        assert len(found) == 15
+        assert len(disk.list_directory("/index")) == 1
+        assert await offsets(service, "same") == [number * 100 for number in range(15, 10, -1)]
+
+
+class TestFullDisk:
+    async def test_building_stops_and_goes_on(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk(capacity_bytes=2 * 4096)
+        service = new_service(disk)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            service.pending += [work(number, "same", f"key{number}") for number in range(1, 15)]
+            service.end_burst()
+            await trio.sleep(0.1)
+            why = service.writable_or_why()
+            assert why is not None
+            assert why.startswith("the index has no space: no space: ")
+            assert service.behind
+            assert await offsets(service, "same") == [number * 100 for number in range(10, 0, -1)]
+            disk.capacity_bytes = 1 << 20
+            await trio.sleep(3)
+            assert service.writable_or_why() is None
+            assert await offsets(service, "same") == [number * 100 for number in range(14, 0, -1)]
+            assert service.statistics().key_count == 28
+            nursery.cancel_scope.cancel()
+
+    def test_waiting_keys_are_not_built_over_and_over(self) -> None:
+        disk = SimDisk(capacity_bytes=0)
+        service = new_service(disk)
+        service.pending += [work(number) for number in range(PENDING_MAX + 10)]
+        service.end_burst()
+        calls = disk.change_count
+        service.end_burst()
+        assert disk.change_count == calls
+
+
+class TestJava:
+    def _rebuilt(self, name: str, directory: Path) -> SimDisk:
+        root = unpack_store(name, directory)
+        disk = SimDisk()
+        service = new_service(disk, layout=IndexLayout(500, 2_000))
+        for record in records(root):
+            keys = index_keys(record.properties)
+            if keys and record.sys_flag & 0xC != 0xC:
+                service.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+        service.build()
+        return disk
+
+    @pytest.mark.parametrize("name", ["store-clean", "store-ipv6", "store-ext", "store-multi"])
+    def test_the_same_messages_make_the_same_bytes(self, name: str, tmp_path: Path) -> None:
+        disk = self._rebuilt(name, tmp_path)
+        theirs = [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())]
+        ours = [disk.open(f"/index/{each}").read(0, 1 << 20) for each in disk.list_directory("/index")]
+        assert ours == theirs
+
+    @pytest.mark.parametrize("name", ["store-clean", "store-ipv6", "store-ext", "store-multi"])
+    async def test_look_ups_find_what_java_finds(self, name: str, tmp_path: Path) -> None:
+        root = unpack_store(name, tmp_path)
+        service = new_service(
+            OsDisk(),
+            layout=IndexLayout(500, 2_000),
+            path=str(root / "index"),
+            checkpoint_path=str(root / "checkpoint"),
+        )
+        lookups: list[dict[str, Any]] = expected(name)["index_lookup"]
+        assert lookups
+        for each in lookups:
+            found = await service.query_offset(each["topic"], each["key"], each["max"], each["begin"], each["end"])
+            assert found == QueryOffsetResult(
+                each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
+            ), each
+
+
+def test_names_are_local_times() -> None:
+    import time
+
+    local = time.strftime("%Y%m%d%H%M%S", time.localtime(NOW // 1000))
+    assert index_file_name(NOW + 7) == local + "007"

@@ -1,0 +1,416 @@
+"""A look at a store: Java's stores have nothing wrong, and each damage is found where it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.errors import StoreError
+from rocketpy.store.disk.interface import DiskFile, OsDisk
+from rocketpy.store.inspection.verify.findings import Severity
+from rocketpy.store.inspection.verify.store_inspection import StoreInspection
+from rocketpy.store.layout import UNIT_SIZE
+from rocketpy.store.results import PutMessageStatus
+from rocketpy.testing.sim_disk import SimDisk
+from tests.store import broken_stores
+from tests.store.broken_stores import FILE_SIZE, BrokenStore, inspect, severe, unpack
+from tests.store.damaged import ROOT, Snapshot, killed_store, stopped_store, write_store
+from tests.store.golden_store import expected
+from tests.store.parts import Place
+from tests.store.test_message_store import BORN_HOST, opened, send
+
+JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
+NO_QUEUES = ("store-clean", "store-crash")
+
+
+def places(store: BrokenStore) -> list[tuple[str, int | None]]:
+    """File and position of each severe finding, in order."""
+    return [(str(Path(each.path).relative_to(store.root)), each.position) for each in store.severe()]
+
+
+def log(base_offset: int) -> str:
+    return f"commitlog/{base_offset:020d}"
+
+
+def queue(base_offset: int = 0) -> str:
+    return f"consumequeue/GoldB/0/{base_offset:020d}"
+
+
+# ---- nothing wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", JAVA_STORES)
+def test_a_store_of_java_has_nothing_severe(name: str, tmp_path: Path) -> None:
+    store = unpack(name, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    found = store.inspect()
+    assert severe(OsDisk(), str(store.root)) == []
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before, "nothing is written or made"
+    summary = found.summary()
+    java = expected(name)
+    assert summary.record_count == len(java.get("record", []))
+    # Units of the ordinary queues and those that multi-dispatch adds.
+    assert summary.unit_count >= summary.record_count - sum(1 for each in java.get("record", []) if each["sysFlag"] & 4)
+    assert summary.entry_count <= sum(max(0, each["indexCount"] - 1) for each in java.get("index_file", []))
+
+
+@attrs.define(eq=False)
+class NamingStore:
+    """A store whose records name queues besides their own."""
+
+    place: Place
+
+    @classmethod
+    async def make(cls, *texts: str, enable_multi_dispatch: bool) -> NamingStore:
+        """Return one with messages of T and of Audit; then for each text of properties one of T."""
+        made = cls(Place(SimDisk(), "/store"))
+        async with opened(made.place, enable_multi_dispatch=enable_multi_dispatch) as store:
+            for topic in ("T", "Audit") * 10:
+                send(store, b"x" * 200, topic)
+            for text in texts:
+                assert (
+                    store.put("T", 0, b"x", text.encode(), 0, (), 0, 0, 1, BORN_HOST, 0)[0] is PutMessageStatus.PUT_OK
+                )
+            store.end_burst()
+        return made
+
+    def lose_unit(self, topic: str, queue_offset: int) -> None:
+        self.place.write(self.place.queue_file(topic, 0), bytes(UNIT_SIZE), queue_offset * UNIT_SIZE)
+
+    def findings(self) -> list[tuple[str, str]]:
+        """Queue and expectation of each."""
+        found = inspect(self.place.disk, "/store").findings
+        return [(each.path.removeprefix("/store/consumequeue/").partition("/")[0], each.expected) for each in found]
+
+
+FORGED = [
+    f"INNER_MULTI_DISPATCH\x01{name}\x02INNER_MULTI_QUEUE_OFFSET\x01{offset}"
+    for name, offset in [("Audit", 10), ("Audit", 15), ("Audit", 0), ("T", 50), ("Gone", 0), ("%LMQ%x", 0)]
+]
+"""What a client may write where a broker without multi-dispatch stores it as it is: places where no unit is."""
+
+
+async def test_names_mean_nothing_in_a_store_without_multi_dispatch() -> None:
+    store = await NamingStore.make(*FORGED, enable_multi_dispatch=False)
+    assert store.findings() == []
+    store.lose_unit("Audit", 4)
+    assert {queue for queue, _ in store.findings()} == {"Audit"}
+
+
+async def test_missing_units_of_queues_that_records_name_are_found_in_a_store_with_multi_dispatch() -> None:
+    texts = ["INNER_MULTI_DISPATCH\x01Audit,%LMQ%x,%LMQ%y"] * 3
+    store = await NamingStore.make(*texts, enable_multi_dispatch=True)
+    assert store.findings() == []
+    store.lose_unit("Audit", 10)
+    found = store.findings()
+    assert {queue for queue, _ in found} == {"Audit"}
+    assert any(expected.startswith("at queue offset 10: units of the records from ") for _, expected in found)
+    store.place.remove_tree(f"{store.place.consume_queue}/%LMQ%x")
+    (missing,) = [expected for queue, expected in store.findings() if queue == "%LMQ%x"]
+    assert missing.startswith("units of 3 records from ")
+
+
+def test_what_a_crash_leaves_is_only_noticed(tmp_path: Path) -> None:
+    """The second half of the last record is zeros, and there is the abort file of the broker that was killed."""
+    store = unpack("store-torn", tmp_path)
+    found = store.inspect()
+    tail = 45_120
+    assert found.log_end == 9 * FILE_SIZE + tail
+    assert [(str(Path(each.path).relative_to(store.root)), each.position) for each in found.findings] == [
+        (log(9 * FILE_SIZE), tail),
+        ("consumequeue/GoldA/0/00000000000000006000", 5020),
+        ("index/20261121090745760", 24),
+        ("abort", None),
+    ]
+    assert {each.severity for each in found.findings} == {Severity.NOTICE}
+    assert {each.repair for each in found.findings} == {"nothing"}
+
+
+@pytest.mark.parametrize("snapshot", [stopped_store, killed_store])
+def test_our_own_stores_have_nothing_severe(snapshot: Callable[[], Snapshot]) -> None:
+    disk = SimDisk()
+    write_store(Place(disk, ROOT), snapshot().files)
+    before = disk.change_count
+    assert severe(disk, ROOT) == []
+    assert disk.change_count == before
+
+
+def test_an_empty_directory_is_a_store_without_messages(tmp_path: Path) -> None:
+    found = inspect(OsDisk(), str(tmp_path))
+    assert (found.findings, found.summary().record_count) == ([], 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="expected a directory"):
+        StoreInspection(OsDisk(), str(tmp_path / "nowhere"))
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage", [broken_stores.flip_body, broken_stores.flip_total_size, broken_stores.flip_physical_offset]
+)
+def test_a_flipped_bit_is_found_at_its_record(damage: Callable[[BrokenStore], None], tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    record = store.record()
+    damage(store)
+    assert places(store) == [(log(0), record.physical_offset)]
+    (found,) = store.inspect().damages
+    assert (found.begin_offset, found.end_offset) == (record.physical_offset, record.physical_offset + record.size)
+
+
+def test_a_wrong_topic_shows_where_its_queue_goes_on(tmp_path: Path) -> None:
+    """The checksum covers the body only: it is the queue that knows."""
+    store = unpack("store-clean", tmp_path)
+    record = store.record()
+    broken_stores.flip_topic(store)
+    assert places(store)[:2] == [(log(0), record.physical_offset + record.size), (queue(), record.queue_offset * 20)]
+
+
+def test_garbage_is_walked_around(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    records = store.records()
+    broken_stores.garbage_in_log(store)
+    touched = [
+        each
+        for each in records
+        if each.physical_offset < FILE_SIZE + 9096 and each.physical_offset + each.size > FILE_SIZE + 5000
+    ]
+    (damage,) = store.inspect().damages
+    last = touched[-1]
+    assert (damage.begin_offset, damage.end_offset) == (touched[0].physical_offset, last.physical_offset + last.size)
+    assert store.inspect().summary().record_count == len(records) - len(touched)
+    assert places(store) == [(log(FILE_SIZE), touched[0].physical_offset - FILE_SIZE)]
+
+
+def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
+    """A damaged record whose body holds a whole record, but not at the place that record names."""
+    store = unpack("store-clean", tmp_path)
+    records = store.records()
+    broken_stores.garbage_in_log(store)
+    inner = store.log_file(0).read_bytes()[: records[0].size]
+    store.overwrite(store.log_file(FILE_SIZE), 6000, inner)
+    (damage,) = store.inspect().damages
+    assert damage.end_offset > FILE_SIZE + 9000
+
+
+@pytest.mark.parametrize(
+    ("damage", "where", "start"),
+    [
+        (broken_stores.zeros_up_to_file_end, (log(FILE_SIZE), 29_796), "does not look there"),
+        (broken_stores.remove_log_file, ("commitlog", None), "refuses the store"),
+        (broken_stores.remove_two_log_files, ("commitlog", None), "refuses the store"),
+    ],
+)
+def test_what_is_missing_in_the_middle(
+    damage: Callable[[BrokenStore], None], where: tuple[str, int | None], start: str, tmp_path: Path
+) -> None:
+    store = unpack("store-clean", tmp_path)
+    damage(store)
+    assert places(store) == [where]
+    assert store.severe()[0].start.startswith(start)
+
+
+@pytest.mark.parametrize(("length", "record"), [(30_000, 29_796), (0, 0)])
+def test_a_file_that_is_too_short_is_damaged_from_its_last_whole_record_on(
+    length: int, record: int, tmp_path: Path
+) -> None:
+    store = unpack("store-clean", tmp_path)
+    os.truncate(store.log_file(FILE_SIZE), length)
+    assert places(store) == [(log(FILE_SIZE), length), (log(FILE_SIZE), record)]
+
+
+def test_files_of_other_lengths_and_names_are_noticed(tmp_path: Path) -> None:
+    store = unpack("store-crash", tmp_path)
+    with store.log_file(FILE_SIZE).open("ab") as file:
+        file.write(b"x")
+    os.truncate(store.log_file(10 * FILE_SIZE), 0)
+    (store.root / "commitlog" / ".DS_Store").touch()
+    (store.root / "index" / "notes").touch()
+    (store.root / "consumequeue" / "GoldB" / "x").mkdir()
+    assert store.severe() == []
+    notices = {str(Path(each.path).relative_to(store.root)): each.repair for each in store.inspect().findings}
+    assert notices == {
+        log(FILE_SIZE): "cuts it to its length",
+        log(10 * FILE_SIZE): "removes it",
+        "commitlog/.DS_Store": "nothing",
+        "index/notes": "nothing",
+        "consumequeue/GoldB/x": "nothing",
+        "abort": "nothing",
+    }
+
+
+def test_a_directory_with_the_name_of_a_file(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    broken_stores.directory_for_log_file(store)
+    assert places(store)[0] == (log(FILE_SIZE), None)
+
+
+def test_an_end_that_is_gone_is_an_error_only_if_it_was_durable(tmp_path: Path) -> None:
+    """After an orderly stop the queues say what was durable; after a kill nothing does."""
+    clean, crashed = unpack("store-clean", tmp_path / "a"), unpack("store-crash", tmp_path / "b")
+    clean.log_file(4 * FILE_SIZE).unlink()
+    crashed.log_file(10 * FILE_SIZE).unlink()
+    crashed.log_file(9 * FILE_SIZE).unlink()
+    assert places(clean) == [(log(3 * FILE_SIZE), 65_354)]
+    assert crashed.severe() == []
+
+
+# ---- queues ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (broken_stores.unit_elsewhere, [(queue(), 40)]),
+        (broken_stores.hole_in_queue, [(queue(6000), 400)] * 2),
+        (broken_stores.wrong_tags_code, [(queue(), 40)]),
+        (
+            broken_stores.remove_queue_file,
+            [("consumequeue/GoldB/0", None)] * 3,
+        ),
+        (broken_stores.remove_topic, [("consumequeue/GoldB/0", None)]),
+        (broken_stores.shorten_queue_file, [(queue(6000), 3000)] * 2),
+    ],
+)
+def test_queues(damage: Callable[[BrokenStore], None], found: list[tuple[str, int | None]], tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    damage(store)
+    assert places(store) == found
+
+
+@pytest.mark.parametrize("name", NO_QUEUES)
+def test_without_any_queue_every_queue_is_missed(name: str, tmp_path: Path) -> None:
+    store = unpack(name, tmp_path)
+    topics = {each.topic for each in store.records()}
+    shutil.rmtree(store.root / "consumequeue")
+    assert {path.split("/")[1] for path, _ in places(store)} <= topics
+    missed = {Path(each.path).parent.name for each in store.inspect().findings if each.found == "no queue"}
+    assert missed == topics
+
+
+def test_a_deleted_topic_misses_nothing(tmp_path: Path) -> None:
+    """Java forgets a topic in its table and removes its queues; its records stay in the log."""
+    store = unpack("store-clean", tmp_path)
+    shutil.rmtree(store.root / "consumequeue" / "GoldB")
+    for name in ("topics.json", "topics.json.bak"):
+        path = store.root / "config" / name
+        path.write_text(path.read_text().replace('"GoldB":{', '"Other":{'))
+    assert store.severe() == []
+
+
+def test_an_extension_that_is_gone_is_found(tmp_path: Path) -> None:
+    store = unpack("store-ext", tmp_path)
+    shutil.rmtree(store.root / "consumequeue_ext" / "GoldA" / "1")
+    assert places(store) == [("consumequeue/GoldA/1/00000000000000000000", 0)]
+
+
+# ---- index and small files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "position"),
+    [(broken_stores.index_entry_elsewhere, 40 + 500 * 4 + 20 * 5), (broken_stores.index_count_too_large, 0)],
+)
+def test_the_index(damage: Callable[[BrokenStore], None], position: int, tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    damage(store)
+    assert places(store) == [(f"index/{store.index_file(0).name}", position)]
+
+
+def test_a_table_with_a_good_backup_is_a_warning_and_without_one_an_error(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    broken_stores.cut_table(store)
+    assert [(each.severity, each.start) for each in store.severe()] == [(Severity.WARNING, "reads the .bak")]
+    os.truncate(store.root / "config" / "topics.json.bak", 100)
+    assert [(each.severity, each.start) for each in store.severe()] == [(Severity.ERROR, "refuses to start")]
+
+
+def test_a_checkpoint_of_nonsense(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    broken_stores.garbage_in_checkpoint(store)
+    assert places(store) == [("checkpoint", 0)]
+
+
+# ---- disks and brokers ----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class SecondPageFails:
+    """A file whose second page the disk refuses to read."""
+
+    file: DiskFile
+
+    def size(self) -> int:
+        return self.file.size()
+
+    def read(self, position: int, size: int) -> bytes:
+        if position < 8192 and position + size > 4096:
+            raise StoreError("cannot read: input/output error", path=self.file.path, position=position)
+        return self.file.read(position, size)
+
+    def close(self) -> None:
+        self.file.close()
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+
+class DyingDisk(SimDisk):
+    """A disk with one bad page."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        file = super().open(path, create=create, read_only=read_only)
+        is_bad = read_only and path.endswith("commitlog/00000000000000008192")
+        return SecondPageFails(file) if is_bad else file  # type: ignore[return-value]
+
+
+def test_pages_that_cannot_be_read_are_found_and_walked_around() -> None:
+    disk = DyingDisk()
+    write_store(Place(disk, ROOT), stopped_store().files)
+    found = inspect(disk, ROOT)
+    (damage,) = found.damages
+    assert 8192 + 3700 < damage.begin_offset <= 8192 + 4096
+    assert damage.end_offset == 16384
+    unreadable = [each for each in found.findings if each.expected == "bytes that the disk can read"]
+    assert [(each.path.rpartition("/")[2], each.position) for each in unreadable] == [(f"{8192:020d}", 4096)]
+
+
+def test_a_running_broker_is_not_told_off_for_what_it_is_writing(tmp_path: Path) -> None:
+    store = unpack("store-torn", tmp_path)
+    assert inspect(OsDisk(), str(store.root), is_live=True).findings == []
+
+
+def test_log_files_in_several_directories(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.move(store.log_file(FILE_SIZE), other)
+    assert store.severe()
+    paths = (str(store.root / "commitlog"), str(other))
+    found = StoreInspection(OsDisk(), str(store.root), commit_log_paths=paths)
+    for _ in found.run():
+        pass
+    found.close()
+    assert found.findings == []
+    shutil.copy(store.log_file(0), other)
+    twice = StoreInspection(OsDisk(), str(store.root), commit_log_paths=paths)
+    twice.close()
+    assert [each.path for each in twice.inventory.findings] == [str(other / f"{0:020d}")]
+
+
+def test_progress_ends_where_the_log_does(tmp_path: Path) -> None:
+    store = unpack("store-clean", tmp_path)
+    inspection = StoreInspection(OsDisk(), str(store.root))
+    steps = list(inspection.run())
+    inspection.close()
+    assert steps == sorted(steps)
+    assert steps[-1] == (5 * FILE_SIZE, 5 * FILE_SIZE)

@@ -1,0 +1,113 @@
+"""Queue files that cannot be right are made anew from the log, after an orderly stop too."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.errors import DamagedStoreError
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.store.recovery.checkpoint import DurableEnds
+from tests.store.parts import LOG_FILE_SIZE, QUEUE_FILE_SIZE, Parts, Place
+
+COUNT = 50  # in three files of 20 units
+BODIES = [f"{number:03d}".encode() * 10 for number in range(COUNT)]
+UNITS_PER_FILE = QUEUE_FILE_SIZE // UNIT_SIZE
+
+
+def stopped(place: Place) -> list[int]:
+    """Leave a store behind after an orderly stop; return where its messages are."""
+    parts = Parts(place)
+    places = parts.put_all(BODIES)
+    parts.close()
+    return places
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base_offset", [0, QUEUE_FILE_SIZE, 2 * QUEUE_FILE_SIZE])
+def test_any_one_file_may_be_missing(place: Place, base_offset: int, is_clean: bool) -> None:
+    stopped(place)
+    place.disk.unlink(place.queue_file("TopicTest", 0, base_offset))
+    again = Parts(place, is_clean=is_clean)
+    assert again.bodies() == BODIES
+    assert again.put(b"next")[2] == COUNT
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base_offset", [0, QUEUE_FILE_SIZE, 2 * QUEUE_FILE_SIZE])
+def test_any_one_file_may_be_cut_anywhere(place: Place, base_offset: int, is_clean: bool) -> None:
+    stopped(place)
+    whole = place.files(place.root)
+    path = place.queue_file("TopicTest", 0, base_offset)
+    for size in (0, 1, 19, 20, 21, 107, 200, QUEUE_FILE_SIZE - 1):
+        for name, content in whole.items():
+            place.write(f"{place.root}/{name}", content)
+        file = place.disk.open(path)
+        file.truncate(size)
+        file.close()
+        again = Parts(place, is_clean=is_clean)
+        assert again.bodies() == BODIES, size
+        assert again.put_all([b"next"])
+        assert again.bodies()[-1] == b"next"
+        again.kill()
+        place.remove_tree(place.root)
+
+
+def test_a_queue_whose_end_leads_out_of_the_log_is_made_anew(place: Place) -> None:
+    places = stopped(place)
+    last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
+    place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
+    ends = DurableEnds(log_flushed_offset=places[-1], durable_offset=places[-1], unit_count=1)
+    again = Parts(place, durable_ends=ends)
+    assert again.bodies() == BODIES
+
+
+def test_without_our_checkpoint_such_a_queue_says_that_the_log_has_lost_something(place: Place) -> None:
+    """A Java broker's orderly stop leaves no other trace of how long the log was."""
+    stopped(place)
+    last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
+    place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
+    before = place.files(place.root)
+    with pytest.raises(DamagedStoreError, match=f"durable up to {(1 << 60) + 100}"):
+        Parts(place)
+    assert place.files(place.root) == before
+
+
+def test_a_file_that_begins_within_a_unit_is_no_beginning(place: Place) -> None:
+    stopped(place)
+    content = place.read(place.queue_file("TopicTest", 0))
+    place.remove_tree(place.consume_queue)
+    place.write(place.queue_file("TopicTest", 0, 7), content)
+    assert Parts(place).bodies() == BODIES
+
+
+def test_a_first_unit_that_is_damaged_hides_no_message(place: Place) -> None:
+    stopped(place)
+    place.write(place.queue_file("TopicTest", 0), UNIT.pack(-1, 100, 0))
+    assert Parts(place).bodies() == BODIES  # a queue without a valid unit is made anew
+    place.write(place.queue_file("TopicTest", 0), UNIT.pack(1 << 40, 100, 0))
+    again = Parts(place)
+    assert again.queues.find("TopicTest", 0).min_offset == 0
+    assert "unit 0 of topic TopicTest" in again.get(0).damage
+    assert again.get(1).message_count > 0
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_file_of_a_wrong_name_is_an_error_and_deletes_nothing(place: Place, is_clean: bool) -> None:
+    stopped(place)
+    stray = place.log_file(5)
+    place.write(stray, bytes(LOG_FILE_SIZE))
+    before = place.files(place.root)
+    with pytest.raises(DamagedStoreError, match="expected no file before offset 8192") as raised:
+        Parts(place, is_clean=is_clean)
+    assert raised.value.path == stray
+    assert place.files(place.root) == before
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_file_that_is_too_long_is_read_as_far_as_it_should_be(place: Place, is_clean: bool) -> None:
+    parts = Parts(place)
+    parts.put_all([body * 20 for body in BODIES])
+    assert len(parts.commit_log.files) > 2
+    parts.close()
+    place.write(place.log_file(), b"junk" * 100, LOG_FILE_SIZE)
+    assert Parts(place, is_clean=is_clean).bodies() == [body * 20 for body in BODIES]
