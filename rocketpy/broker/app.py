@@ -26,13 +26,13 @@ from random import Random
 import attrs
 import trio
 
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
 from rocketpy.broker.store_opening import open_broker_store
 from rocketpy.broker.tables import Tables
-from rocketpy.broker.wiring import BrokerParts
+from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
@@ -100,11 +100,11 @@ async def run_broker(
             ) as store,
             open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
         ):
-            ground = Ground.of(
+            context = BrokerContext.of(
                 settings, tables, store, port=port, store_host=store_host, clock=clock, randomness=randomness
             )
-            broker = BrokerParts(
-                ground,
+            broker = Wiring(
+                context,
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
@@ -118,7 +118,7 @@ async def run_broker(
 
 
 async def _serve(
-    broker: BrokerParts,
+    broker: Wiring,
     servers: Sequence[RemotingServer],
     stop: trio.Event,
     task_status: trio.TaskStatus[BrokerAddress],
@@ -142,7 +142,7 @@ async def _serve(
     _log.info("connections closed, tables written, closing the store")
 
 
-async def _drain(broker: BrokerParts, servers: Sequence[RemotingServer]) -> None:
+async def _drain(broker: Wiring, servers: Sequence[RemotingServer]) -> None:
     """Take no one new, leave the routes, and give the replies that are owed, within DRAIN_SECONDS."""
     _log.info("shutting down: leaving the nameservers, answering what was accepted")
     for server in servers:
@@ -179,6 +179,6 @@ def _port_of(listener: socket.socket) -> int:
     return port
 
 
-def _address_of(broker: BrokerParts, servers: Sequence[RemotingServer]) -> BrokerAddress:
+def _address_of(broker: Wiring, servers: Sequence[RemotingServer]) -> BrokerAddress:
     vip_port = servers[1].port if len(servers) > 1 else None
     return BrokerAddress(broker.address, servers[0].port, vip_port)

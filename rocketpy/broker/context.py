@@ -19,8 +19,8 @@ from rocketpy.store.message_store import MessageStore
 
 
 @attrs.frozen(kw_only=True)
-class Ground:
-    """The ground of one broker, from an open store on until the end."""
+class BrokerContext:
+    """The context of one broker, from an open store on until the end."""
 
     config: BrokerConfig
     store_config: MessageStoreConfig
@@ -43,7 +43,7 @@ class Ground:
         clock: Clock,
         randomness: Random,
     ) -> Self:
-        """Return the ground of a broker that was told ``settings``."""
+        """Return the context of a broker that was told ``settings``."""
         return cls(
             config=settings.broker,
             store_config=settings.store,

@@ -14,21 +14,21 @@ import trio
 
 from rocketpy.broker.acl.fast_path_guards import HotGuards
 from rocketpy.broker.acl.file_watch import AclFileWatchService
-from rocketpy.broker.admin.feature import AdminSide
-from rocketpy.broker.clients.feature import ClientSide
-from rocketpy.broker.context import Ground
-from rocketpy.broker.delay.feature import DelaySide
+from rocketpy.broker.admin.feature import AdminFeature
+from rocketpy.broker.clients.feature import ClientsFeature
+from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.delay.feature import DelayFeature
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
 from rocketpy.broker.metadata.persistence import TablePersistService
 from rocketpy.broker.metadata.registration import RegistrationService
-from rocketpy.broker.monitoring.feature import WatchSide
-from rocketpy.broker.pull.feature import PullSide
+from rocketpy.broker.monitoring.feature import MonitoringFeature
+from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.processor import QueryMessageProcessor
-from rocketpy.broker.send.feature import LIVE_KEYS, SendSide
-from rocketpy.broker.transaction.feature import TransactionParts
+from rocketpy.broker.send.feature import LIVE_KEYS, SendFeature
+from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import decode_hot_send
@@ -57,12 +57,12 @@ class Service(Protocol):
         ...
 
 
-class BrokerParts:
+class Wiring:
     """The services and processors of one broker, put together; what runs them is above."""
 
     def __init__(
         self,
-        ground: Ground,
+        context: BrokerContext,
         *,
         server_config: NettyServerConfig,
         live_settings: LiveSettings,
@@ -74,41 +74,41 @@ class BrokerParts:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.persistence = _persistence(ground)
-        self.registration = _registration(ground, client)
-        self.client_side = ClientSide(ground, current_time=trio.current_time)
-        self.delay_side = DelaySide(ground, serve_woken=hold_service.serve_woken)
-        message_put = self.delay_side.message_put
-        self.transactions = TransactionParts(ground, message_put=message_put)
-        self.send_side = SendSide(ground, message_put=message_put, hooks=hooks)
-        self.pull_side = PullSide(
-            ground, message_put=message_put, hold_service=hold_service, hooks=self.send_side.consume_hooks
+        self.persistence = _persistence(context)
+        self.registration = _registration(context, client)
+        self.clients = ClientsFeature(context, current_time=trio.current_time)
+        self.delay = DelayFeature(context, serve_woken=hold_service.serve_woken)
+        message_put = self.delay.message_put
+        self.transaction = TransactionFeature(context, message_put=message_put)
+        self.send = SendFeature(context, message_put=message_put, hooks=hooks)
+        self.pull = PullFeature(
+            context, message_put=message_put, hold_service=hold_service, hooks=self.send.consume_hooks
         )
-        self.watch_side = WatchSide(ground)
-        self.admin_side = AdminSide(
-            ground,
+        self.monitoring = MonitoringFeature(context)
+        self.admin = AdminFeature(
+            context,
             live_settings=live_settings,
             figures=(
-                self.watch_side.broker_stats.runtime_info,
-                self.watch_side.lateness.runtime_info,
-                self.delay_side.schedule.runtime_info,
-                self.pull_side.lag.runtime_info,
-                ground.tables.subscription_watch.runtime_info,
+                self.monitoring.broker_stats.runtime_info,
+                self.monitoring.lateness.runtime_info,
+                self.delay.schedule.runtime_info,
+                self.pull.lag.runtime_info,
+                context.tables.subscription_watch.runtime_info,
             ),
             register_all=self.registration.register_all,
         )
-        self._ground = ground
+        self._context = context
         self._server_config = server_config
         self._stop = stop
         self._tls = tls
         self.services = self._all_services()
         """What runs beside the servers, in the order in which it is started."""
-        self._hear_of_settings()
+        self._subscribe_to_settings()
 
     @property
     def address(self) -> str:
         """The address that the nameservers are told."""
-        return self._ground.broker_addr
+        return self._context.broker_addr
 
     def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
@@ -129,7 +129,7 @@ class BrokerParts:
 
     async def wait_answered(self) -> None:
         """Wait until the flush has come that the replies of accepted messages wait for."""
-        store = self._ground.store
+        store = self._context.store
         store.end_burst()
         if store.sync_flush:
             flushed = trio.Event()
@@ -138,38 +138,38 @@ class BrokerParts:
 
     async def finish(self) -> None:
         """Note where the tables and the delivery of delayed messages stand; nothing runs any more."""
-        await self.delay_side.schedule.finish()
+        await self.delay.schedule.finish()
         await self.persistence.persist_all()
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection that has ended, and mark its groups as changed; each table by itself, contained."""
         forgetting = [self.hold_service.drop_connection]
-        if self._ground.tables.accounts is not None:
-            forgetting.append(self._ground.tables.accounts.connection_closed)
+        if self._context.tables.accounts is not None:
+            forgetting.append(self._context.tables.accounts.connection_closed)
         if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to notify
-            forgetting.append(self.client_side.housekeeping.connection_closed)
+            forgetting.append(self.clients.housekeeping.connection_closed)
         for forget in forgetting:
             with Contained(_log, "the end of the connection to %s", connection.peer):
                 forget(connection)
 
     def dispatcher(self) -> Dispatcher:
         """Return who serves every request of the main port."""
-        accounts = self._ground.tables.accounts
+        accounts = self._context.tables.accounts
         guards = None if accounts is None else HotGuards(accounts)
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
             authorize=None if accounts is None else accounts.authorize,
             fast_guards=None if guards is None else guards.by_code(),
-            end_burst=self.send_side.end_burst,
+            end_burst=self.send.end_burst,
             after_replies=self.hold_service.serve_woken,
         )
-        self.transactions.register(dispatcher)
-        self.send_side.register(dispatcher, decode=decode_hot_send if guards is None else guards.decode_send)
-        self.pull_side.register(dispatcher)
-        self.client_side.register(dispatcher)
-        self.admin_side.register(dispatcher)
+        self.transaction.register(dispatcher)
+        self.send.register(dispatcher, decode=decode_hot_send if guards is None else guards.decode_send)
+        self.pull.register(dispatcher)
+        self.clients.register(dispatcher)
+        self.admin.register(dispatcher)
         QueryMessageProcessor(
-            store=self._ground.store, default_query_max_num=self._ground.store_config.default_query_max_num
+            store=self._context.store, default_query_max_num=self._context.store_config.default_query_max_num
         ).register(dispatcher)
         return dispatcher
 
@@ -178,41 +178,41 @@ class BrokerParts:
     def _connection_budget(self) -> ConnectionBudget:
         """One budget for all ports, within what the store's files leave of the descriptors."""
         config = self._server_config
-        files = descriptor_budget(self._ground.store_config, descriptor_limit())
+        files = descriptor_budget(self._context.store_config, descriptor_limit())
         return ConnectionBudget(
             allowed_connections(config.connections_max, needed_by_files=files.total), config.connections_per_address_max
         )
 
     def _all_services(self) -> Sequence[Service]:
-        accounts = self._ground.tables.accounts
+        accounts = self._context.tables.accounts
         return (
             self.hold_service,
-            self.client_side.housekeeping,
-            self.client_side.notifications,
+            self.clients.housekeeping,
+            self.clients.notifications,
             self.persistence,
-            *self.watch_side.services,
+            *self.monitoring.services,
             self._tls,
             *(() if accounts is None else (AclFileWatchService(manager=accounts),)),
-            self.transactions.check_service,
-            *self.send_side.services,
-            *self.pull_side.services,
-            *self.delay_side.services,
+            self.transaction.check_service,
+            *self.send.services,
+            *self.pull.services,
+            *self.delay.services,
         )
 
-    def _hear_of_settings(self) -> None:
+    def _subscribe_to_settings(self) -> None:
         """Have everybody told who keeps what it made of a setting."""
-        on_change, ground = self.live_settings.on_change, self._ground
-        on_change(LIVE_KEYS, self.send_side.settings_changed)
-        on_change(LIVE_STORE_KEYS, ground.store.settings_changed)
-        on_change(["autoCreateTopicEnable"], ground.tables.topics.settings_changed)
-        on_change(LEVEL_KEYS, lambda: apply_log_levels(ground.config))
+        on_change, context = self.live_settings.on_change, self._context
+        on_change(LIVE_KEYS, self.send.settings_changed)
+        on_change(LIVE_STORE_KEYS, context.store.settings_changed)
+        on_change(["autoCreateTopicEnable"], context.tables.topics.settings_changed)
+        on_change(LEVEL_KEYS, lambda: apply_log_levels(context.config))
 
 
-def _persistence(ground: Ground) -> TablePersistService:
-    config, tables = ground.config, ground.tables
+def _persistence(context: BrokerContext) -> TablePersistService:
+    config, tables = context.config, context.tables
     # A group goes on behind a message that it has sent back: power that fails must not take the copy and leave the
     # offset.
-    tables.offsets.stored.before_write = ground.store.flush
+    tables.offsets.stored.before_write = context.store.flush
     return TablePersistService(
         at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
         periodic=[tables.offsets.stored],
@@ -220,13 +220,13 @@ def _persistence(ground: Ground) -> TablePersistService:
     )
 
 
-def _registration(ground: Ground, client: RemotingClient) -> RegistrationService:
+def _registration(context: BrokerContext, client: RemotingClient) -> RegistrationService:
     return RegistrationService(
-        config=ground.config,
-        namesrv_addresses=ground.config.namesrv_addresses,
-        broker_addr=ground.broker_addr,
-        ha_server_addr=ground.ha_server_addr,
-        topic_config_manager=ground.tables.topics,
+        config=context.config,
+        namesrv_addresses=context.config.namesrv_addresses,
+        broker_addr=context.broker_addr,
+        ha_server_addr=context.ha_server_addr,
+        topic_config_manager=context.tables.topics,
         client=client,
     )
 

@@ -28,13 +28,13 @@ from typing import Self, cast
 import attrs
 import trio
 
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.store_opening import open_broker_store
 from rocketpy.broker.tables import Tables
-from rocketpy.broker.wiring import BrokerParts
+from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
@@ -64,7 +64,7 @@ class BrokerWorld:
         self.settings = settings = attrs.evolve(settings, broker=broker)
         self.life = StoreWorld(settings.store, disk=disk, clock=clock, open_life=self._open_life)
         """Disk, clock and death; its calls about the store serve here too."""
-        self._parts: BrokerParts | None = None
+        self._wiring: Wiring | None = None
         self._tables: Tables | None = None
         self._dispatcher: Dispatcher | None = None
         self._nursery: trio.Nursery | None = None
@@ -84,10 +84,10 @@ class BrokerWorld:
         return self.life.is_open
 
     @property
-    def parts(self) -> BrokerParts:
+    def wiring(self) -> Wiring:
         """The broker of this life."""
-        assert self._parts is not None, "the broker is open"
-        return self._parts
+        assert self._wiring is not None, "the broker is open"
+        return self._wiring
 
     def begin(self) -> None:
         """Begin a life; its connections are those that :meth:`connect` makes from now on."""
@@ -165,8 +165,8 @@ class BrokerWorld:
             store_host=STORE_HOST,
             memory_bytes=1 << 40,
         ) as store:
-            parts = BrokerParts(
-                Ground.of(
+            wiring = Wiring(
+                BrokerContext.of(
                     settings, tables, store, port=10_911, store_host=STORE_HOST, clock=clock, randomness=Random(0)
                 ),
                 server_config=settings.server,
@@ -178,14 +178,14 @@ class BrokerWorld:
                 hooks=NO_HOOKS,
             )
             async with trio.open_nursery() as services:
-                for service in parts.services:
-                    if service is not parts.watch_side.lateness:
+                for service in wiring.services:
+                    if service is not wiring.monitoring.lateness:
                         await services.start(service.run)
-                self._parts, self._dispatcher, self._nursery = parts, parts.dispatcher(), services
+                self._wiring, self._dispatcher, self._nursery = wiring, wiring.dispatcher(), services
                 self._tables = tables
                 yield store
                 services.cancel_scope.cancel()
-            await parts.finish()
+            await wiring.finish()
 
 
 class Client:
@@ -258,7 +258,7 @@ class Client:
         connection.mark_closed()
         if self._world.is_open:
             with self._world.life.failing():
-                self._world.parts.connection_closed(connection)
+                self._world.wiring.connection_closed(connection)
 
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object

@@ -12,8 +12,8 @@ from typing import cast
 import attrs
 import trio
 
-from rocketpy.broker.admin.feature import AdminSide
-from rocketpy.broker.clients.feature import ClientSide
+from rocketpy.broker.admin.feature import AdminFeature
+from rocketpy.broker.clients.feature import ClientsFeature
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
@@ -28,7 +28,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
-from tests.broker.tables_of_a_broker import Tables, ground_of, make_tables
+from tests.broker.tables_of_a_broker import Tables, context_of, make_tables
 
 
 @attrs.define(eq=False)
@@ -149,13 +149,13 @@ class BrokerOnBytes:
             clock=self.tables.clock,
         )
         store = cast(MessageStore, self.store)
-        ground = ground_of(self.tables, store, MessageStoreConfig())
-        client_side = ClientSide(ground, current_time=self.tables.time)
-        self.housekeeping = client_side.housekeeping
-        self.notifications = client_side.notifications
-        client_side.register(self.dispatcher)
-        AdminSide(
-            ground,
+        context = context_of(self.tables, store, MessageStoreConfig())
+        clients = ClientsFeature(context, current_time=self.tables.time)
+        self.housekeeping = clients.housekeeping
+        self.notifications = clients.notifications
+        clients.register(self.dispatcher)
+        AdminFeature(
+            context,
             live_settings=self.live_settings,
             figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
             register_all=self._register_topics,

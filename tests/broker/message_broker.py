@@ -16,10 +16,10 @@ import trio.testing
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.metadata.named_queues import NamedQueues
-from rocketpy.broker.pull.feature import PullSide
+from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.processor import QueryMessageProcessor
-from rocketpy.broker.send.feature import SendSide
+from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
@@ -40,7 +40,7 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, context_of, make_tables
 
 TOPIC = "TopicTest"
 SMALL_STORE = {
@@ -72,7 +72,7 @@ class MessageBroker:
     tables: Tables
     store: MessageStore
     hold: PullRequestHoldService
-    side: SendSide
+    send_feature: SendFeature
     dispatcher: Dispatcher
     transport: Transport
     puts: list[tuple[object, ...]]
@@ -193,12 +193,14 @@ async def open_message_broker(
         message_arriving=hold.message_arriving,
     ) as opened:
         puts = _note_puts(opened, put_status)
-        ground = ground_of(tables, opened, store_config)
+        context = context_of(tables, opened, store_config)
         message_put = MessagePut(store=opened, levels=DelayLevels.parse(store_config.message_delay_level))
-        side = SendSide(ground, message_put=message_put, hooks=hooks)
-        dispatcher = Dispatcher(end_burst=side.end_burst, after_replies=hold.serve_woken)
-        side.register(dispatcher)
-        PullSide(ground, message_put=message_put, hold_service=hold, hooks=side.consume_hooks).register(dispatcher)
+        send_feature = SendFeature(context, message_put=message_put, hooks=hooks)
+        dispatcher = Dispatcher(end_burst=send_feature.end_burst, after_replies=hold.serve_woken)
+        send_feature.register(dispatcher)
+        PullFeature(context, message_put=message_put, hold_service=hold, hooks=send_feature.consume_hooks).register(
+            dispatcher
+        )
         QueryMessageProcessor(store=opened, default_query_max_num=store_config.default_query_max_num).register(
             dispatcher
         )
@@ -206,7 +208,7 @@ async def open_message_broker(
             tables=tables,
             store=opened,
             hold=hold,
-            side=side,
+            send_feature=send_feature,
             dispatcher=dispatcher,
             transport=Transport(hold.drop_connection),
             puts=puts,

@@ -9,7 +9,7 @@ import attrs
 
 from rocketpy.broker import tables
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.clock import ManualClock
 from rocketpy.remoting.connection import pack_host
 from rocketpy.runner import run_inline
@@ -57,9 +57,9 @@ def make_tables(directory: Path, *, enable_lmq: bool = False, **settings: object
     return Tables(config=config, clock=clock, time=time, **attrs.asdict(made, recurse=False))
 
 
-def ground_of(tables: Tables, store: MessageStore, store_config: MessageStoreConfig) -> Ground:
-    """Return what the sides of a broker with these tables stand on; chance is the same in every run."""
-    return Ground(
+def context_of(tables: Tables, store: MessageStore, store_config: MessageStoreConfig) -> BrokerContext:
+    """Return the context of a broker with these tables; its random numbers are the same in every run."""
+    return BrokerContext(
         config=tables.config,
         store_config=store_config,
         tables=tables,

@@ -10,7 +10,7 @@ import pytest
 
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
-from tests.broker.tables_of_a_broker import ground_of, make_tables
+from tests.broker.tables_of_a_broker import context_of, make_tables
 
 NO_STORE = cast("MessageStore", None)
 
@@ -18,12 +18,12 @@ NO_STORE = cast("MessageStore", None)
 def test_addresses_are_of_the_two_networks_that_the_settings_name() -> None:
     """brokerIP1 is where clients come, brokerIP2 where slaves come: one port above, as BrokerController has it."""
     tables = make_tables(Path("/nowhere"), broker_ip1="10.0.0.1", broker_ip2="192.168.0.1")
-    ground = attrs.evolve(ground_of(tables, NO_STORE, MessageStoreConfig()), port=30_000)
-    assert ground.broker_addr == "10.0.0.1:30000"
-    assert ground.ha_server_addr == "192.168.0.1:30001"
+    context = attrs.evolve(context_of(tables, NO_STORE, MessageStoreConfig()), port=30_000)
+    assert context.broker_addr == "10.0.0.1:30000"
+    assert context.ha_server_addr == "192.168.0.1:30001"
 
 
 def test_the_ground_does_not_change_under_those_who_stand_on_it() -> None:
-    ground = ground_of(make_tables(Path("/nowhere")), NO_STORE, MessageStoreConfig())
+    context = context_of(make_tables(Path("/nowhere")), NO_STORE, MessageStoreConfig())
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        ground.port = 1  # type: ignore[misc]
+        context.port = 1  # type: ignore[misc]

@@ -18,14 +18,14 @@ import attrs
 import trio
 
 import rocketpy.broker.app as broker_app
-import rocketpy.broker.wiring as broker_parts
+import rocketpy.broker.wiring as broker_wiring
 import rocketpy.nameserver.app as nameserver_app
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
-from rocketpy.broker.wiring import BrokerParts
+from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol import fastjson
@@ -170,12 +170,12 @@ def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
 @asynccontextmanager
 async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
     """Run a broker for the block."""
-    made: list[BrokerParts] = []
+    made: list[Wiring] = []
     tables: list[StoredTable] = []
 
-    class Parts(BrokerParts):
-        def __init__(self, ground: Ground, **given: object) -> None:
-            super().__init__(ground, **given)  # type: ignore[arg-type]
+    class CaughtWiring(Wiring):
+        def __init__(self, context: BrokerContext, **given: object) -> None:
+            super().__init__(context, **given)  # type: ignore[arg-type]
             made.append(self)
 
     make_table = StoredTable.__init__
@@ -198,14 +198,14 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
         )
 
     with (
-        _caught_servers(broker_parts) as servers,
+        _caught_servers(broker_wiring) as servers,
         _logged_errors() as errors,
-        mock.patch.object(broker_app, "BrokerParts", Parts),
+        mock.patch.object(broker_app, "Wiring", CaughtWiring),
         mock.patch.object(StoredTable, "__init__", table),
     ):
         async with trio.open_nursery() as nursery:
             await nursery.start(run)
-            (parts,) = made
+            (wiring,) = made
 
             def kept() -> str:
                 texts = [
@@ -214,13 +214,13 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
                     if os.path.basename(each.path) not in PROGRESS
                 ]
                 texts += [
-                    f"{field.name}: {_text_of(getattr(parts._ground.tables, field.name))}"
+                    f"{field.name}: {_text_of(getattr(wiring._context.tables, field.name))}"
                     for field in attrs.fields(Tables)
                     if field.name not in COUNTERS
                 ]
                 accounts = Path(settings.broker.acl_directory or ".")
                 texts += [each.read_text() for each in sorted(accounts.glob("*.yml")) if settings.broker.acl_enable]
-                texts += [f"log end: {parts._ground.store.wrote_offset}", f"settings: {parts.live_settings.text()}"]
+                texts += [f"log end: {wiring._context.store.wrote_offset}", f"settings: {wiring.live_settings.text()}"]
                 return "\n".join(texts)
 
             yield Whole(servers[0], errors, kept)

@@ -20,24 +20,24 @@ from rocketpy.broker.admin.stats import AdminStatsProcessor
 from rocketpy.broker.admin.store import AdminStoreProcessor
 from rocketpy.broker.admin.topics import AdminTopicProcessor
 from rocketpy.broker.admin.whole_answer import WholeAnswers
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.admin import AdminDelayProcessor
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class AdminSide:
+class AdminFeature:
     """The processors of administration. ``figures`` are what GET_BROKER_RUNTIME_INFO shows besides the store's."""
 
     def __init__(
         self,
-        ground: Ground,
+        context: BrokerContext,
         *,
         live_settings: LiveSettings,
         figures: Sequence[Callable[[], dict[str, str]]],
         register_all: Callable[[], Awaitable[None]],
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._live_settings = live_settings
         self._figures = figures
         self._register_all = register_all
@@ -52,17 +52,17 @@ class AdminSide:
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _permission_changed(self) -> None:
-        self._ground.tables.topics.next_version()
+        self._context.tables.topics.next_version()
         await self._register_all()
 
     def _register_broker(self, dispatcher: Dispatcher) -> None:
         """Take what concerns the broker as a whole."""
-        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
+        config, tables, store = self._context.config, self._context.tables, self._context.store
         AdminBrokerProcessor(config=config, store=store, figures=tuple(self._figures)).register(dispatcher)
         AdminConfigProcessor(
             config=config, live_settings=self._live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
-        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._ground.broker_addr).register(
+        AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._context.broker_addr).register(
             dispatcher
         )
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
@@ -71,9 +71,9 @@ class AdminSide:
 
     def _register_topics(self, dispatcher: Dispatcher) -> None:
         """Take what concerns topics and their queues."""
-        tables, store = self._ground.tables, self._ground.store
+        tables, store = self._context.tables, self._context.store
         AdminTopicProcessor(
-            config=self._ground.config,
+            config=self._context.config,
             topic_config_manager=tables.topics,
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
@@ -91,7 +91,7 @@ class AdminSide:
 
     def _register_groups(self, dispatcher: Dispatcher) -> None:
         """Take what concerns groups, their offsets and their members."""
-        config, tables, store = self._ground.config, self._ground.tables, self._ground.store
+        config, tables, store = self._context.config, self._context.tables, self._context.store
         AdminGroupProcessor(
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
@@ -100,7 +100,7 @@ class AdminSide:
             config=config,
             stats=tables.stats,
             whole_answers=self._whole_answers,
-            clock=self._ground.clock,
+            clock=self._context.clock,
         ).register(dispatcher)
         AdminGroupOffsetProcessor(
             topic_config_manager=tables.topics,
@@ -117,12 +117,12 @@ class AdminSide:
         ).register(dispatcher)
         ConsumeStatsProcessor(
             config=config,
-            broker_addr=self._ground.broker_addr,
+            broker_addr=self._context.broker_addr,
             topic_config_manager=tables.topics,
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             stats=tables.stats,
             store=store,
-            clock=self._ground.clock,
+            clock=self._context.clock,
         ).register(dispatcher)

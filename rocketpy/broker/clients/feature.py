@@ -13,15 +13,15 @@ from rocketpy.broker.clients.heartbeats import ClientManageProcessor
 from rocketpy.broker.clients.housekeeping import ClientHousekeepingService
 from rocketpy.broker.clients.lock_requests import LockProcessor
 from rocketpy.broker.clients.notifications import ConsumerIdsChangedService
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class ClientSide:
+class ClientsFeature:
     """The processors for clients that are connected, and the services that forget clients and notify groups."""
 
-    def __init__(self, ground: Ground, *, current_time: Callable[[], float]) -> None:
-        config, tables = ground.config, ground.tables
+    def __init__(self, context: BrokerContext, *, current_time: Callable[[], float]) -> None:
+        config, tables = context.config, context.tables
         self.notifications = ConsumerIdsChangedService(consumer_manager=tables.consumers)
         self.housekeeping = ClientHousekeepingService(
             config=config,
@@ -42,7 +42,7 @@ class ClientSide:
             current_time=current_time,
         )
         self._consumer_manage = ConsumerManageProcessor(
-            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=ground.store
+            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=context.store
         )
         self._lock = LockProcessor(config=config, rebalance_lock_manager=tables.locks)
 

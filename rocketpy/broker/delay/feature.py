@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.dead_letter import DelayDeadLetters
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.metadata.topics import TopicConfigManager
@@ -18,24 +18,24 @@ from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 from rocketpy.store.config import BrokerRole
 
 
-class DelaySide:
+class DelayFeature:
     """What every message is put with, and the service that delivers those that were to wait."""
 
-    def __init__(self, ground: Ground, *, serve_woken: Callable[[], None]) -> None:
-        tables, store_config = ground.tables, ground.store_config
+    def __init__(self, context: BrokerContext, *, serve_woken: Callable[[], None]) -> None:
+        tables, store_config = context.tables, context.store_config
         self.schedule = ScheduleMessageService(
-            store=ground.store,
+            store=context.store,
             levels=tables.levels,
             offsets=tables.delay_offsets,
-            clock=ground.clock,
+            clock=context.clock,
             flush_interval_ms=store_config.flush_delay_offset_interval,
             serve_woken=serve_woken,
             dead_letters=DelayDeadLetters(
-                store=ground.store, make_topic=partial(_make_dead_letter_topic, tables.topics)
+                store=context.store, make_topic=partial(_make_dead_letter_topic, tables.topics)
             ),
             stats=tables.stats if store_config.enable_schedule_message_stats else None,
         )
-        self.message_put = MessagePut(store=ground.store, levels=tables.levels, delivery=self.schedule)
+        self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
         self.services = (self.schedule,) if store_config.broker_role is not BrokerRole.SLAVE else ()
         """What has to run for as long as the broker does: a slave delivers nothing."""
 

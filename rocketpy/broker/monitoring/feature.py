@@ -5,23 +5,23 @@ Composition only: nothing here decides anything.
 
 from __future__ import annotations
 
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
 from rocketpy.broker.monitoring.stats_service import BrokerStatsService
 from rocketpy.broker.monitoring.water_mark import WaterMarkService
 
 
-class WatchSide:
+class MonitoringFeature:
     """The services that watch, and the figures that they have."""
 
-    def __init__(self, ground: Ground) -> None:
-        store = ground.store
+    def __init__(self, context: BrokerContext) -> None:
+        store = context.store
         self.lateness = LatenessService()
         self.broker_stats = BrokerStats(statistics=store.statistics)
         self.services = (
             self.lateness,
-            BrokerStatsService(stats=ground.tables.stats, broker_stats=self.broker_stats, clock=ground.clock),
+            BrokerStatsService(stats=context.tables.stats, broker_stats=self.broker_stats, clock=context.clock),
             WaterMarkService(
                 store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count
             ),

@@ -5,7 +5,7 @@ Composition only: nothing here decides anything.
 
 from __future__ import annotations
 
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.monitoring.consumer_lag import ConsumerLagService
 from rocketpy.broker.monitoring.slow_consumer import SlowConsumerService
@@ -17,13 +17,18 @@ from rocketpy.broker.send.put import MessagePut
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class PullSide:
+class PullFeature:
     """The processor of pulls, and the services that watch consumers."""
 
     def __init__(
-        self, ground: Ground, *, message_put: MessagePut, hold_service: PullRequestHoldService, hooks: ConsumeHooks
+        self,
+        context: BrokerContext,
+        *,
+        message_put: MessagePut,
+        hold_service: PullRequestHoldService,
+        hooks: ConsumeHooks,
     ) -> None:
-        config, tables, store = ground.config, ground.tables, ground.store
+        config, tables, store = context.config, context.tables, context.store
         self.lag = ConsumerLagService(
             consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=store
         )
@@ -34,7 +39,7 @@ class PullSide:
         """What has to run for as long as the broker does."""
         self._processor = PullMessageProcessor(
             store=store,
-            store_config=ground.store_config,
+            store_config=context.store_config,
             hold_service=hold_service,
             check=PullCheck(
                 config=config,
@@ -48,8 +53,8 @@ class PullSide:
                 store=store,
                 message_put=message_put,
                 broker_name=config.broker_name,
-                store_host=ground.store_host,
-                clock=ground.clock,
+                store_host=context.store_host,
+                clock=context.clock,
             ),
             config=config,
             stats=tables.stats,

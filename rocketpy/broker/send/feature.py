@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.hooks import BrokerHooks, ConsumeHooks, SendHooks
 from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.send.admission import SendGate
@@ -28,11 +28,11 @@ LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
 """Settings that something was made of: who changes one while the broker runs calls ``settings_changed``."""
 
 
-class SendSide:
+class SendFeature:
     """The processors of sends of one broker, with the gate before them and the service that closes it."""
 
-    def __init__(self, ground: Ground, *, message_put: MessagePut, hooks: BrokerHooks) -> None:
-        config, store_config, store = ground.config, ground.store_config, ground.store
+    def __init__(self, context: BrokerContext, *, message_put: MessagePut, hooks: BrokerHooks) -> None:
+        config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
         self.consume_hooks = ConsumeHooks(hooks.consume)
         self.fast_failure = FastFailureService(
@@ -50,27 +50,27 @@ class SendSide:
             self.services = (self.fast_failure,)
         self._send_hooks = SendHooks(
             hooks.send,
-            broker_addr=ground.broker_addr,
+            broker_addr=context.broker_addr,
             region_id=config.region_id,
             base_count=config.commercial_base_count,
         )
         self._check = SendCheck(
             config=config,
-            topic_config_manager=ground.tables.topics,
-            subscription_group_manager=ground.tables.groups,
-            clock=ground.clock,
+            topic_config_manager=context.tables.topics,
+            subscription_group_manager=context.tables.groups,
+            clock=context.clock,
         )
         self._answers = SendAnswers(
             region_id=config.region_id,
             trace_on=config.trace_on,
-            store_host=ground.store_host,
+            store_host=context.store_host,
             message_size_max=store_config.max_message_size,
         )
         self._outcome = SendOutcome(store=store, answers=self._answers)
         # Without multi-dispatch the names of queues mean nothing.
-        self._named_queues = NamedQueues(ground.tables.topics) if store_config.enable_multi_dispatch else None
-        self._accounts = StrictAccounts(ground.tables.accounts)
-        self._ground = ground
+        self._named_queues = NamedQueues(context.tables.topics) if store_config.enable_multi_dispatch else None
+        self._accounts = StrictAccounts(context.tables.accounts)
+        self._context = context
         self._message_put = message_put
         self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
 
@@ -93,16 +93,16 @@ class SendSide:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _register_hot_road(self, dispatcher: Dispatcher, decode: DecodeSend) -> None:
-        ground = self._ground
+        context = self._context
         hot = HotSend(
-            store=ground.store,
-            topic_config_manager=ground.tables.topics,
+            store=context.store,
+            topic_config_manager=context.tables.topics,
             check=self._check,
             gate=self.gate,
             answers=self._answers,
             outcome=self._outcome,
-            stats=ground.tables.stats,
-            config=ground.config,
+            stats=context.tables.stats,
+            config=context.config,
             decode=decode,
         )
         self.gate.on_close(hot.forget)
@@ -110,54 +110,54 @@ class SendSide:
         hot.register(dispatcher)
 
     def _register_sends(self, dispatcher: Dispatcher) -> None:
-        ground = self._ground
+        context = self._context
         SendMessageProcessor(
-            store=ground.store,
+            store=context.store,
             message_put=self._message_put,
-            subscription_group_manager=ground.tables.groups,
+            subscription_group_manager=context.tables.groups,
             check=self._check,
             gate=self.gate,
             answers=self._answers,
             outcome=self._outcome,
-            stats=ground.tables.stats,
+            stats=context.tables.stats,
             hooks=self._send_hooks,
             accounts=self._accounts,
             named_queues=self._named_queues,
-            config=ground.config,
-            randomness=ground.randomness,
+            config=context.config,
+            randomness=context.randomness,
         ).register(dispatcher)
 
     def _register_send_backs(self, dispatcher: Dispatcher) -> None:
-        ground = self._ground
+        context = self._context
         SendBackProcessor(
-            store=ground.store,
+            store=context.store,
             message_put=self._message_put,
-            subscription_group_manager=ground.tables.groups,
+            subscription_group_manager=context.tables.groups,
             check=self._check,
             gate=self.gate,
             outcome=self._outcome,
-            stats=ground.tables.stats,
+            stats=context.tables.stats,
             hooks=self.consume_hooks,
             accounts=self._accounts,
-            config=ground.config,
-            randomness=ground.randomness,
+            config=context.config,
+            randomness=context.randomness,
         ).register(dispatcher)
 
     def _register_replies(self, dispatcher: Dispatcher) -> None:
-        ground = self._ground
+        context = self._context
         ReplyMessageProcessor(
-            store=ground.store,
+            store=context.store,
             message_put=self._message_put,
-            find_channel=ground.tables.producers.find_channel,
+            find_channel=context.tables.producers.find_channel,
             check=self._check,
             gate=self.gate,
             answers=self._answers,
             outcome=self._outcome,
-            stats=ground.tables.stats,
+            stats=context.tables.stats,
             hooks=self._send_hooks,
             named_queues=self._named_queues,
-            config=ground.config,
-            store_host=ground.store_host,
-            clock=ground.clock,
-            randomness=ground.randomness,
+            config=context.config,
+            store_host=context.store_host,
+            clock=context.clock,
+            randomness=context.randomness,
         ).register(dispatcher)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
-from rocketpy.broker.context import Ground
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.end import EndTransactionProcessor
@@ -14,42 +14,42 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole
 
 
-class TransactionParts:
+class TransactionFeature:
     """The table of open transactions, what changes it, and the service that asks about them."""
 
-    def __init__(self, ground: Ground, *, message_put: MessagePut) -> None:
-        tables, accounts = ground.tables, StrictAccounts(ground.tables.accounts)
+    def __init__(self, context: BrokerContext, *, message_put: MessagePut) -> None:
+        tables, accounts = context.tables, StrictAccounts(context.tables.accounts)
         self.transactions = OpenTransactions()
         self.service = TransactionalMessageService(
-            store=ground.store,
+            store=context.store,
             message_put=message_put,
             transactions=self.transactions,
-            clock=ground.clock,
-            store_host=ground.store_host,
+            clock=context.clock,
+            store_host=context.store_host,
         )
         self.check_service = TransactionalMessageCheckService(
-            config=ground.config,
-            store_config=ground.store_config,
-            store=ground.store,
+            config=context.config,
+            store_config=context.store_config,
+            store=context.store,
             transactions=self.transactions,
             service=self.service,
             topic_config_manager=tables.topics,
             consumer_offset_manager=tables.offsets,
             producer_manager=tables.producers,
             asks_accounts=accounts.is_strict,
-            clock=ground.clock,
-            peer=decode_host(ground.store_host),
+            clock=context.clock,
+            peer=decode_host(context.store_host),
         )
         self._accounts = accounts
-        self._ground = ground
+        self._context = context
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Take the codes about transactions."""
         EndTransactionProcessor(
-            store=self._ground.store,
+            store=self._context.store,
             transactions=self.transactions,
             service=self.service,
-            message_size_max=self._ground.store_config.max_message_size,
-            is_slave=self._ground.store_config.broker_role is BrokerRole.SLAVE,
+            message_size_max=self._context.store_config.max_message_size,
+            is_slave=self._context.store_config.broker_role is BrokerRole.SLAVE,
             accounts=self._accounts,
         ).register(dispatcher)

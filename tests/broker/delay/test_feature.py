@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.delay.feature import DelaySide
+from rocketpy.broker.delay.feature import DelayFeature
 from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.perm_name import PERM_READ
@@ -14,7 +14,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from tests.broker.message_broker import TOPIC, open_message_broker, pull, send
-from tests.broker.tables_of_a_broker import STORE_HOST, ground_of
+from tests.broker.tables_of_a_broker import STORE_HOST, context_of
 
 
 def delayed(level: int) -> MessageExtBrokerInner:
@@ -39,14 +39,14 @@ async def test_what_is_put_with_a_level_waits_there_until_the_service_delivers_i
     woken: list[None] = []
     config = MessageStoreConfig(enable_schedule_message_stats=is_counted)
     async with open_message_broker() as broker:
-        side = DelaySide(ground_of(broker.tables, broker.store, config), serve_woken=lambda: woken.append(None))
-        assert side.message_put.put(delayed(1)).is_ok
+        feature = DelayFeature(context_of(broker.tables, broker.store, config), serve_woken=lambda: woken.append(None))
+        assert feature.message_put.put(delayed(1)).is_ok
         broker.store.end_burst()
         assert broker.store.max_offset_in_queue(SCHEDULE_TOPIC, 0) == 1
         assert broker.store.max_offset_in_queue(TOPIC, 1) == 0
         broker.tables.clock.advance_ms(1_000)
         async with trio.open_nursery() as nursery:
-            for service in side.services:
+            for service in feature.services:
                 await nursery.start(service.run)
             await trio.sleep(0.5)
             nursery.cancel_scope.cancel()
@@ -59,8 +59,8 @@ async def test_what_is_put_with_a_level_waits_there_until_the_service_delivers_i
 async def test_only_a_master_delivers(role: BrokerRole, count: int) -> None:
     async with open_message_broker() as broker:
         config = MessageStoreConfig(broker_role=role)
-        side = DelaySide(ground_of(broker.tables, broker.store, config), serve_woken=lambda: None)
-        assert len(side.services) == count
+        feature = DelayFeature(context_of(broker.tables, broker.store, config), serve_woken=lambda: None)
+        assert len(feature.services) == count
 
 
 async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and_nobody_sends_to(
@@ -68,13 +68,13 @@ async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and
 ) -> None:
     """It is made when it is needed, also where there are too many topics for any other."""
     async with open_message_broker(auto_create_topic_max=1) as broker:
-        side = DelaySide(ground_of(broker.tables, broker.store, MessageStoreConfig()), serve_woken=lambda: None)
+        feature = DelayFeature(context_of(broker.tables, broker.store, MessageStoreConfig()), serve_woken=lambda: None)
         topics = broker.tables.topics
         assert topics.select_topic_config(DELAY_DEAD_LETTER_TOPIC) is None
         broker.store.put_timed(SCHEDULE_TOPIC, 0, b"lost", b"DELAY\x011", 0, (), 0, 0, 1, STORE_HOST, 0)
         broker.store.end_burst()
         async with trio.open_nursery() as nursery:
-            for service in side.services:
+            for service in feature.services:
                 await nursery.start(service.run)
             await trio.sleep(0.5)
             nursery.cancel_scope.cancel()

@@ -54,10 +54,10 @@ async def test_every_road_is_refused_while_it_is_closed(request_of: object) -> N
         await broker.ask(send())  # so that the hot road knows the topic
         request: RemotingCommand = request_of()
         stored = broker.stored_bytes
-        broker.side.gate.close(lambda connection: BUSY)
+        broker.send_feature.gate.close(lambda connection: BUSY)
         answer = await broker.ask(request)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, BUSY)
         assert broker.stored_bytes == stored
-        broker.side.gate.open()
+        broker.send_feature.gate.open()
         assert (await broker.ask(send())).code == ResponseCode.SUCCESS
         assert broker.send_path.taken[-1]

@@ -256,9 +256,9 @@ async def test_sends_while_the_gate_is_closed() -> None:
     async with open_message_broker() as broker:
         answers = []
         for _ in range(2):
-            broker.side.gate.close(lambda connection: "[REJECTREQUEST]busy")
+            broker.send_feature.gate.close(lambda connection: "[REJECTREQUEST]busy")
             answers.append(await answers_of(broker, [encode_frame(send()), encode_frame(send(oneway=True))]))
-            broker.side.gate.open()
+            broker.send_feature.gate.open()
             assert broker.send_path.taken in ([], [False, False])
             broker.use_whole_road()
         assert answers[0] == answers[1]

@@ -18,10 +18,10 @@ from tests.broker.test_app import running, settings_at
 
 
 def change(broker: MessageBroker, **settings: object) -> None:
-    """Change settings as a request does, and tell the send side."""
+    """Change settings as a request does, and tell the send feature."""
     for name, value in settings.items():
         object.__setattr__(broker.tables.config, name, value)
-    broker.side.settings_changed()
+    broker.send_feature.settings_changed()
 
 
 async def test_producers_are_told_of_traces_as_it_is_now() -> None:
@@ -54,8 +54,8 @@ def test_whoever_changes_a_setting_that_it_keeps_is_to_tell_it() -> None:
 @pytest.mark.parametrize("is_enabled", [True, False])
 async def test_fast_failure_can_be_switched_off(is_enabled: bool) -> None:
     async with open_message_broker(broker_fast_failure_enable=is_enabled) as broker:
-        side = broker.side
-        assert side.services == ((side.fast_failure,) if is_enabled else ())
+        feature = broker.send_feature
+        assert feature.services == ((feature.fast_failure,) if is_enabled else ())
 
 
 class CountingHook:

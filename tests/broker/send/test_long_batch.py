@@ -315,7 +315,7 @@ async def test_a_connection_that_ends_meanwhile_has_sent_its_batch(broker: Messa
 
 async def test_a_gate_that_closes_meanwhile_refuses_it(broker: MessageBroker) -> None:
     connection = start(broker, send_batch(item(b"x" * 200, b"") * 1001))
-    broker.side.gate.close(lambda connection: "[REJECTREQUEST]busy")
+    broker.send_feature.gate.close(lambda connection: "[REJECTREQUEST]busy")
     await broker.run_tasks()
     (answer,) = received(connection)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]busy")
@@ -398,7 +398,7 @@ async def test_hooks_see_a_long_batch_once() -> None:
         assert hook.seen == ["before", (ResponseCode.SUCCESS, True)]
         hook.seen.clear()
         start(broker, request)
-        broker.side.gate.close(lambda connection: "[REJECTREQUEST]busy")
+        broker.send_feature.gate.close(lambda connection: "[REJECTREQUEST]busy")
         await broker.run_tasks()
         assert hook.seen == ["before", (ResponseCode.SYSTEM_BUSY, False)]
 

@@ -13,7 +13,7 @@ import trio.testing
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.send.admission import SendGate
-from rocketpy.broker.send.feature import SendSide
+from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.send.overload import REOPEN_SECONDS, FastFailureService
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.errors import RequestError
@@ -26,7 +26,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.services.group_commit import FlushWait
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport
-from tests.broker.tables_of_a_broker import ground_of, make_tables
+from tests.broker.tables_of_a_broker import context_of, make_tables
 from tests.store.parts import Place
 from tests.store.test_message_store import opened, send
 
@@ -209,13 +209,13 @@ async def test_how_long_a_write_may_take_is_a_setting(mock_clock: trio.testing.M
     """Of the store, which the side of sends hands to the service."""
     store = BusyStore(mock_clock, sync_flush=False)
     tables = make_tables(Path("/nowhere"), wait_time_mills_in_send_queue=3_600_000)
-    ground = ground_of(tables, as_store(store), MessageStoreConfig(os_page_cache_busy_time_out_mills=50))
-    side = SendSide(ground, message_put=MessagePut(store=as_store(store), levels=tables.levels), hooks=NO_HOOKS)
+    context = context_of(tables, as_store(store), MessageStoreConfig(os_page_cache_busy_time_out_mills=50))
+    feature = SendFeature(context, message_put=MessagePut(store=as_store(store), levels=tables.levels), hooks=NO_HOOKS)
     async with trio.open_nursery() as nursery:
-        await nursery.start(side.fast_failure.run)
+        await nursery.start(feature.fast_failure.run)
         store.write_seconds = 0.06
         store.end_burst()
-        assert "osPageCacheBusyTimeOutMills is 50" in remark_of(side.gate.check, connection(trio.current_time()))
+        assert "osPageCacheBusyTimeOutMills is 50" in remark_of(feature.gate.check, connection(trio.current_time()))
         nursery.cancel_scope.cancel()
 
 

@@ -364,14 +364,14 @@ async def test_a_check_that_fails_unexpectedly_is_given_up_alone(
         for body in (b"0", b"bad", b"2"):
             broker.half(body, age_ms=60_000)
         broker.later(60)
-        renew = broker.parts.service.renew
+        renew = broker.feature.service.renew
 
         def fails(half: MessageExt, *, check_times: int | None) -> MessageExt | None:
             if half.body == b"bad":
                 raise ZeroDivisionError
             return renew(half, check_times=check_times)
 
-        monkeypatch.setattr(broker.parts.service, "renew", fails)
+        monkeypatch.setattr(broker.feature.service, "renew", fails)
         assert [check.message.body for check in await broker.round(producer)] == [b"0", b"2"]
         assert "the check of the half message at queue offset 1 failed unexpectedly" in caplog.text
         monkeypatch.undo()
@@ -467,7 +467,7 @@ async def test_an_end_whose_op_message_a_crash_has_swallowed_is_found_again(
         if how in ("commit by a copy", "given up"):
             broker.later(60)
             checks = await broker.round(broker.producer())
-        monkeypatch.setattr(broker.parts.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
+        monkeypatch.setattr(broker.feature.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
         with pytest.raises(pytest.fail.Exception):
             if how == "given up":
                 broker.later(60)
@@ -488,7 +488,7 @@ async def test_such_an_end_is_found_although_its_queue_has_gone_on(monkeypatch: 
     async with open_transaction_broker(disk=disk) as broker:
         tables = broker.tables
         half = broker.half()
-        monkeypatch.setattr(broker.parts.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
+        monkeypatch.setattr(broker.feature.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
         with pytest.raises(pytest.fail.Exception):
             await broker.end(half)
         broker.store.end_burst()
@@ -508,7 +508,7 @@ async def test_a_record_that_is_gone_ends_its_transaction(queue_offset: int) -> 
         broker.half(age_ms=60_000)
         broker.half(b"2", age_ms=60_000)
         broker.service._service.catch_up()
-        broker.parts.transactions._newest[0] = queue_offset
+        broker.feature.transactions._newest[0] = queue_offset
         broker.later(1)
         assert [check.message.body for check in await broker.round(producer)] == [b"2"]
         assert broker.service.statistics().open_count == 1

@@ -238,7 +238,7 @@ async def test_a_record_in_a_body_is_no_half_message(queue_offset: int, how: int
         remark = await refusal(broker, Half(queue_offset, physical_offset), how)
         assert remark == f"Find prepared transaction message failed: no record at commitLogOffset {physical_offset}"
         assert await broker.messages("Secret") == []
-        assert broker.parts.transactions.known_end <= 1
+        assert broker.feature.transactions.known_end <= 1
         producer = broker.producer()
         broker.later(60)
         assert [check.message.body for check in await broker.round(producer)] == [b"hello"]

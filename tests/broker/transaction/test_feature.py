@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.transaction.feature import TransactionParts
+from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -13,7 +13,7 @@ from rocketpy.protocol.headers.send import ResumeCheckHalfMessageRequestHeader
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.testing.sim_disk import SimDisk
-from tests.broker.tables_of_a_broker import ground_of
+from tests.broker.tables_of_a_broker import context_of
 from tests.broker.transaction.transaction_broker import end_request, open_transaction_broker
 
 
@@ -49,11 +49,11 @@ async def test_an_end_that_had_to_wait_wakes_those_who_wait_for_the_message() ->
     """It comes outside of any burst: nobody else would serve the pulls that it wakes."""
     woken: list[None] = []
     async with open_transaction_broker(load=False) as broker:
-        parts = TransactionParts(
-            ground_of(broker.tables, broker.store, MessageStoreConfig()), message_put=broker.message_put
+        feature = TransactionFeature(
+            context_of(broker.tables, broker.store, MessageStoreConfig()), message_put=broker.message_put
         )
         dispatcher = Dispatcher(end_burst=broker.store.end_burst, after_replies=lambda: woken.append(None))
-        parts.register(dispatcher)
+        feature.register(dispatcher)
         broker.dispatcher = dispatcher
         half = broker.half()
         connection = broker.connect()
@@ -61,7 +61,7 @@ async def test_an_end_that_had_to_wait_wakes_those_who_wait_for_the_message() ->
         connection.serve(10)
         ((function, arguments),) = broker.transport.tasks
         assert woken == []
-        await parts.check_service.load(queue_ends(broker.store))
+        await feature.check_service.load(queue_ends(broker.store))
         await function(*arguments)
         assert len(woken) == 1
         assert await broker.delivered() == [b"hello"]

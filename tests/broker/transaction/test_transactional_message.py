@@ -20,7 +20,7 @@ TIMES = "TRANSACTION_CHECK_TIMES"
 async def opened(broker: TransactionBroker, body: bytes = b"hello") -> tuple[TransactionalMessageService, MessageExt]:
     """Return the service and the record of a transaction that is open."""
     broker.half(body)
-    service = broker.parts.service
+    service = broker.feature.service
     service.catch_up()
     return service, (await broker.halves())[-1]
 
@@ -60,8 +60,8 @@ async def test_a_half_message_that_nobody_has_looked_at_yet_is_open() -> None:
     async with open_transaction_broker() as broker:
         broker.half()
         (half,) = await broker.halves()
-        assert broker.parts.service.newest(half) == 0
-        assert broker.parts.service.commit(half).is_ok
+        assert broker.feature.service.newest(half) == 0
+        assert broker.feature.service.commit(half).is_ok
 
 
 @pytest.mark.parametrize("queue_offset", [1, 1_000, 1 << 40, 1 << 62])
@@ -70,8 +70,8 @@ async def test_the_table_catches_up_with_the_half_queue_and_not_with_what_a_reco
     async with open_transaction_broker() as broker:
         service, half = await opened(broker)
         assert service.newest(attrs.evolve(half, queue_offset=queue_offset)) is None
-        assert broker.parts.transactions.known_end == 1
-        assert len(broker.parts.transactions) == 1
+        assert broker.feature.transactions.known_end == 1
+        assert len(broker.feature.transactions) == 1
 
 
 async def test_a_rollback_delivers_nothing_and_ends_all_records() -> None:
@@ -251,12 +251,12 @@ async def test_a_start_puts_the_op_messages_that_are_missing() -> None:
     async with open_transaction_broker(load=False) as broker:
         for body in (b"0", b"1"):
             broker.half(body)
-        broker.parts.service.load(LeftOpen({0: 0, 1: 1}, 2, (0,)))
+        broker.feature.service.load(LeftOpen({0: 0, 1: 1}, 2, (0,)))
         broker.store.end_burst()
         assert [op.body for op in await broker.ops()] == [b"0"]
         first, second = await broker.halves()
-        assert broker.parts.service.newest(first) is None
-        assert broker.parts.service.newest(second) == 1
+        assert broker.feature.service.newest(first) is None
+        assert broker.feature.service.newest(second) == 1
 
 
 async def test_whoever_is_gone_from_the_store_is_forgotten() -> None:

@@ -12,7 +12,7 @@ from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
-from rocketpy.broker.transaction.feature import TransactionParts
+from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.broker.transaction.half_message import half_message
 from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.protocol.codes import LanguageCode, RequestCode
@@ -34,7 +34,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
-from tests.broker.tables_of_a_broker import STORE_HOST, Tables, ground_of, make_tables
+from tests.broker.tables_of_a_broker import STORE_HOST, Tables, context_of, make_tables
 
 PRODUCER_HOST = pack_host("10.0.0.1", 4000)
 TOPIC, QUEUE_ID, GROUP = "TopicTest", 2, "P"
@@ -70,7 +70,7 @@ class TransactionBroker:
 
     tables: Tables
     store: MessageStore
-    parts: TransactionParts
+    feature: TransactionFeature
     message_put: MessagePut
     dispatcher: Dispatcher
     transport: Transport
@@ -78,7 +78,7 @@ class TransactionBroker:
 
     @property
     def service(self) -> TransactionalMessageCheckService:
-        return self.parts.check_service
+        return self.feature.check_service
 
     def connect(self, limits: ConnectionLimits | None = None) -> Connection:
         self._connections += 1
@@ -224,9 +224,9 @@ async def open_transaction_broker(
         tags_code=levels.tags_code,
     ) as opened:
         message_put = MessagePut(store=opened, levels=levels)
-        parts = TransactionParts(ground_of(tables, opened, store_config), message_put=message_put)
+        feature = TransactionFeature(context_of(tables, opened, store_config), message_put=message_put)
         if load:
-            await parts.check_service.load(queue_ends(opened))
+            await feature.check_service.load(queue_ends(opened))
         dispatcher = Dispatcher(end_burst=opened.end_burst)
-        parts.register(dispatcher)
-        yield TransactionBroker(tables, opened, parts, message_put, dispatcher, Transport(lambda _: None))
+        feature.register(dispatcher)
+        yield TransactionBroker(tables, opened, feature, message_put, dispatcher, Transport(lambda _: None))
