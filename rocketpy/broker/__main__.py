@@ -32,7 +32,7 @@ from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
 from rocketpy.other_distribution import other_rocketpy_warning
 from rocketpy.remoting.descriptors import raise_descriptor_limit
 from rocketpy.settings import format_settings
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
 EXIT_FAILED = 1

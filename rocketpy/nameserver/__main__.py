@@ -23,7 +23,7 @@ from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServ
 from rocketpy.remoting.descriptors import raise_descriptor_limit
 from rocketpy.remoting.tls import with_config_file
 from rocketpy.settings import format_settings, load_settings
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
 EXIT_WRONG = 2

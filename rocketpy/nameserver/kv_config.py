@@ -19,8 +19,8 @@ from rocketpy.errors import RemoteProtocolError, RequestError, StartError, Store
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk.interface import Disk, read_text
-from rocketpy.store.disk.text_files import persist_small_file
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import persist_small_file, read_text
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 

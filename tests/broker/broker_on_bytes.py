@@ -25,7 +25,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
 from tests.broker.tables_of_a_broker import Tables, context_of, make_tables

@@ -14,7 +14,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.remoting.connection import pack_host
 from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 
 STORE_HOST = pack_host("127.0.0.1", 10_911)

@@ -33,7 +33,7 @@ from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.server import open_listeners
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.blackbox.processes import broker_port, free_ports, port_in_use

@@ -18,7 +18,8 @@ from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import run_inline
 from rocketpy.settings import Between, setting, settings_from_text, settings_values
-from rocketpy.store.disk.interface import OsDisk, read_text
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.disk.text_files import read_text
 from rocketpy.testing.sim_disk import SimDisk
 
 

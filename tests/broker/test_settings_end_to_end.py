@@ -15,7 +15,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
-from rocketpy.store.disk.interface import read_text
+from rocketpy.store.disk.text_files import read_text
 from rocketpy.testing.broker_world import BrokerWorld, Client
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.message_broker import pull, send

@@ -15,7 +15,7 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.runner import run_inline
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.inventory import read_inventory
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import known_topics, why_no_json

@@ -38,7 +38,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked

@@ -20,7 +20,7 @@ from tests.store.golden_store import expected
 
 LOCKED = """
 import sys
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 lock = OsDisk().lock(sys.argv[1])
 print(flush=True)
 input()

@@ -18,7 +18,7 @@ from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.interop.clients import command
 
 pytestmark = pytest.mark.java

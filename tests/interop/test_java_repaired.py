@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.stored_message import decode_message
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.placeholders import PROPERTY_DAMAGED
 from rocketpy.store.inspection.repair.repair import repair_store
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreSizes

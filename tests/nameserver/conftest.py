@@ -20,7 +20,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import RunBlocking, run_inline
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 
 
 class Transport:

@@ -29,7 +29,7 @@ from rocketpy.protocol.headers.namesrv import (
 )
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS
 
 LOOPBACK = "127.0.0.1"

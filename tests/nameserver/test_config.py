@@ -20,7 +20,7 @@ from rocketpy.nameserver.config import (
 from rocketpy.properties_text import format_properties
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf" / "namesrv.conf"

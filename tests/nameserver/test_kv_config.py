@@ -13,7 +13,7 @@ import trio.testing
 
 from rocketpy.errors import RequestError, StartError, StoreError
 from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits, decode_config_table, encode_config_table
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "config" / "kvConfig.json"
 

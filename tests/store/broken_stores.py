@@ -11,7 +11,8 @@ from random import Random
 import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.store.disk.interface import Disk, OsDisk
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX
 from rocketpy.store.inspection.verify.findings import Finding
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection

@@ -309,7 +309,7 @@ async def test_a_query_reads_no_more_than_it_returns(place: Place, monkeypatch: 
 
 
 async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from rocketpy.store.disk.interface import OsDisk
+    from rocketpy.store.disk.os_disk import OsDisk
 
     place = Place(OsDisk(), str(tmp_path_factory.mktemp("store")))
     async with open_message_store(

@@ -22,7 +22,8 @@ from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build
 from rocketpy.broker.acl.remote_address import AddressPattern, parse_address_pattern
 from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.store.disk.interface import Disk, persist_text
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import persist_text
 
 DEFAULT_FILE: Final = "plain_acl.yml"
 FILE_SIZE_MAX: Final = 1 << 20

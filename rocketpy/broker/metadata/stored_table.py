@@ -24,7 +24,8 @@ from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_value
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk.interface import Disk, persist_text, read_text
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import persist_text, read_text
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Open files and file locks of :class:`~rocketpy.store.disk.interface.OsDisk`, and the errors that the system returns.
+"""Open files and file locks of :class:`~rocketpy.store.disk.os_disk.OsDisk`, and the errors that the system returns.
 
 What each call promises is said in :mod:`rocketpy.store.disk.interface`; this is how the system is made to keep it.
 """

@@ -1,6 +1,6 @@
-"""Replaces files of a few lines that belong to a program and not to its messages: settings, a table of names.
+"""Small text files that are replaced as a whole: settings, tables, checkpoints of offsets.
 
-Rule: at every instant, after a crash too, the old or the new text is there. Everything here blocks.
+Rule: at every instant, after a crash too, either the old or the new text is readable. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,37 @@ from collections.abc import Mapping
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.properties_text import decode_properties_text, format_properties, rewritten_properties
-from rocketpy.store.disk.interface import Disk, persist_text
+from rocketpy.store.disk.interface import Disk
+
+
+def read_text(disk: Disk, path: str) -> str | None:
+    """Return what :func:`persist_text` wrote, or its predecessor from ``.bak`` when there is none; None without both.
+
+    As in RocketMQ an empty file counts as missing. Who finds the text unusable looks into ``.bak`` itself.
+    """
+    for candidate in (path, path + ".bak"):
+        content = _read_all(disk, candidate)
+        if content:
+            return content.decode("utf-8", "replace")
+    return None
+
+
+def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False, is_private: bool = False) -> None:
+    """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
+
+    The predecessor stays as ``.bak``, unless ``keeps_backup`` says that it is worth less than the one that is there.
+    Both may be read by those who may read the file now: some hold secrets. A private file that is not there yet is made
+    for its owner alone; others as the process's umask says, mode 0644 at most.
+    Compatibility: RocketMQ deletes the file before it renames the new one over it.
+    """
+    like = path if disk.exists(path) else None
+    _write_all(disk, path + ".tmp", text.encode(), like, is_private=is_private)
+    predecessor = b"" if keeps_backup else _read_all(disk, path)
+    if predecessor:
+        _write_all(disk, path + ".bak.tmp", predecessor, like)
+        disk.rename(path + ".bak.tmp", path + ".bak")
+    disk.rename(path + ".tmp", path)
+    disk.sync_directory(os.path.dirname(path))
 
 
 def persist_small_file(disk: Disk, path: str, text: str) -> None:
@@ -39,3 +69,31 @@ def rewrite_properties_file(disk: Disk, path: str, changes: Mapping[str, str], *
     finally:
         file.close()
     persist_small_file(disk, path, rewritten_properties(text, changes))
+
+
+def _read_all(disk: Disk, path: str) -> bytes:
+    if not disk.exists(path):
+        return b""
+    file = disk.open(path, read_only=True)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def _write_all(disk: Disk, path: str, content: bytes, like: str | None, *, is_private: bool = False) -> None:
+    """Write a whole file that is read by those who may read ``like``, from its first byte on."""
+    if like is None and not is_private:
+        file = disk.open(path, create=True)
+    else:
+        if disk.exists(path):
+            disk.unlink(path)  # left by a crash; whoever has it open must not see what comes
+        file = disk.create_private(path)
+    try:
+        file.truncate(0)
+        if like is not None:
+            disk.copy_mode(like, path)
+        file.write(0, content)
+        file.sync()
+    finally:
+        file.close()

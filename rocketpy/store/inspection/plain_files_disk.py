@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rocketpy.errors import StartError, StoreError
-from rocketpy.store.disk.interface import DiskFile, DiskLock, OsDisk
+from rocketpy.store.disk.interface import DiskFile, DiskLock
+from rocketpy.store.disk.os_disk import OsDisk
 
 
 class PlainFilesDisk(OsDisk):

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 import attrs
 
 from rocketpy.errors import ShortageError
-from rocketpy.store.disk.interface import Disk, persist_text, read_text
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import persist_text, read_text
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)

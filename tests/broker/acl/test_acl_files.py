@@ -11,7 +11,7 @@ from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.acl_files import DEPTH_MAX, FILE_SIZE_MAX, FILES_MAX, AclFiles, FileStamp
 from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, read_file, write_file
 

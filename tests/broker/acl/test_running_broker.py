@@ -30,7 +30,7 @@ from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.blackbox.processes import free_ports
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS

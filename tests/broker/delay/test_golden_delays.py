@@ -11,7 +11,7 @@ import trio.testing
 
 from rocketpy.protocol.fastjson import loads
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.delay.delayed import DelayedMessages, TrioWallClock, open_delayed
 from tests.store.golden_store import expected, unpack_store
 

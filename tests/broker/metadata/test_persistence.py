@@ -13,7 +13,7 @@ import trio.testing
 from rocketpy.broker.metadata.persistence import RETRY_SECONDS, TablePersistService
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import DescriptorShortageError, DiskFullError, ShortageError, StoreError
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.runner import run_inline
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.queue.extension import CqExtUnit
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
 

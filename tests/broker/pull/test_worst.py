@@ -16,7 +16,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.message import Message
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.pull.pulling import SUSPEND, offsets, subscribe

@@ -25,7 +25,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.service import PENDING_MAX
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.broker_on_bytes import received

@@ -12,7 +12,7 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received

@@ -16,7 +16,7 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import EndTransactionRequestHeader
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import BrokerRole
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.tables_of_a_broker import Tables, make_tables
 from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
 from tests.broker.transaction.transaction_broker import TransactionBroker, open_transaction_broker

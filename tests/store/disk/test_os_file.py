@@ -15,7 +15,7 @@ import pytest
 
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store.disk import os_file
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.os_file import OsFile, OsLock, existing_ancestor, store_error
 
 SIZE = 10_000

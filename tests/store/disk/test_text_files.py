@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import OsDisk, read_text
-from rocketpy.store.disk.text_files import persist_small_file, rewrite_properties_file
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.disk.text_files import persist_small_file, persist_text, read_text, rewrite_properties_file
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 
 
@@ -65,3 +67,55 @@ def test_properties_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "b.conf"
     rewrite_properties_file(OsDisk(), str(path), {"b": "3"}, initial={"x": "0", "b": "3"})
     assert path.read_text() == "x=0\nb=3\n"
+
+
+def test_text_is_replaced_and_its_predecessor_kept(disk: Disk, root: str) -> None:
+    path = f"{root}/topics.json"
+    assert read_text(disk, path) is None
+    for text in ("one, längst", "two", "three"):
+        persist_text(disk, path, text)
+        assert read_text(disk, path) == text
+    assert read_text(disk, path + ".bak") == "two"
+    assert disk.list_directory(root) == ["topics.json", "topics.json.bak"]
+
+
+def test_an_empty_or_missing_file_falls_back(disk: Disk, root: str) -> None:
+    path = f"{root}/topics.json"
+    persist_text(disk, path, "one")
+    persist_text(disk, path, "two")
+    file = disk.open(path)
+    file.truncate(0)
+    file.close()
+    assert read_text(disk, path) == "one"
+    persist_text(disk, path, "three")
+    assert read_text(disk, path + ".bak") == "one", "nothing is no predecessor"
+    disk.unlink(path)
+    assert read_text(disk, path) == "one"
+
+
+def test_a_file_with_secrets_stays_as_private_as_it_was(tmp_path: Path) -> None:
+    """Neither the new text nor the copy of the old one may become readable for more people."""
+    path = str(tmp_path / "plain_acl.yml")
+    persist_text(OsDisk(), path, "one")
+    os.chmod(path, 0o600)
+    for text in ("two", "three"):
+        persist_text(OsDisk(), path, text)
+        assert [os.stat(each).st_mode & 0o777 for each in (path, path + ".bak")] == [0o600, 0o600]
+
+
+def test_a_private_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask allows, and also where a crash has left the temporary file with other bits."""
+    path = str(tmp_path / "plain_acl.yml")
+    before = os.umask(0)
+    try:
+        with open(f"{path}.tmp", "w") as left, open(f"{path}.tmp") as watching:
+            left.write("old")
+            persist_text(OsDisk(), path, "secret", is_private=True)
+            assert "secret" not in watching.read(), "who has it open sees nothing of the new text"
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        persist_text(OsDisk(), path, "other", is_private=True)
+        assert [os.stat(each).st_mode & 0o777 for each in (path, path + ".bak")] == [0o600, 0o600]
+    finally:
+        os.umask(before)
+    with pytest.raises(StoreError, match="cannot create"):
+        OsDisk().create_private(path)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import DiskFile, OsDisk
+from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from tests.store.parts import Place
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from rocketpy.errors import DiskFullError, StoreError
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.file import (
     HEADER_SIZE,
     IndexFile,

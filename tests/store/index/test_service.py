@@ -15,7 +15,8 @@ import trio.testing
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk.interface import Disk, OsDisk
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.catch_up import index_keys
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name

@@ -10,7 +10,7 @@ from rocketpy.store.inspection.lock_probe import is_locked
 
 HOLDER = """
 import sys
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 lock = OsDisk().lock(sys.argv[1])
 print(flush=True)
 input()

@@ -11,7 +11,7 @@ import pytest
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.spark.commit_log_files import CommitLogRange, list_commit_log_files, read_messages
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.plain_files_disk import DirectoryBoundDisk, PlainFilesDisk
 from rocketpy.store.inspection.repair.repair import repair_store
 from rocketpy.store.inspection.verify.inventory import read_inventory

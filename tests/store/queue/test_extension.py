@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
 from rocketpy.store.log.commit_log import CommitLog

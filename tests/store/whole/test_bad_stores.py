@@ -18,7 +18,8 @@ import trio
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DamagedStoreError, RocketpyError, StartError, StoreError
-from rocketpy.store.disk.interface import DiskFile, OsDisk
+from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.os_file import store_error
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.damaged import (

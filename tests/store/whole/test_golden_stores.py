@@ -29,7 +29,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.disk.interface import OsDisk, read_text
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.disk.text_files import read_text
 from rocketpy.store.index.file import IndexHeader
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store

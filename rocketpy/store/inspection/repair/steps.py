@@ -13,7 +13,8 @@ from typing import Protocol
 import attrs
 
 from rocketpy.store import layout
-from rocketpy.store.disk.interface import Disk, persist_text, read_text
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import persist_text, read_text
 from rocketpy.store.inspection.repair.kept_pieces import KeptPieces
 from rocketpy.store.inspection.repair.log_filling import Hole, LogFilling, Piece
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.plan import RepairPlan, RepairPlanner
 from rocketpy.store.inspection.repair.steps import (
     BeginAnew,

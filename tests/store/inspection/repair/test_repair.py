@@ -14,7 +14,8 @@ from rocketpy.errors import DiskFullError, StartError, StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, decode_messages, encode_message
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import Disk, OsDisk
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX, NOTES_FILE
 from rocketpy.store.inspection.repair.placeholders import PROPERTY_DAMAGED
 from rocketpy.store.inspection.repair.repair import RepairReport, plan_repair, repair_store

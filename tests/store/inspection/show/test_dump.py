@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.show.dump import DumpWish, FileKind, Item, StoreDump, kind_of
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.recovery.orderly_end import OrderlyEnd, persist_orderly_end

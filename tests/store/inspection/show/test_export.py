@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.message import MessageExt
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.show.export import ExportWish, StoreExport
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, unpack

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.store.disk.interface import OsDisk
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.findings import Severity
 from rocketpy.store.inspection.verify.inventory import Inventory, measured, read_inventory
 

@@ -11,7 +11,8 @@ import attrs
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import DiskFile, OsDisk
+from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.findings import Severity
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.layout import UNIT_SIZE
