@@ -25,6 +25,7 @@ import attrs
 
 from property_tests.crash.history import NEVER, Failure, Lived
 from property_tests.crash.life import Life, Moment, Setup, copied
+from property_tests.crash.operations import OPERATIONS
 from property_tests.crash.recovery import moments_of_recovery, recover
 from property_tests.crash.workloads import beginnings, lives
 from rocketpy.errors import StoreError
@@ -147,7 +148,7 @@ class Enumeration:
         for operations in LATER_LIVES:
             life = Life(self._setup, death.disk, death.model, number=len(death.history))
             everywhere = self._effort.every_later_moment
-            life.run(operations, watched_from=0 if everywhere else len(operations))
+            life.run(operations, OPERATIONS, watched_from=0 if everywhere else len(operations))
             self._judge(life, death)
             for moment in life.moments if everywhere else life.moments[-1:]:
                 for _ in self._die_later(death, moment):

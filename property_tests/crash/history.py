@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from property_tests.crash.life import Life, Moment, Setup, copied
+from property_tests.crash.operations import OPERATIONS
 from property_tests.crash.recovery import moments_of_recovery, recover
 from rocketpy.testing.disk_state import DiskState, Survival
 from rocketpy.testing.sim_disk import SimDisk
@@ -77,7 +78,7 @@ def replay(setup: Setup, *history: Lived) -> None:
     for number, lived in enumerate(history):
         if lived.operations:
             life = Life(setup, disk, model, number=number)
-            life.run(lived.operations[1:])
+            life.run(lived.operations[1:], OPERATIONS)
             moments = life.moments
             if life.error is not None:
                 raise life.error

@@ -8,14 +8,13 @@ then: one run shows what a death in any of its disk calls would leave.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
 import attrs
 
-from property_tests.crash.operations import FLUSH_INTERVAL_MS, OPERATIONS, SMALL
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
@@ -30,6 +29,8 @@ T = TypeVar("T")
 ROOT = "/store"
 ABORT_FILE = f"{ROOT}/abort"
 LOG_FILE_SIZE = 8192
+FLUSH_INTERVAL_MS = 1000
+SMALL = 150  # the size of a body
 
 
 @attrs.frozen(slots=False)
@@ -137,8 +138,16 @@ class Life:
         self._message_count = 0
         self._promise: StoreModel | None = None  # a copy of the model, as long as it does not change
 
-    def run(self, operations: Sequence[str], *, watched_from: int = 0) -> None:
+    def run(
+        self,
+        operations: Sequence[str],
+        functions: Mapping[str, Callable[[Life], None]],
+        *,
+        watched_from: int = 0,
+    ) -> None:
         """Open the store and do something with it; take note of moments from that operation on, 0 for the opening.
+
+        ``functions`` has the function of each operation by its name, that of "open" included.
 
         The life ends with a kill, unless the store ends because its disk fails, or is wrong.
         """
@@ -148,7 +157,7 @@ class Life:
             for index, operation in enumerate(("open", *operations)):
                 self.operations += (operation,)
                 self._is_watched = index >= watched_from
-                OPERATIONS[operation](self)
+                functions[operation](self)
                 self._hear_what_is_durable()
                 self._take_note("nothing more")
         except LifeEnded as ended:

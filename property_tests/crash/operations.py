@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from property_tests.crash.life import FLUSH_INTERVAL_MS, SMALL, Life
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.message_store import MessageStore
 
-if TYPE_CHECKING:
-    from property_tests.crash.life import Life
-
-SMALL, LARGE = 150, 6000  # bodies; two large ones never fit into one file, and each touches several pages
-FLUSH_INTERVAL_MS = 1000
+LARGE = 6000  # the size of a body, as SMALL is; two large ones never fit into one file, and each touches several pages
 _INDEX_BUILDS_MS = 20
 
 

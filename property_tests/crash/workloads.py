@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from property_tests.crash.life import Life, Setup
+from property_tests.crash.operations import OPERATIONS
 from rocketpy.testing.store_model import StoreModel
 
 
@@ -23,7 +24,7 @@ def lives(setup: Setup, length: int, beginning: tuple[str, ...] = ()) -> Iterato
         if previous is not None:
             watched_from = _common(previous, workload) + 1
         life = Life(setup, None, StoreModel())
-        life.run(workload, watched_from=watched_from)
+        life.run(workload, OPERATIONS, watched_from=watched_from)
         yield life
         previous = workload
 

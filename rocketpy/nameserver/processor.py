@@ -55,7 +55,8 @@ from rocketpy.protocol.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 
 SETTINGS_SIZE_MAX = 16_384
 """How long a text of settings may be that a request brings; all of them with their defaults have some 2 KiB."""

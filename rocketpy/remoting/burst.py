@@ -16,15 +16,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rocketpy.containment import contain, is_containable
 from rocketpy.errors import StoreError
 
-if TYPE_CHECKING:
-    from rocketpy.remoting.connection import Connection
-
 _log = logging.getLogger("rocketpy.remoting")
+
+
+class Sender(Protocol):
+    """A connection as its burst sees it: something that has replies to send."""
+
+    @property
+    def peer(self) -> str: ...
+
+    def flush(self) -> None:
+        """Send what is queued, as far as the socket takes it."""
+        ...
+
+    def drop_outgoing(self) -> None:
+        """Forget what is queued."""
+        ...
+
+    def close(self) -> None:
+        """End the connection at once."""
+        ...
 
 
 class Burst:
@@ -42,12 +58,12 @@ class Burst:
         """Take what makes the burst real, and what serves others once its own replies are gone."""
         self._end_burst = end_burst
         self._after_replies = after_replies
-        self._dirty: list[Connection] = []
+        self._dirty: list[Sender] = []
         self.may_send = True
         """False while a burst is open, and for ever once one has failed."""
         self.has_failed = False
 
-    def mark_dirty(self, connection: Connection) -> None:
+    def mark_dirty(self, connection: Sender) -> None:
         """Remember that a connection has something to send; once until it has been flushed."""
         self._dirty.append(connection)
 

@@ -16,7 +16,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import trio
@@ -30,8 +30,9 @@ from rocketpy.errors import (
 )
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import Frame, FrameReader, encode_frame
+from rocketpy.remoting.burst import Burst
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.dispatch import Deferred, Dispatcher, Owed
+from rocketpy.remoting.deferred import Deferred, Owed
 from rocketpy.remoting.task_pool import TaskKind
 
 _PORT = struct.Struct(">i")
@@ -59,6 +60,38 @@ class Transport(Protocol):
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:
         """Run a task in the server's nursery; False when its owner, or all together, have too many already."""
+        ...
+
+
+class RequestDispatcher(Protocol):
+    """What a connection needs of the program that serves its peer's requests; ``dispatch.Dispatcher`` is one."""
+
+    @property
+    def burst(self) -> Burst:
+        """The block that requests are served in."""
+        ...
+
+    @property
+    def fast_paths(self) -> Mapping[bytes, Callable[[Connection, bytes, bytes | None], int]]:
+        """What serves a JSON request by the first bytes of its header, or declines it."""
+        ...
+
+    def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
+        """Serve one frame; RemoteProtocolError when its header is garbage."""
+        ...
+
+    def answer_failure(self, connection: Connection, header: bytes, body: bytes | None, failure: Exception) -> None:
+        """Answer a request whose fast path raised."""
+        ...
+
+    async def run_deferred(
+        self,
+        connection: Connection,
+        owed: Owed,
+        function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
+        *arguments: object,
+    ) -> None:
+        """Give the answer that ``function`` returns; see :meth:`Connection.answer_later`."""
         ...
 
 
@@ -97,7 +130,7 @@ class Connection:
         self,
         *,
         address: tuple[str, int],
-        dispatcher: Dispatcher,
+        dispatcher: RequestDispatcher,
         transport: Transport,
         limits: ConnectionLimits,
         now: float,

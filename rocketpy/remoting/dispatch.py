@@ -1,7 +1,7 @@
 """Chooses the processor of a request and turns its outcome into a reply.
 
 A processor is a plain function of (connection, request): it returns a reply, ``None`` when there is nothing to say, or
-:data:`DEFERRED` having handed the reply to someone who will give it later. It may raise :class:`RequestError`, which is
+``DEFERRED`` having handed the reply to someone who will give it later. It may raise :class:`RequestError`, which is
 answered with its code and remark. A rare slow command is registered as a task instead. A *fast path* is chosen by the
 first twelve bytes of a JSON header, which name the code, before anything is decoded; it may decline.
 
@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from rocketpy.containment import Contained, contain
 from rocketpy.errors import LocalProtocolError, RequestError, ShortageError
-from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_command, encode_frame
 from rocketpy.remoting.burst import Burst
-
-if TYPE_CHECKING:
-    from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.deferred import DEFERRED, Deferred, Owed
 
 FAST_PATH_PREFIX_SIZE: Final = 12
 """``{"code":310,`` and ``{"code":11,"``: long enough to name every code of two or three digits."""
@@ -38,42 +37,17 @@ REMARK_LENGTH_MAX: Final = 8192
 _log = logging.getLogger("rocketpy.remoting")
 
 
-class Deferred:
-    """The type of :data:`DEFERRED`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "DEFERRED"
-
-
-DEFERRED: Final = Deferred()
-"""What a processor returns when someone else will reply later, through ``Connection.reply_deferred``."""
-
-Processor = Callable[["Connection", RemotingCommand], "RemotingCommand | Deferred | None"]
-AsyncProcessor = Callable[["Connection", RemotingCommand], Awaitable["RemotingCommand | None"]]
-FastPath = Callable[["Connection", bytes, "bytes | None"], int]
+Processor = Callable[[Connection, RemotingCommand], RemotingCommand | Deferred | None]
+AsyncProcessor = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
+FastPath = Callable[[Connection, bytes, bytes | None], int]
 """Serves a request and returns True, or TOOK_LONG; False, with nothing done, for what it does not serve."""
 
 TOOK_LONG: Final = 2
 """What a fast path returns for a request that may have taken a millisecond: then the driver looks at the time."""
 
 FastGuard = Callable[[FastPath], FastPath]
-Authorize = Callable[["Connection", RemotingCommand], None]
+Authorize = Callable[[Connection, RemotingCommand], None]
 """Raises RequestError for a request that its peer may not make."""
-
-
-class Owed(Protocol):
-    """A request that an answer is owed to: all that the answer needs of it."""
-
-    @property
-    def opaque(self) -> int: ...
-
-    @property
-    def serialize_type(self) -> SerializeType: ...
-
-    @property
-    def is_oneway(self) -> bool: ...
 
 
 class RpcHook(Protocol):

@@ -47,7 +47,8 @@ from rocketpy.protocol.stored_message import encode_message
 from rocketpy.protocol.sysflag import PULL_SUSPEND_FLAG
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher, Processor
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher, Processor
 from rocketpy.remoting.server import RemotingServer, open_listeners
 
 STORE_TIMESTAMP = 1_700_000_000_000

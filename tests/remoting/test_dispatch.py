@@ -9,7 +9,8 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, REMARK_LENGTH_MAX, Dispatcher, FastPath
+from rocketpy.remoting.deferred import DEFERRED
+from rocketpy.remoting.dispatch import REMARK_LENGTH_MAX, Dispatcher, FastPath
 from tests.remoting.test_connection import make_connection, sent
 
 

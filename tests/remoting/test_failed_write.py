@@ -14,7 +14,8 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
 from tests.patience import PATIENCE_SECONDS, until
 from tests.remoting.test_server import Peer, ask

@@ -18,7 +18,8 @@ from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting import hub as hub_module
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog

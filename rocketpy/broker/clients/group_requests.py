@@ -25,7 +25,8 @@ from rocketpy.protocol.headers.offset import (
     UpdateConsumerOffsetResponseHeader,
 )
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"

@@ -19,7 +19,7 @@ refused before it comes this far, and in Java everything else that stores the me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
@@ -35,11 +35,19 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE, transaction_type
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 
-if TYPE_CHECKING:  # which has these levels itself
-    from rocketpy.broker.send.put import MessageExtBrokerInner
-
 KEY = "messageDelayLevel"
 _UNKNOWN_LEVEL_MS = 1_000
+
+
+class DelayableMessage(Protocol):
+    """A message that is about to be stored, with the fields that a delay rewrites; ``MessageExtBrokerInner`` is one."""
+
+    topic: str
+    queue_id: int
+    properties: dict[str, str]
+
+    @property
+    def sys_flag(self) -> int: ...
 
 
 @attrs.frozen
@@ -80,7 +88,7 @@ class DelayLevels:
         """Return how long a level waits."""
         return self.delays_ms[level - 1] if 0 < level <= self.level_max else _UNKNOWN_LEVEL_MS
 
-    def rewrite(self, message: MessageExtBrokerInner) -> int:
+    def rewrite(self, message: DelayableMessage) -> int:
         """Send a message that wants a delay where it waits, in place; return its level, 0 if it is not delayed.
 
         Prepared and rolled back messages are not delayed: they are no messages to anybody yet. Nor are half messages,

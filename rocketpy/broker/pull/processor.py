@@ -39,7 +39,8 @@ from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUSPEND_FLAG
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, TOOK_LONG, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult

@@ -61,7 +61,8 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.sysflag import MULTI_TAGS_FLAG
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus

@@ -50,7 +50,8 @@ from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG, TRANSACTION_NOT_TYPE, with_transaction_type
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, topic_name_fault
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 DLQ_NUMS_PER_GROUP = 1

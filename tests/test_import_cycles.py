@@ -1,0 +1,83 @@
+"""No module imports itself by way of others, imports for the type checker included.
+
+Two modules in a cycle are one module in two files: neither is understood, tested or moved without the other. Where a
+type is needed against the direction of the imports, the user states what it needs as a Protocol.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("packages", [("rocketpy",), ("rocketpy", "property_tests", "tests")], ids="+".join)
+def test_imports_have_no_cycle(packages: tuple[str, ...]) -> None:
+    imports = _imports({name: file.read_text() for name, file in _modules(ROOT, packages).items()})
+    assert _cycle(imports) == []
+
+
+def test_a_cycle_is_found_where_it_is_for_the_type_checker_only() -> None:
+    assert _cycle(
+        _imports(
+            {
+                "rocketpy.a": "from __future__ import annotations\nfrom rocketpy.b import B",
+                "rocketpy.b": "if TYPE_CHECKING:\n    from rocketpy import c",
+                "rocketpy.c": "def later():\n    import rocketpy.a",
+            }
+        )
+    ) == ["rocketpy.a", "rocketpy.b", "rocketpy.c", "rocketpy.a"]
+
+
+def test_modules_that_share_an_import_are_no_cycle() -> None:
+    sources = {
+        "rocketpy.a": "from rocketpy.b import B\nfrom rocketpy.c import C",
+        "rocketpy.b": "import rocketpy.c",
+        "rocketpy.c": "",
+    }
+    assert _cycle(_imports(sources)) == []
+
+
+def _modules(root: Path, packages: tuple[str, ...]) -> dict[str, Path]:
+    """Return the file of each module by its name; a package is named by its ``__init__.py``."""
+    files = [file for package in packages for file in (root / package).rglob("*.py")]
+    assert files
+    return {".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def _imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return for each module those that it imports, wherever in the file. Relative imports are not used here."""
+    return {
+        module: {name for name in _imported(ast.parse(source), sources) if name != module}
+        for module, source in sources.items()
+    }
+
+
+def _imported(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "a relative import"
+            for alias in node.names:
+                of_package = f"{node.module}.{alias.name}"
+                if of_package in modules:
+                    yield of_package
+                elif node.module in modules:
+                    yield node.module
+
+
+def _cycle(imports: Mapping[str, set[str]]) -> list[str]:
+    """Return one cycle, each module followed by one that it imports; the first module stands at both ends."""
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        cycle: list[str] = error.args[1][::-1]  # graphlib lists each node after the one it depends on
+        first = cycle.index(min(cycle))
+        return [*cycle[first:-1], *cycle[:first], cycle[first]]
+    return []
