@@ -1,6 +1,7 @@
-"""What every side of a broker stands on: its settings, its tables, its store, its clock and who it is.
+"""Dependencies shared by all features of a broker: settings, tables, store, clock, addresses.
 
-Only what puts parts together (``*_side.py``, ``*_parts.py``) takes it whole. A part takes what it uses.
+Only a composition root (each ``feature.py``, and the wiring) takes the context whole. A processor or service takes the
+collaborators that it uses.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from rocketpy.store.message_store import MessageStore
 
 @attrs.frozen(kw_only=True)
 class BrokerContext:
-    """The context of one broker, from an open store on until the end."""
+    """The context of one broker, from the opening of its store until its end."""
 
     config: BrokerConfig
     store_config: MessageStoreConfig
     tables: Tables
     store: MessageStore
-    port: int  # of the listener that the nameservers are told of
-    store_host: bytes  # the same address as a record has it
+    port: int  # of the listener whose address is registered
+    store_host: bytes  # the same address in the form of a record
     clock: Clock
     randomness: Random
 
@@ -43,7 +44,7 @@ class BrokerContext:
         clock: Clock,
         randomness: Random,
     ) -> Self:
-        """Return the context of a broker that was told ``settings``."""
+        """Build the context from loaded settings."""
         return cls(
             config=settings.broker,
             store_config=settings.store,
@@ -57,10 +58,10 @@ class BrokerContext:
 
     @property
     def broker_addr(self) -> str:
-        """The address that the nameservers are told."""
+        """The address that the broker registers at the nameservers."""
         return f"{self.config.broker_ip1}:{self.port}"
 
     @property
     def ha_server_addr(self) -> str:
-        """The address that slaves would be told."""
+        """The address that slaves would replicate from."""
         return f"{self.config.broker_ip2}:{self.port + 1}"

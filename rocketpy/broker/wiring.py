@@ -1,6 +1,7 @@
-"""The parts of one broker, put together: tables, services, processors, servers. What runs them is :mod:`.app`.
+"""Composition root of a broker: makes its features and connects them to services, servers and settings. No logic.
 
-Nothing here decides anything; whoever adds a service or a processor adds it here, with its collaborators.
+:mod:`.app` runs what is built here. A new request code, service, figure or live setting belongs into the feature that
+has it; a new feature is one line here.
 """
 
 from __future__ import annotations
@@ -8,30 +9,28 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
-from typing import Protocol
 
 import trio
 
-from rocketpy.broker.acl.fast_path_guards import HotGuards
-from rocketpy.broker.acl.file_watch import AclFileWatchService
+from rocketpy.broker.acl.feature import AclFeature
 from rocketpy.broker.admin.feature import AdminFeature
 from rocketpy.broker.clients.feature import ClientsFeature
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.feature import DelayFeature
+from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
-from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.metadata.feature import MetadataFeature
 from rocketpy.broker.metadata.registration import RegistrationService
 from rocketpy.broker.monitoring.feature import MonitoringFeature
 from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
-from rocketpy.broker.query.processor import QueryMessageProcessor
-from rocketpy.broker.send.feature import LIVE_KEYS, SendFeature
+from rocketpy.broker.query.feature import QueryFeature
+from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.hot_headers import decode_hot_send
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
@@ -49,16 +48,8 @@ LIVE_STORE_KEYS = [row.key for row in setting_rows(MessageStoreConfig) if row.li
 _log = logging.getLogger("rocketpy.broker")
 
 
-class Service(Protocol):
-    """A loop of the broker: runs until it is cancelled; a failure ends the broker."""
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Report started when the rest of the broker may rely on it."""
-        ...
-
-
 class Wiring:
-    """The services and processors of one broker, put together; what runs them is above."""
+    """The features of one broker, connected to each other; :mod:`.app` runs them."""
 
     def __init__(
         self,
@@ -74,40 +65,47 @@ class Wiring:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.persistence = _persistence(context)
         self.registration = _registration(context, client)
-        self.clients = ClientsFeature(context, current_time=trio.current_time)
+        self.acl = AclFeature(context.tables.accounts)
+        self.metadata = MetadataFeature(context)
+        self.clients = ClientsFeature(context, current_time=trio.current_time, is_stopping=stop.is_set)
         self.delay = DelayFeature(context, serve_woken=hold_service.serve_woken)
         message_put = self.delay.message_put
         self.transaction = TransactionFeature(context, message_put=message_put)
-        self.send = SendFeature(context, message_put=message_put, hooks=hooks)
+        self.send = SendFeature(context, message_put=message_put, hooks=hooks, decode=self.acl.decode_send)
         self.pull = PullFeature(
             context, message_put=message_put, hold_service=hold_service, hooks=self.send.consume_hooks
         )
         self.monitoring = MonitoringFeature(context)
-        self.admin = AdminFeature(
+        features: tuple[Feature, ...] = (
+            self.monitoring,
+            self.metadata,
+            self.acl,
+            self.transaction,
+            self.delay,
+            self.pull,
+            self.send,
+            self.clients,
+            QueryFeature(context),
+        )
+        admin = AdminFeature(
             context,
             live_settings=live_settings,
-            figures=(
-                self.monitoring.broker_stats.runtime_info,
-                self.monitoring.lateness.runtime_info,
-                self.delay.schedule.runtime_info,
-                self.pull.lag.runtime_info,
-                context.tables.subscription_watch.runtime_info,
-            ),
+            figures_of_all=[feature.figures for feature in features],
             register_all=self.registration.register_all,
         )
+        self.features = (*features, admin)
+        """In the order in which services are started and figures are shown."""
+        self.services: Sequence[Service] = (tls, *(each for feature in self.features for each in feature.services))
+        """What runs beside the servers, in the order in which it is started."""
         self._context = context
         self._server_config = server_config
-        self._stop = stop
         self._tls = tls
-        self.services = self._all_services()
-        """What runs beside the servers, in the order in which it is started."""
         self._subscribe_to_settings()
 
     @property
     def address(self) -> str:
-        """The address that the nameservers are told."""
+        """The address that the broker registers at the nameservers."""
         return self._context.broker_addr
 
     def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
@@ -127,8 +125,27 @@ class Wiring:
             for listener, each in zip(listeners, dispatchers, strict=False)
         ]
 
+    def dispatcher(self) -> Dispatcher:
+        """Return a dispatcher with every request code of the main port."""
+        dispatcher = Dispatcher(
+            unsupported_log=_log_unsupported,
+            authorize=self.acl.authorize,
+            fast_guards=self.acl.fast_guards,
+            end_burst=self.send.end_burst,
+            after_replies=self.hold_service.serve_woken,
+        )
+        for feature in self.features:
+            feature.register(dispatcher)
+        return dispatcher
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Have each feature forget a connection that has ended; a failure of one does not keep it from the others."""
+        for feature in self.features:
+            with Contained(_log, "the end of the connection to %s", connection.peer):
+                feature.connection_closed(connection)
+
     async def wait_answered(self) -> None:
-        """Wait until the flush has come that the replies of accepted messages wait for."""
+        """Wait until the replies of accepted messages are due: under SYNC_FLUSH, until what is written is durable."""
         store = self._context.store
         store.end_burst()
         if store.sync_flush:
@@ -137,87 +154,28 @@ class Wiring:
             await flushed.wait()
 
     async def finish(self) -> None:
-        """Note where the tables and the delivery of delayed messages stand; nothing runs any more."""
+        """Persist the progress of delayed messages, then the tables. Called when no service runs any more."""
         await self.delay.schedule.finish()
-        await self.persistence.persist_all()
-
-    def connection_closed(self, connection: Connection) -> None:
-        """Forget a connection that has ended, and mark its groups as changed; each table by itself, contained."""
-        forgetting = [self.hold_service.drop_connection]
-        if self._context.tables.accounts is not None:
-            forgetting.append(self._context.tables.accounts.connection_closed)
-        if not self._stop.is_set():  # at the end every connection closes, and there is nobody left to notify
-            forgetting.append(self.clients.housekeeping.connection_closed)
-        for forget in forgetting:
-            with Contained(_log, "the end of the connection to %s", connection.peer):
-                forget(connection)
-
-    def dispatcher(self) -> Dispatcher:
-        """Return who serves every request of the main port."""
-        accounts = self._context.tables.accounts
-        guards = None if accounts is None else HotGuards(accounts)
-        dispatcher = Dispatcher(
-            unsupported_log=_log_unsupported,
-            authorize=None if accounts is None else accounts.authorize,
-            fast_guards=None if guards is None else guards.by_code(),
-            end_burst=self.send.end_burst,
-            after_replies=self.hold_service.serve_woken,
-        )
-        self.transaction.register(dispatcher)
-        self.send.register(dispatcher, decode=decode_hot_send if guards is None else guards.decode_send)
-        self.pull.register(dispatcher)
-        self.clients.register(dispatcher)
-        self.admin.register(dispatcher)
-        QueryMessageProcessor(
-            store=self._context.store, default_query_max_num=self._context.store_config.default_query_max_num
-        ).register(dispatcher)
-        return dispatcher
+        await self.metadata.persistence.persist_all()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _connection_budget(self) -> ConnectionBudget:
-        """One budget for all ports, within what the store's files leave of the descriptors."""
+        """Return one budget for all ports: the descriptors that the store's files leave."""
         config = self._server_config
         files = descriptor_budget(self._context.store_config, descriptor_limit())
         return ConnectionBudget(
             allowed_connections(config.connections_max, needed_by_files=files.total), config.connections_per_address_max
         )
 
-    def _all_services(self) -> Sequence[Service]:
-        accounts = self._context.tables.accounts
-        return (
-            self.hold_service,
-            self.clients.housekeeping,
-            self.clients.notifications,
-            self.persistence,
-            *self.monitoring.services,
-            self._tls,
-            *(() if accounts is None else (AclFileWatchService(manager=accounts),)),
-            self.transaction.check_service,
-            *self.send.services,
-            *self.pull.services,
-            *self.delay.services,
-        )
-
     def _subscribe_to_settings(self) -> None:
-        """Have everybody told who keeps what it made of a setting."""
+        """Register listeners that cache values derived from live settings."""
         on_change, context = self.live_settings.on_change, self._context
-        on_change(LIVE_KEYS, self.send.settings_changed)
+        for feature in self.features:
+            for keys, listener in feature.settings.items():
+                on_change(keys, listener)
         on_change(LIVE_STORE_KEYS, context.store.settings_changed)
-        on_change(["autoCreateTopicEnable"], context.tables.topics.settings_changed)
         on_change(LEVEL_KEYS, lambda: apply_log_levels(context.config))
-
-
-def _persistence(context: BrokerContext) -> TablePersistService:
-    config, tables = context.config, context.tables
-    # A group goes on behind a message that it has sent back: power that fails must not take the copy and leave the
-    # offset.
-    tables.offsets.stored.before_write = context.store.flush
-    return TablePersistService(
-        at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
-        periodic=[tables.offsets.stored],
-        period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
-    )
 
 
 def _registration(context: BrokerContext, client: RemotingClient) -> RegistrationService:

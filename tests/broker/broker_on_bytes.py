@@ -150,14 +150,14 @@ class BrokerOnBytes:
         )
         store = cast(MessageStore, self.store)
         context = context_of(self.tables, store, MessageStoreConfig())
-        clients = ClientsFeature(context, current_time=self.tables.time)
+        clients = ClientsFeature(context, current_time=self.tables.time, is_stopping=lambda: False)
         self.housekeeping = clients.housekeeping
         self.notifications = clients.notifications
         clients.register(self.dispatcher)
         AdminFeature(
             context,
             live_settings=self.live_settings,
-            figures=(self.broker_stats.runtime_info, LatenessService().runtime_info),
+            figures_of_all=(self.broker_stats.runtime_info, LatenessService().runtime_info),
             register_all=self._register_topics,
         ).register(self.dispatcher)
         self.transport = Transport(self._closed)

@@ -1,4 +1,4 @@
-"""What is put together: every code that issue and clients need has its processor, on the right port."""
+"""The wiring of a whole broker: every code has its processor, on the right port; every feature is asked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from rocketpy.broker.clients.housekeeping import ClientHousekeepingService
+from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.start_settings import BrokerSettings
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.client import open_remoting_client
-from tests.broker.test_app import running, settings_at
+from rocketpy.remoting.connection import Connection
+from tests.broker.test_app import client_of, running, settings_at
 from tests.patience import PATIENCE_SECONDS
 
 SERVED = (
@@ -62,7 +67,7 @@ def settings(tmp_path: Path) -> BrokerSettings:
     return settings_at(tmp_path / "store")
 
 
-async def test_every_code_is_answered_by_somebody(settings: BrokerSettings) -> None:
+async def test_every_code_has_a_processor(settings: BrokerSettings) -> None:
     async with running(settings) as at, open_remoting_client() as client:
         for code in SERVED:
             answer = await client.request(at.address, RemotingCommand(code))
@@ -77,3 +82,35 @@ async def test_the_end_does_not_wait_for_clients_that_stay(settings: BrokerSetti
         with trio.fail_after(PATIENCE_SECONDS):
             async with running(settings) as at:
                 await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+
+
+async def test_the_runtime_info_has_the_figures_of_every_feature(settings: BrokerSettings) -> None:
+    """Each row is of one feature: message counts, lag of the loop, delays, lag of consumers, subscriptions."""
+    async with client_of(settings) as (client, at):
+        answer = await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        table = decode_body(answer.body, KVTable).table
+        expected = ["msgPutTotalTodayNow", "consumerLagTotal", "inconsistentSubscriptionGroups"]
+        assert [key for key in table if key in expected] == expected
+
+
+async def test_a_closed_connection_is_forgotten_by_every_feature(
+    settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure of one of them does not keep it from the others."""
+    forgotten: list[str] = []
+
+    def fails(self: PullFeature, connection: Connection) -> None:
+        forgotten.append("pull")
+        raise ValueError("not foreseen")
+
+    monkeypatch.setattr(PullFeature, "connection_closed", fails)
+    monkeypatch.setattr(
+        ClientHousekeepingService, "connection_closed", lambda self, connection: forgotten.append("clients")
+    )
+    async with running(settings) as at:
+        async with open_remoting_client() as client:
+            await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len(forgotten) < 2:
+                await trio.sleep(0.01)
+    assert forgotten == ["pull", "clients"]

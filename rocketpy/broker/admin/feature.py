@@ -1,6 +1,6 @@
-"""What operators ask of a broker, put together: topics, groups, offsets, settings, accounts, the store, figures.
+"""The administration feature: topics, groups, offsets, settings, accounts, the store, statistics.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from rocketpy.broker.admin.topics import AdminTopicProcessor
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.admin import AdminDelayProcessor
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class AdminFeature:
-    """The processors of administration. ``figures`` are what GET_BROKER_RUNTIME_INFO shows besides the store's."""
+class AdminFeature(Feature):
+    """The processors of administration. ``figures_of_all`` are the rows of the other features in the runtime info."""
 
     def __init__(
         self,
         context: BrokerContext,
         *,
         live_settings: LiveSettings,
-        figures: Sequence[Callable[[], dict[str, str]]],
+        figures_of_all: Sequence[Callable[[], dict[str, str]]],
         register_all: Callable[[], Awaitable[None]],
     ) -> None:
         self._context = context
         self._live_settings = live_settings
-        self._figures = figures
+        self._figures_of_all = tuple(figures_of_all)
         self._register_all = register_all
         self._whole_answers = WholeAnswers()
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take every code of administration."""
+        """Register every request code of administration."""
         self._register_broker(dispatcher)
         self._register_topics(dispatcher)
         self._register_groups(dispatcher)
@@ -56,9 +57,9 @@ class AdminFeature:
         await self._register_all()
 
     def _register_broker(self, dispatcher: Dispatcher) -> None:
-        """Take what concerns the broker as a whole."""
+        """Register the codes about the broker as a whole."""
         config, tables, store = self._context.config, self._context.tables, self._context.store
-        AdminBrokerProcessor(config=config, store=store, figures=tuple(self._figures)).register(dispatcher)
+        AdminBrokerProcessor(config=config, store=store, figures=self._figures_of_all).register(dispatcher)
         AdminConfigProcessor(
             config=config, live_settings=self._live_settings, permission_changed=self._permission_changed
         ).register(dispatcher)
@@ -70,7 +71,7 @@ class AdminFeature:
         AdminStatsProcessor(stats=tables.stats).register(dispatcher)
 
     def _register_topics(self, dispatcher: Dispatcher) -> None:
-        """Take what concerns topics and their queues."""
+        """Register the codes about topics and their queues."""
         tables, store = self._context.tables, self._context.store
         AdminTopicProcessor(
             config=self._context.config,
@@ -90,7 +91,7 @@ class AdminFeature:
         ).register(dispatcher)
 
     def _register_groups(self, dispatcher: Dispatcher) -> None:
-        """Take what concerns groups, their offsets and their members."""
+        """Register the codes about groups, their offsets and their members."""
         config, tables, store = self._context.config, self._context.tables, self._context.store
         AdminGroupProcessor(
             subscription_group_manager=tables.groups,

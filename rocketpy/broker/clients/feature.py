@@ -1,6 +1,6 @@
-"""What clients tell a broker of themselves, put together: heartbeats, members of groups, offsets, locks of queues.
+"""The clients feature: heartbeats, membership of groups, consumer offsets, locks of queues.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from rocketpy.broker.clients.housekeeping import ClientHousekeepingService
 from rocketpy.broker.clients.lock_requests import LockProcessor
 from rocketpy.broker.clients.notifications import ConsumerIdsChangedService
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class ClientsFeature:
-    """The processors for clients that are connected, and the services that forget clients and notify groups."""
+class ClientsFeature(Feature):
+    """The processors of connected clients, and the services that expire clients and notify groups.
 
-    def __init__(self, context: BrokerContext, *, current_time: Callable[[], float]) -> None:
+    ``is_stopping`` returns True once the broker shuts down: then every connection closes, and no peer is left to be
+    notified.
+    """
+
+    def __init__(
+        self, context: BrokerContext, *, current_time: Callable[[], float], is_stopping: Callable[[], bool]
+    ) -> None:
         config, tables = context.config, context.tables
         self.notifications = ConsumerIdsChangedService(consumer_manager=tables.consumers)
         self.housekeeping = ClientHousekeepingService(
@@ -45,9 +53,21 @@ class ClientsFeature:
             consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=context.store
         )
         self._lock = LockProcessor(config=config, rebalance_lock_manager=tables.locks)
+        self._subscription_watch = tables.subscription_watch
+        self._is_stopping = is_stopping
+        self.services = (self.housekeeping, self.notifications)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes of clients that are neither sends nor pulls."""
+        """Register the codes of clients other than sends and pulls."""
         self._client_manage.register(dispatcher)
         self._consumer_manage.register(dispatcher)
         self._lock.register(dispatcher)
+
+    def figures(self) -> dict[str, str]:
+        """Return how many groups have members with different subscriptions."""
+        return self._subscription_watch.runtime_info()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Remove a client from its groups, and mark the groups as changed."""
+        if not self._is_stopping():
+            self.housekeeping.connection_closed(connection)

@@ -1,6 +1,6 @@
-"""Delayed messages of a broker, put together: who puts a message where it waits, and who delivers it.
+"""The delay feature: puts delayed messages into the queue of their level, and delivers them when they are due.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.dead_letter import DelayDeadLetters
 from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.perm_name import PERM_READ
@@ -18,8 +19,8 @@ from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 from rocketpy.store.config import BrokerRole
 
 
-class DelayFeature:
-    """What every message is put with, and the service that delivers those that were to wait."""
+class DelayFeature(Feature):
+    """``message_put``, which every feature puts messages with, and the service that delivers delayed ones."""
 
     def __init__(self, context: BrokerContext, *, serve_woken: Callable[[], None]) -> None:
         tables, store_config = context.tables, context.store_config
@@ -36,10 +37,14 @@ class DelayFeature:
             stats=tables.stats if store_config.enable_schedule_message_stats else None,
         )
         self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
-        self.services = (self.schedule,) if store_config.broker_role is not BrokerRole.SLAVE else ()
-        """What has to run for as long as the broker does: a slave delivers nothing."""
+        if store_config.broker_role is not BrokerRole.SLAVE:  # a slave delivers nothing
+            self.services = (self.schedule,)
+
+    def figures(self) -> dict[str, str]:
+        """Return the lag of each delay level."""
+        return self.schedule.runtime_info()
 
 
 def _make_dead_letter_topic(topics: TopicConfigManager) -> None:
-    """Make the topic of dead letters unless it is there: read by operators, written by the broker alone."""
+    """Create the dead-letter topic unless it exists: operators read it, only the broker writes it."""
     topics.create_topic_in_send_message_back_method(DELAY_DEAD_LETTER_TOPIC, 1, PERM_READ, 0)

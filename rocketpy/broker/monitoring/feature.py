@@ -1,19 +1,20 @@
-"""What watches a broker, put together: how late its loop is, what it counts over time, the lines of every minute.
+"""The monitoring feature: lag of the event loop, statistics over time, periodic log lines.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
 
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
 from rocketpy.broker.monitoring.stats_service import BrokerStatsService
 from rocketpy.broker.monitoring.water_mark import WaterMarkService
 
 
-class MonitoringFeature:
-    """The services that watch, and the figures that they have."""
+class MonitoringFeature(Feature):
+    """The services that measure, and their figures."""
 
     def __init__(self, context: BrokerContext) -> None:
         store = context.store
@@ -26,4 +27,7 @@ class MonitoringFeature:
                 store=store, lateness=self.lateness, waiting_sends=lambda: store.flush_wait().waiting_count
             ),
         )
-        """What has to run for as long as the broker does."""
+
+    def figures(self) -> dict[str, str]:
+        """Return the message counts of today and yesterday, and the lag of the event loop."""
+        return self.broker_stats.runtime_info() | self.lateness.runtime_info()

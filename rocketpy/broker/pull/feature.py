@@ -1,11 +1,12 @@
-"""The pull side of a broker, put together: pulls, what may be pulled, and who watches those who pull.
+"""The pull feature: pulls, long polling, checks of a pull, and services that measure consumers.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
 
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.monitoring.consumer_lag import ConsumerLagService
 from rocketpy.broker.monitoring.slow_consumer import SlowConsumerService
@@ -14,11 +15,12 @@ from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
 from rocketpy.broker.pull.processor import PullMessageProcessor
 from rocketpy.broker.send.put import MessagePut
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 
-class PullFeature:
-    """The processor of pulls, and the services that watch consumers."""
+class PullFeature(Feature):
+    """The processor of pulls, the service that holds pulls, and the services that measure consumers."""
 
     def __init__(
         self,
@@ -35,8 +37,8 @@ class PullFeature:
         self.slow_consumers = SlowConsumerService(
             config=config, stats=tables.stats, subscription_group_manager=tables.groups
         )
-        self.services = (self.lag, self.slow_consumers)
-        """What has to run for as long as the broker does."""
+        self.services = (hold_service, self.lag, self.slow_consumers)
+        self._hold_service = hold_service
         self._processor = PullMessageProcessor(
             store=store,
             store_config=context.store_config,
@@ -62,5 +64,13 @@ class PullFeature:
         )
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take PULL_MESSAGE."""
+        """Register PULL_MESSAGE."""
         self._processor.register(dispatcher)
+
+    def figures(self) -> dict[str, str]:
+        """Return the lag of all consumer groups."""
+        return self.lag.runtime_info()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Drop the pulls that are held for a connection."""
+        self._hold_service.drop_connection(connection)

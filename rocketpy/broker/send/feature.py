@@ -1,6 +1,6 @@
-"""The send side of a broker, put together: both roads of a send, send-backs and replies, and what they share.
+"""The send feature: fast path and general path of a send, send-backs, request-reply, and what they share.
 
-Composition only: nothing here decides anything.
+Composition only; no logic.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.hooks import BrokerHooks, ConsumeHooks, SendHooks
 from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.send.admission import SendGate
@@ -25,13 +26,21 @@ from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.dispatch import Dispatcher
 
 LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
-"""Settings that something was made of: who changes one while the broker runs calls ``settings_changed``."""
+"""Live settings with cached derivatives: call ``settings_changed`` after changing one."""
 
 
-class SendFeature:
-    """The processors of sends of one broker, with the gate before them and the service that closes it."""
+class SendFeature(Feature):
+    """The processors of sends, admission control, and the service that closes it under overload."""
 
-    def __init__(self, context: BrokerContext, *, message_put: MessagePut, hooks: BrokerHooks) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        *,
+        message_put: MessagePut,
+        hooks: BrokerHooks,
+        decode: DecodeSend = decode_hot_send,
+    ) -> None:
+        """``decode`` decodes a header on the fast path."""
         config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
         self.consume_hooks = ConsumeHooks(hooks.consume)
@@ -44,8 +53,6 @@ class SendFeature:
         )
         self.end_burst = store.end_burst
         """Ends a burst of the store; what the dispatcher calls."""
-        self.services: tuple[FastFailureService, ...] = ()
-        """What has to run for as long as the broker does."""
         if config.broker_fast_failure_enable:
             self.services = (self.fast_failure,)
         self._send_hooks = SendHooks(
@@ -67,32 +74,31 @@ class SendFeature:
             message_size_max=store_config.max_message_size,
         )
         self._outcome = SendOutcome(store=store, answers=self._answers)
-        # Without multi-dispatch the names of queues mean nothing.
+        # Without multi-dispatch a message cannot name further queues.
         self._named_queues = NamedQueues(context.tables.topics) if store_config.enable_multi_dispatch else None
         self._accounts = StrictAccounts(context.tables.accounts)
         self._context = context
         self._message_put = message_put
+        self._decode = decode
+        self.settings = {LIVE_KEYS: self.settings_changed}
         self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
 
-    def register(self, dispatcher: Dispatcher, *, decode: DecodeSend = decode_hot_send) -> None:
-        """Take every code of the send side; the hot road only where no hook wants to hear of each send.
-
-        ``decode`` is what the hot road decodes a header with.
-        """
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Register the codes of sends, send-backs and replies; the fast path only without send hooks."""
         if not self._send_hooks:
-            self._register_hot_road(dispatcher, decode)
+            self._register_fast_path(dispatcher)
         self._register_sends(dispatcher)
         self._register_send_backs(dispatcher)
         self._register_replies(dispatcher)
 
     def settings_changed(self) -> None:
-        """Let everybody look again at the settings in ``LIVE_KEYS``."""
+        """Notify the listeners of the settings in ``LIVE_KEYS``."""
         for listener in self._on_change:
             listener()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _register_hot_road(self, dispatcher: Dispatcher, decode: DecodeSend) -> None:
+    def _register_fast_path(self, dispatcher: Dispatcher) -> None:
         context = self._context
         hot = HotSend(
             store=context.store,
@@ -103,7 +109,7 @@ class SendFeature:
             outcome=self._outcome,
             stats=context.tables.stats,
             config=context.config,
-            decode=decode,
+            decode=self._decode,
         )
         self.gate.on_close(hot.forget)
         self._on_change.append(hot.forget)

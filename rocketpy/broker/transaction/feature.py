@@ -1,9 +1,13 @@
-"""What a broker has for transactions, put together; who they are told about is passed in."""
+"""The transaction feature: ends of transactions, checks of open ones, and the table that both share.
+
+Composition only; no logic.
+"""
 
 from __future__ import annotations
 
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.end import EndTransactionProcessor
@@ -14,8 +18,8 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole
 
 
-class TransactionFeature:
-    """The table of open transactions, what changes it, and the service that asks about them."""
+class TransactionFeature(Feature):
+    """The table of open transactions, the processor that ends them, and the service that checks them."""
 
     def __init__(self, context: BrokerContext, *, message_put: MessagePut) -> None:
         tables, accounts = context.tables, StrictAccounts(context.tables.accounts)
@@ -40,11 +44,12 @@ class TransactionFeature:
             clock=context.clock,
             peer=decode_host(context.store_host),
         )
+        self.services = (self.check_service,)
         self._accounts = accounts
         self._context = context
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes about transactions."""
+        """Register END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
         EndTransactionProcessor(
             store=self._context.store,
             transactions=self.transactions,

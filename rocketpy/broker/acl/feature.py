@@ -1,0 +1,38 @@
+"""The access control feature: checks of requests, guards of fast paths, the service that watches the account files.
+
+With ``aclEnable=false`` there are no accounts, and the dispatcher does no check at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy.broker.acl.fast_path_guards import HotGuards
+from rocketpy.broker.acl.file_watch import AclFileWatchService
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.feature import Feature
+from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import Authorize, FastGuard
+
+
+class AclFeature(Feature):
+    """What a dispatcher needs to check requests, derived from the accounts; ``accounts`` is None without any."""
+
+    def __init__(self, accounts: PlainPermissionManager | None) -> None:
+        self.authorize: Authorize | None = None
+        self.fast_guards: Mapping[int, FastGuard] | None = None
+        self.decode_send: DecodeSend = decode_hot_send
+        """Decodes the header of a send on its fast path; reuses what a guard has decoded."""
+        self._accounts = accounts
+        if accounts is not None:
+            guards = HotGuards(accounts)
+            self.authorize = accounts.authorize
+            self.fast_guards = guards.by_code()
+            self.decode_send = guards.decode_send
+            self.services = (AclFileWatchService(manager=accounts),)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Drop the session of a peer."""
+        if self._accounts is not None:
+            self._accounts.connection_closed(connection)

@@ -1,0 +1,35 @@
+"""The access control feature gives a dispatcher its checks, or none at all."""
+
+from __future__ import annotations
+
+from rocketpy.broker.acl.feature import AclFeature
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.hot_headers import decode_hot_send
+from tests.broker.acl.accounts import make_manager, peer_at
+
+
+def test_without_accounts_nothing_is_checked() -> None:
+    feature = AclFeature(None)
+    assert (feature.authorize, feature.fast_guards, feature.services) == (None, None, ())
+    assert feature.decode_send is decode_hot_send
+    feature.connection_closed(peer_at("10.0.0.1"))
+
+
+def test_with_accounts_every_fast_path_has_its_guard() -> None:
+    manager = make_manager()
+    feature = AclFeature(manager)
+    assert feature.authorize == manager.authorize
+    assert set(feature.fast_guards or {}) == {
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+    }
+    assert len(feature.services) == 1
+
+
+def test_a_session_ends_with_its_connection() -> None:
+    manager = make_manager()
+    feature, peer = AclFeature(manager), peer_at("10.0.0.1")
+    assert manager.open_session(peer.peer, "RocketMQ") is not None
+    feature.connection_closed(peer)
+    assert manager.sessions == {}
