@@ -1,7 +1,7 @@
-"""The background of an open store: which services run, and what an orderly end makes durable after them.
+"""The background services of an open store, and what a clean shutdown makes durable after them.
 
-Every service is started before the store is handed out, so a message is accepted only when those who make it durable
-are there. One that fails ends the nursery, and with it the store.
+Every service is started before the store is handed to its caller, so a message is accepted only when the services that
+make it durable are running. A service that fails ends the nursery, and with it the store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.log_flush import LogFlush
 
 _LAST_STEPS_MAX = 2000
-"""So many steps of catching up, about 2 s, are done at the end rather than left to the next start."""
+"""Limit of the index's catch-up during shutdown, about 2 s of work. The next start does the rest."""
 
 _SHUTTING_DOWN = "the message store is shutting down"
 
@@ -97,14 +97,14 @@ class StoreServices:
 
     @property
     def index_behind(self) -> int:
-        """Messages that the index has not built, and bytes that are still to be read for it."""
+        """The lag of the index: messages not indexed yet, plus bytes of the log still to be read for it."""
         index = self._files.index
         behind = 0 if index is None else index.behind
         return behind + (0 if self._catch_up is None else self._catch_up.behind_bytes)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[trio.Nursery]:
-        """Run everything for the block, beside what is started in the nursery; after it nothing is appended any more.
+        """Run all services for the block; yield their nursery. Appends are refused once the block has ended.
 
         When the block ends without error, everything is durable afterwards, and the abort file is gone.
         """
@@ -114,12 +114,12 @@ class StoreServices:
             self._appender.end_burst()
             self._appender.refuse_all(_SHUTTING_DOWN)
             nursery.cancel_scope.cancel()
-        # The block has ended without error: from here on nothing may be given up.
+        # The block has ended without error. A clean shutdown that is interrupted would need a recovery: shield it.
         with trio.CancelScope(shield=True):
             await self._finish()
 
     async def flush_log(self, physical_end: int) -> None:
-        """Return when what is written of the log up to a place is durable: with the service that syncs it anyway."""
+        """Return when the log is durable up to an offset; the sync is done by the service that owns it."""
         await self._log_flush.flush(physical_end)
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ class StoreServices:
         await nursery.start(self.clean_commit_log.run)
 
     async def _finish(self) -> None:
-        """Make everything durable and end in order; the services have ended, nothing is appended any more.
+        """Shut down cleanly: make everything durable. The services have ended, and nothing is appended any more.
 
-        An index that could not be completed (no space, or too much of the log to read again) leaves the abort file: the
-        next start goes on with it. So do queues that could not be synced for want of descriptors.
+        The abort file stays if the index could not be completed (no space, or too much of the log to read again) or if
+        queues could not be synced for lack of descriptors. The next start then recovers and completes them.
         """
         files = self._files
         is_indexed = await self._finish_index()
@@ -161,7 +161,7 @@ class StoreServices:
             await self._run_blocking(files.abort_file.remove)
 
     async def _finish_index(self) -> bool:
-        """Complete the index and make it durable; False if that is not to be had now."""
+        """Complete the index and make it durable; False if it is still incomplete."""
         index, catch_up = self._files.index, self._catch_up
         if index is None or catch_up is None:
             return True
@@ -177,7 +177,7 @@ def _flush_queues(
     config: MessageStoreConfig, files: StoreFiles, appender: MessageAppender, run_blocking: RunBlocking
 ) -> FlushConsumeQueueService:
     return FlushConsumeQueueService(
-        queues=cast("QueueFlushSource", files.queues),  # it takes back only ranges that it gave
+        queues=cast("QueueFlushSource", files.queues),  # end_flush gets only ranges that its own begin_flush returned
         checkpoint=files.checkpoint,
         run_blocking=run_blocking,
         commit_log=files.commit_log,
@@ -189,7 +189,7 @@ def _flush_queues(
 
 
 def _index_catch_up(files: StoreFiles, appender: MessageAppender, run_blocking: RunBlocking) -> IndexCatchUp | None:
-    """Return what reads the log again for the index, None for a store without one."""
+    """Return the reader that indexes the rest of the log after a crash, None for a store without an index."""
     if files.index is None:
         return None
     return IndexCatchUp(

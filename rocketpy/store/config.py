@@ -1,7 +1,7 @@
-"""What a store is told: RocketMQ's MessageStoreConfig with its keys and defaults.
+"""Configuration of the message store: RocketMQ's MessageStoreConfig with its keys and defaults.
 
-Rule: every key of RocketMQ 4.9.8 is accepted; one without effect here says why. Sizes shape new files only: a store
-opens with whatever sizes it was written with.
+Rule: every key of RocketMQ 4.9.8 is accepted; a key without effect here says why. Sizes apply to new files only: a
+store opens with whatever file sizes it was written with.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _UNLINKED = "a file is unlinked at once, whoever reads it, and its space goes ba
 
 
 class FlushDiskType(enum.Enum):
-    """When an answer leaves: after the page cache has the message, or after the disk has it."""
+    """When a producer is answered: once the message is in the page cache, or once it is on disk."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
 class BrokerRole(enum.Enum):
-    """Which part the broker plays in its group."""
+    """The broker's role within its replication group."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -38,7 +38,7 @@ class BrokerRole(enum.Enum):
 
 
 def _check_hours(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
-    """Raise ``ValueError`` unless a value is hours of the day; none at all is fine."""
+    """Raise ``ValueError`` unless a value is a list of hours of the day; an empty one is valid."""
     for hour in str(value).split(";") if value else ():
         if not hour.strip().isdecimal() or int(hour) > 23:
             raise ValueError(f"{attribute.name} is {value!r}, expected hours from 0 to 23 with ; between them")
@@ -133,7 +133,7 @@ class MessageStoreConfig:
     flush_delay_offset_interval: int = setting(10_000, unit="ms", validator=Between(1))
     enable_schedule_message_stats: bool = setting(True)
 
-    # Accepted without effect: replication and what Java's memory needs.
+    # Accepted without effect: replication, and settings for Java's memory management.
     store_path_d_ledger_commit_log: str | None = setting(
         None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER, fixed=True
     )
@@ -176,13 +176,13 @@ class MessageStoreConfig:
 
     @property
     def commit_log_paths(self) -> tuple[str, ...]:
-        """The directories among which the files of the CommitLog are distributed."""
+        """The directories over which the files of the CommitLog are distributed."""
         default = os.path.join(self.root, layout.COMMIT_LOG_DIRECTORY)
         return _directories(self.store_path_commit_log) or (default,)
 
     @property
     def read_only_commit_log_paths(self) -> tuple[str, ...]:
-        """Directories with files of the CommitLog in which no new ones are made."""
+        """Directories with CommitLog files in which no new files are created."""
         return _directories(self.read_only_commit_log_store_paths)
 
     @property
@@ -192,12 +192,12 @@ class MessageStoreConfig:
 
     @property
     def consume_queue_path(self) -> str:
-        """The directory of the topics' directories."""
+        """The parent directory of the topics' ConsumeQueue directories."""
         return os.path.join(self.root, layout.CONSUME_QUEUE_DIRECTORY)
 
     @property
     def consume_queue_ext_path(self) -> str:
-        """The directory of what queues have in extensions."""
+        """The parent directory of the topics' ConsumeQueueExt directories."""
         return os.path.join(self.root, layout.CONSUME_QUEUE_EXT_DIRECTORY)
 
     @property
@@ -212,27 +212,27 @@ class MessageStoreConfig:
 
     @property
     def is_sync_flush(self) -> bool:
-        """Whether an answer waits for the disk."""
+        """Whether a producer is answered only when its message is durable."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def has_transient_store_pool(self) -> bool:
-        """Whether messages are collected before they are written; with SYNC_FLUSH, or on a slave, they never are."""
+        """Whether messages are collected in memory before they are written: never under SYNC_FLUSH or on a slave."""
         return self.transient_store_pool_enable and not self.is_sync_flush and self.broker_role is not BrokerRole.SLAVE
 
     @property
     def warm_sync_bytes(self) -> int | None:
-        """After how much of a file that is filled in advance to sync; None when all of it is there."""
+        """How many bytes of a file filled in advance are written per sync; None for one sync at the end."""
         is_synced = self.warm_maped_file_enable and self.is_sync_flush
         return self.flush_least_pages_when_warm_maped_file * 4096 if is_synced else None
 
     @property
     def transient_store_pool_bytes(self) -> int:
-        """How much may be collected."""
+        """The capacity of the transient store pool."""
         return self.transient_store_pool_size * self.mapped_file_size_commit_log
 
 
 def _directories(paths: str | None) -> tuple[str, ...]:
-    """Return the directories of a list with commas, each of them once."""
+    """Return the directories of a comma-separated list, without duplicates."""
     named = [path.strip() for path in (paths or "").split(",")]
     return tuple(dict.fromkeys(os.path.expanduser(path).rstrip("/") or "/" for path in named if path))

@@ -1,7 +1,7 @@
-"""Every file of a store directory: its place, its name, and the boxes and structs of what is in it.
+"""On-disk layout of a store: the path and name of every file, and the structs of its contents.
 
-Numbers are big-endian and signed. This module only lays out bytes: it opens nothing and decides nothing. A record's
-whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what append, dispatch and recovery need.
+Numbers are big-endian and signed. This module only lays out bytes: it opens nothing and decides nothing. The complete
+codec of a record is :mod:`rocketpy.protocol.stored_message`; here is the part that append, dispatch and recovery need.
 
 ::
 
@@ -9,12 +9,12 @@ whole codec is :mod:`rocketpy.protocol.stored_message`; what stands here is what
     <root>/consumequeue/<TOPIC>/<QUEUE ID>/00000000000000000000    units, the name is a byte offset in the queue
     <root>/consumequeue_ext/<TOPIC>/<QUEUE ID>/00000000000000000000    with enableConsumeQueueExt, names as above
     <root>/index/20260131235959123                  hash index, the name is the local time of creation
-    <root>/checkpoint                               three times in 4096 bytes
-    <root>/abort                                    there while a broker runs, and after one was killed
-    <root>/orderly-end                              ours: where the log and its queues ended, after an orderly stop
-    <root>/failed-sync                              ours: a sync has failed in the last life
-    <root>/recovering                               ours: a recovery is under way, or has died
-    <root>/lock                                     a record lock on byte 0 keeps a second broker out
+    <root>/checkpoint                               three timestamps in 4096 bytes
+    <root>/abort                                    present while a broker runs, and after it was killed
+    <root>/orderly-end                              ours: where log and queues ended, after a clean shutdown
+    <root>/failed-sync                              ours: a sync failed in the last run
+    <root>/recovering                               ours: a recovery is in progress, or was killed
+    <root>/lock                                     a record lock on byte 0 excludes a second broker
     <root>/config/*.json                            the broker's tables
 """
 
@@ -57,7 +57,7 @@ SYS_FLAG_TRANSACTION_ROLLBACK = 0xC
 SYS_FLAG_NO_QUEUE = 0x4
 """Set in both prepared (0x4) and rollback (0xC): such a record gets no queue offset and no unit."""
 
-# A file that is full ends in a BLANK of all the bytes that are left; a record fits only if 8 bytes stay for it.
+# A full file ends in a BLANK that covers all remaining bytes; a record fits only if it leaves 8 bytes for the BLANK.
 BLANK_SIZE_MIN = 8
 
 # ---- ConsumeQueue ---------------------------------------------------------------------------------------------------
@@ -76,12 +76,13 @@ PRE_BLANK_SIZE = 0x7FFFFFFF
 
 # ---- ConsumeQueueExt ------------------------------------------------------------------------------------------------
 #
-# Units back to back, each as long as it says; none crosses a file. With it a ConsumeQueue unit's tagsCode field is the
-# address of a unit here: its offset with the sign bit set. Tags codes themselves are hashes of 32 bits, or times.
+# Units back to back, each with its own size; none crosses a file boundary. With this extension, a ConsumeQueue unit's
+# tagsCode field is the address of a unit here: its offset with the sign bit set. Real tags codes are never below -2^31:
+# they are signed hashes of 32 bits, or delivery times.
 #
 #    0 size i16 (20 + bitMapSize)  |  2 tagsCode i64  |  10 msgStoreTime i64  |  18 bitMapSize i16  |  20 bitMap
 #
-# Behind the last unit of a file that is full stands a size of -1.
+# After the last unit of a full file there is a size of -1.
 
 EXT_UNIT = struct.Struct(">hqqh")
 assert EXT_UNIT.size == 20
@@ -103,7 +104,7 @@ QUEUE_ID_MAX = 0x7FFF_FFFF
 
 
 def base_offset_of(name: str) -> int | None:
-    """Return the offset that a file's name says, or None if it is no name of a log or queue file.
+    """Return the offset encoded in a file's name, or None if it is not the name of a log or queue file.
 
     >>> base_offset_of("00000000001073741824"), base_offset_of(".DS_Store")
     (1073741824, None)
@@ -112,9 +113,9 @@ def base_offset_of(name: str) -> int | None:
 
 
 def queue_id_of(name: str) -> int | None:
-    """Return the queue id that a directory's name says, or None if no store gives that name.
+    """Return the queue id encoded in a directory's name, or None if no store creates such a name.
 
-    Only one name says each id: of two, the second would hide the first.
+    Each id has exactly one valid name. If ``0`` and ``00`` both counted, one queue would hide the other.
 
     >>> queue_id_of("0"), queue_id_of("12"), queue_id_of("00"), queue_id_of("2147483648")
     (0, 12, None, None)
@@ -126,7 +127,7 @@ def queue_id_of(name: str) -> int | None:
 
 
 def names_a_directory(topic: str) -> bool:
-    """Whether a topic can name the directory of its queues: short enough, and nothing that leads elsewhere.
+    """Whether a topic is usable as the directory name of its queues: short enough, and no path traversal.
 
     >>> names_a_directory("%RETRY%group"), names_a_directory("../config")
     (True, False)
@@ -136,5 +137,5 @@ def names_a_directory(topic: str) -> bool:
 
 
 def store_timestamp_position(sys_flag: int) -> int:
-    """Return where in a record its storeTimestamp is: behind a born host of 8 or 20 bytes."""
+    """Return the position of storeTimestamp in a record: after a born host of 8 or 20 bytes."""
     return 68 if sys_flag & SYS_FLAG_BORN_V6 else 56

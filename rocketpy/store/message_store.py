@@ -1,7 +1,7 @@
-"""An open store: what the broker may ask of it.
+"""Facade of an open store: the interface that the broker uses.
 
-The order of a burst is the appender's, reads are the reader's, durability is the services'; this module only connects
-them. How a store comes to be open, and how it ends, is :mod:`rocketpy.store.opening`.
+The appender owns the order of writes within a burst, the reader owns reads, and the services own durability. This
+module only connects them. Opening and shutdown are in :mod:`rocketpy.store.opening`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback, FlushWait
 
 QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
-"""So many bytes of records one query returns, for they go into one frame, and no more of them are read."""
+"""Limit of the records that one query reads and returns, because they go into one frame."""
 
 _QUERY_ROUNDS = 3
 _HEAD_SIZE = 88
@@ -50,8 +50,8 @@ class MessageStore:
     """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
 
     ``put``, ``put_timed``, ``put_batch`` and ``end_burst`` are the appender's own methods (see
-    :class:`MessageAppender`): the hot path has no call in between. With a transient store pool ``end_burst`` leaves the
-    burst there, and readers see it later.
+    :class:`MessageAppender`), so the fast path of a send has no extra call. With a transient store pool, ``end_burst``
+    leaves the burst in the pool, and readers see it only after the next commit.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class MessageStore:
         self.sync_flush = config.is_sync_flush
         self.message_size_max = config.max_message_size
         self.appender = appender
-        """For whoever reads its ``wrote_offset`` once per message, which must not cost a call. Put through ``put``."""
+        """Exposed so that the send path reads ``wrote_offset`` without a call. Append through :attr:`put`."""
         self.put = appender.put
         self.put_timed = appender.put_timed
         self.put_kept = appender.put_kept
@@ -118,29 +118,30 @@ class MessageStore:
 
     @property
     def wrote_offset(self) -> int:
-        """The end of the log, with what the burst has collected so far: what ``wait_durable`` is asked for."""
+        """The end of the log, including bytes collected in the current burst: the offset to pass to ``wait_durable``.
+        """
         return self._appender.wrote_offset
 
     def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:
-        """Call back when the log is durable up to a place: PUT_OK, or FLUSH_DISK_TIMEOUT; never from in here.
+        """Call back when the log is durable up to an offset: PUT_OK, or FLUSH_DISK_TIMEOUT. Never calls back directly.
 
-        Only under SYNC_FLUSH (:attr:`sync_flush`); otherwise the log's own time will come, and nobody is told.
+        Only under SYNC_FLUSH (:attr:`sync_flush`). Under ASYNC_FLUSH there is no notification.
         """
-        assert self._services.group_commit is not None, "only SYNC_FLUSH has someone who tells"
+        assert self._services.group_commit is not None, "only SYNC_FLUSH has group commit"
         self._services.group_commit.wait_durable(physical_end, callback)
 
     @property
     def durable_offset(self) -> int:
-        """The end of what a loss of power would leave of the log."""
+        """The end of the part of the log that survives a loss of power."""
         return self._commit_log.flushed_offset
 
     async def flush(self) -> None:
-        """Return when everything that was put is durable, whatever the flush type. StoreError is final."""
+        """Return when everything put so far is durable, under either flush type. StoreError is final."""
         self._appender.end_burst()
         await self._services.flush_log(self._commit_log.wrote_offset)
 
     def flush_wait(self) -> FlushWait:
-        """Return what waits for the disk now: nothing but under SYNC_FLUSH."""
+        """Return how many requests wait for the disk now, and for how long: always none under ASYNC_FLUSH."""
         group_commit = self._services.group_commit
         return FlushWait() if group_commit is None else group_commit.wait()
 
@@ -154,7 +155,7 @@ class MessageStore:
         max_msg_nums: int,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult | None:
-        """Return messages that are in memory, None if some of them are cold: then ask :meth:`get_message`."""
+        """Return messages that are in memory, None if some of them are cold: then call :meth:`get_message`."""
         if self._appender.has_pending:
             self.end_burst()
         if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
@@ -180,7 +181,7 @@ class MessageStore:
         max_msg_nums: int,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult:
-        """Return messages wherever they are; a worker thread waits for the disk."""
+        """Return messages, cached or not; a worker thread waits for the disk."""
         self.end_burst()
         if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
             return self._nothing_found(topic, queue_id, queue_offset)
@@ -213,49 +214,49 @@ class MessageStore:
         return 0 if queue is None else queue.min_offset
 
     def check_in_disk_by_consume_offset_nowait(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
-        """Whether the message of a unit is so far back that it is likely to be on disk only; False if unknown.
+        """Whether the message of a unit is so far back in the log that it is probably on disk only; False if unknown.
 
-        None if the unit itself is cold: then ask :meth:`check_in_disk_by_consume_offset`.
+        None if the unit itself is cold: then call :meth:`check_in_disk_by_consume_offset`.
         """
         return read_nowait(self._reader.is_likely_on_disk(topic, queue_id, queue_offset))
 
     async def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Answer the same wherever the unit is; a worker thread waits for the disk."""
+        """Return the same, also for a unit that is cold; a worker thread waits for the disk."""
         return await read_blocking(self._reader.is_likely_on_disk(topic, queue_id, queue_offset), self._run_blocking)
 
     async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the queue offset of the message stored nearest to a time; 0 if there is none."""
+        """Return the queue offset of the message with the storeTimestamp nearest to a time; 0 if there is none."""
         self.end_burst()
         return await read_anywhere(
             lambda: self._reader.offset_by_time(topic, queue_id, timestamp_ms), self._run_blocking
         )
 
     async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return when a message was stored, -1 if it is not there."""
+        """Return the storeTimestamp of a message, -1 if it does not exist."""
         self.end_burst()
         return await read_anywhere(
             lambda: self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking
         )
 
     async def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueListing | None:
-        """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
+        """Return up to ``count`` units from a queue offset on, at most to the end of the file; None without a queue."""
         self.end_burst()
         return await read_anywhere(
             lambda: self._reader.list_units(topic, queue_id, queue_offset, count), self._run_blocking
         )
 
     async def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Return when the oldest message of a queue was stored, -1 if it has none."""
+        """Return the storeTimestamp of a queue's oldest message, -1 if it has none."""
         return await self.store_timestamp_of(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
     async def get_earliest_message_time_of_store(self) -> int:
-        """Return when the first message of the log was stored, -1 if there is none."""
+        """Return the storeTimestamp of the first message in the log, -1 if there is none."""
         self.end_burst()
         first = self._commit_log.min_offset
         return await read_anywhere(lambda: self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
 
     async def queue_time_span(self, topic: str, queue_id: int, consumer_offset: int) -> QueueTimeSpan:
-        """Return when the messages of a queue were stored, and how far a group has come among them."""
+        """Return the storeTimestamps of a queue's oldest and newest message and around a group's consumer offset."""
         oldest = await self.get_earliest_message_time(topic, queue_id)
         last_offset = self.max_offset_in_queue(topic, queue_id) - 1
         newest = await self.store_timestamp_of(topic, queue_id, last_offset)
@@ -271,25 +272,25 @@ class MessageStore:
 
     @property
     def min_physical_offset(self) -> int:
-        """Where the log begins."""
+        """The offset of the first byte of the log."""
         return self._commit_log.min_offset
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the log ends, for readers."""
+        """The end of the log as readers see it, without the current burst."""
         return self._commit_log.wrote_offset
 
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
-        """Return a record that is in memory; None when it is cold or not there: then ask the one that may wait."""
+        """Return a record that is in memory; None if it is cold or missing: then call the async variant."""
         if physical_offset >= self._commit_log.wrote_offset and self._appender.has_pending:
             self.end_burst()
         return read_nowait(self._reader.look_named_message(physical_offset))
 
     async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """Return the record that begins at an offset in the log, None if none does.
+        """Return the record that begins at a physical offset, None if there is none.
 
-        The offset may come from a peer: a record counts only if its own queue names it, with this offset and size.
-        One whose queue was deleted is not found any more, nor one that never had a unit.
+        The offset may come from a peer, so a record is returned only if a unit of its own queue points to it, with this
+        offset and size. Records without a unit, or of a deleted queue, are not found.
         """
         self.end_burst()
         return await read_anywhere(lambda: self._reader.look_named_message(physical_offset), self._run_blocking)
@@ -299,12 +300,12 @@ class MessageStore:
     ) -> QueryMessageResult:
         """Return the records of a topic that the index has for a key, in log order, up to QUERY_BYTES_MAX.
 
-        The index finds by a hash of topic and key. Records of other topics with the same hash are left out, because
-        the caller may not be allowed to read those; other keys of the same topic are left to the client, as in
-        RocketMQ. As there: when nothing is found, up to two more tries further back in time.
+        The index looks up a hash of topic and key. Records of other topics with the same hash are filtered out, because
+        the caller may not be allowed to read them. Other keys of the same topic with the same hash are left to the
+        client, as in RocketMQ. When nothing is found there are up to two more rounds, further back in time.
 
-        Compatibility: a message that has the key twice is there once, in RocketMQ two times. RocketMQ returns records
-        of other topics too.
+        Compatibility: a message that has the key twice is returned once, in RocketMQ twice. RocketMQ also returns the
+        records of other topics.
         """
         self.end_burst()
         index = self._files.index
@@ -335,20 +336,21 @@ class MessageStore:
         )
 
     async def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the record at an offset that is our own word, whether or not its queue is still there.
+        """Return the record at a trusted physical offset, whether or not its queue still exists.
 
-        For the index, and for walks of the log; never for what a peer names: see :meth:`look_message_by_offset`.
+        For offsets from the index and from scans of the log. Offsets that a peer sends go through
+        :meth:`look_message_by_offset`.
         """
         return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
 
     # ---- queues ---------------------------------------------------------------------------------------------------
 
     def queues(self) -> Iterable[tuple[str, int]]:
-        """Return topic and queue id of every queue that has or had messages."""
+        """Return topic and queue id of every queue that has, or once had, messages."""
         return [(queue.topic, queue.queue_id) for queue in self._queues if queue.next_offset or queue.files]
 
     def delete_topic_queues(self, topic: str) -> None:
-        """Delete a topic's queues; its records stay in the log until the log's files go."""
+        """Delete a topic's queues; its records stay in the log until their files are deleted."""
         self._appender.end_burst()
         self._queues.remove_topic(topic, self._commit_log.wrote_offset)
 
@@ -356,24 +358,24 @@ class MessageStore:
 
     @property
     def running_flags(self) -> RunningFlags:
-        """What the store may be asked for at the moment."""
+        """Which operations the store serves at the moment."""
         return self._services.running_flags
 
     def execute_delete_files_manually(self) -> None:
-        """Let the next runs delete files of the log that are expired, whatever the hour."""
+        """Have the next runs delete expired files of the log at any hour of the day."""
         self._services.clean_commit_log.execute_delete_files_manually()
 
     def clean_statistics(self) -> CleanCommitLogStatistics:
-        """Return what deletion has done so far, and how full the disks are."""
+        """Return the counters of deletion, and how full the disks are."""
         return self._services.clean_commit_log.statistics()
 
     async def clean_expired_consumer_queue(self) -> int:
-        """Delete queues whose messages are all gone from the log; return how many. Their next message gets offset 0."""
+        """Delete queues with no message left in the log; return how many. Their next message gets offset 0."""
         self._appender.end_burst()
         return await self._services.clean_queues.delete_expired_queues((SCHEDULE_TOPIC,))
 
     async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
-        """Delete the queues of topics that are not in use; return of how many. Those of the store's own stay."""
+        """Delete the queues of unused topics; return the number of topics. System topics are kept."""
         kept = {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, *topics_in_use}
         count = 0
         for topic in list(self._queues.topics):
@@ -383,30 +385,30 @@ class MessageStore:
                 await trio.lowlevel.checkpoint()
         return count
 
-    # ---- how far others are behind --------------------------------------------------------------------------------
+    # ---- lag ------------------------------------------------------------------------------------------------------
 
     @property
     def dispatch_behind(self) -> int:
-        """Bytes of the log without units: none, append makes them itself."""
+        """Bytes of the log without units: always 0, because append writes the units itself."""
         return 0
 
     @property
     def is_index_behind(self) -> bool:
-        """Whether so many keys wait for the index that a batch is put only after :meth:`wait_for_index`."""
+        """Backpressure: whether the index's queue is full, so that a batch first awaits :meth:`wait_for_index`."""
         return self._index is not None and self._index.is_full
 
     async def wait_for_index(self) -> None:
-        """Return when a batch may be put, as far as its keys go."""
+        """Return when the index has room for the keys of another batch."""
         if self._index is not None:
             await self._index.wait_room()
 
     @property
     def index_behind(self) -> int:
-        """How much is not indexed yet: messages, or after a crash bytes of the log that are still to be read."""
+        """The lag of the index: in messages, or after a crash in bytes of the log that are still to be read."""
         return self._services.index_behind
 
     def settings_changed(self) -> None:
-        """Go on with what the settings say now about deletion and the size of answers; the rest counts at the start."""
+        """Apply the live settings of deletion and of read sizes; all others take effect at the next start."""
         self._files.settings_changed()
         self._reader.settings_changed(self._config)
 
@@ -434,7 +436,7 @@ class MessageStore:
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """Return what GET_BROKER_RUNTIME_INFO shows of a store, under RocketMQ's names."""
+        """Return the store's entries of GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
         return self.figures.runtime_info()
 
 

@@ -1,11 +1,11 @@
-"""Opens a whole store, composed of its parts, and closes it in order.
+"""Composition root of a store: opens it as nested scopes, and shuts it down cleanly.
 
 ::
 
     open_message_store()
-      lock            a second process stays out
-        recovery      log, queues and index agree; what is behind the end is cleared and durable
-          abort file  from here on an end that is not orderly leaves it behind
+      lock            excludes a second process
+        recovery      makes log, queues and index consistent; bytes after the end are cleared, durably
+          abort file  from here on, any exit other than a clean shutdown leaves this file
             services  flush, group commit, allocation, index: one nursery
               the store, until the block ends
             final flush, checkpoint, abort file removed
@@ -38,7 +38,7 @@ from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.reports import NO_REPORTS, StoreReports
 
 OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
-"""Opens a runner of blocking calls that has a thread of its own, of the name given."""
+"""Opens a runner of blocking calls with a dedicated thread of the given name."""
 
 _PROGRESS_SECONDS = 2.0
 _YIELD_SECONDS = 0.005
@@ -62,7 +62,7 @@ async def open_message_store(
     memory_bytes: int | None = None,
     process_descriptors_max: int | None = None,
 ) -> AsyncIterator[MessageStore]:
-    """Open a store: recovered and durable when the block begins, closed in order when the block ends without error.
+    """Open a store: recovered and durable when the block begins, shut down cleanly when it ends without error.
 
     ``tags_code`` gives a unit's tags code (for delay topics the time of delivery), the hash of the tags if left out;
     ``bit_map_of`` the filters that a message passes, for stores with ConsumeQueueExt files; ``may_be_named`` says which
@@ -123,7 +123,7 @@ async def open_message_store(
 
 @contextmanager
 def _locked(config: MessageStoreConfig, disk: Disk) -> Iterator[None]:
-    """Keep a second process out for the block."""
+    """Hold the store's lock for the block, so that no second process opens it."""
     disk.make_directories(config.root)
     lock = disk.lock(os.path.join(config.root, layout.LOCK_FILE))
     try:
@@ -135,14 +135,18 @@ def _locked(config: MessageStoreConfig, disk: Disk) -> Iterator[None]:
 def _sync_runner(
     config: MessageStoreConfig, run_blocking: RunBlocking, open_runner: OpenRunner | None
 ) -> AbstractAsyncContextManager[RunBlocking]:
-    """Return what group commit syncs with: its own thread, where it is there and where one can be opened."""
+    """Return the runner of group commit's syncs: a dedicated thread under SYNC_FLUSH, if one can be opened."""
     if open_runner is None or not config.is_sync_flush:
         return nullcontext(run_blocking)
     return open_runner("GroupCommitService")
 
 
 async def _recover(files: StoreFiles, recovery: Iterator[None], reports: StoreReports) -> None:
-    """Recover in slices, so that signals come through, where they are short not after each; then begin to append."""
+    """Recover in slices, then begin to append.
+
+    The event loop runs between slices, so that signals are handled. A checkpoint costs as much as a short slice, so
+    there is one per 5 ms rather than one per slice.
+    """
     yield_at = 0.0
     progress_at = trio.current_time() + _PROGRESS_SECONDS
     for _ in recovery:
