@@ -1,10 +1,10 @@
-"""How many file descriptors an open store may hold, out of what the process may have.
+"""The store's share of the process's file descriptors.
 
-Descriptors are a budget that the store shares with connections: when connections have taken all of them, no queue file
-can be opened and sends are refused. So the program counts both together at its start. The store knows no connection;
-it says what it needs (:attr:`DescriptorBudget.total`), and what is left is for listeners, connections, tables and logs.
+The store shares this budget with connections: when connections have taken all descriptors, no queue file can be opened
+and sends are refused. So the program adds up both at its start. The store knows nothing of connections; it states its
+own need (:attr:`DescriptorBudget.total`), and the rest is for listeners, connections, tables and log files.
 
-In a process that may have few, files of queues and log get at most half of them. They are then opened more often.
+Under a low process limit, the files of queues and log get at most half of it, and are closed and reopened more often.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import attrs
 from rocketpy.store.config import MessageStoreConfig
 
 FIXED_COUNT = 32
-"""What a store holds beside the files of queues and log: lock, index files with their mappings, files that are being
-made or deleted, small files, directories under sync, queries of the index."""
+"""Descriptors besides the files of queues and log: lock, index files with their mappings, files being created or
+deleted, small files, directories during a sync, queries of the index."""
 
 OPEN_FILES_MIN = 16
-"""So many files of queues and log may be open in any case."""
+"""Minimum of open files of queues and log, however low the process limit."""
 
 FILES_PER_FLUSH_MAX = 256
-"""How many files one flush of queues may hold; a thorough flush is as many flushes as it takes."""
+"""Limit of the files that one flush of queues holds; a thorough flush is split into as many flushes as needed."""
 
 
 @attrs.frozen
 class DescriptorBudget:
-    """What the parts of one store may hold."""
+    """Descriptor limits of one store."""
 
     open_files_max: int
-    """Files of queues and log with a descriptor. Only files in use may exceed it: such as cold reads hold."""
+    """Files of queues and log with a descriptor. Only files in use, for example by cold reads, may exceed it."""
 
     files_per_flush_max: int = FILES_PER_FLUSH_MAX
 
@@ -40,7 +40,7 @@ class DescriptorBudget:
 
 
 def descriptor_budget(config: MessageStoreConfig, process_max: int | None = None) -> DescriptorBudget:
-    """Return what a store may hold, by its settings, in a process that may have so many; None: as many as it wants."""
+    """Return the budget for a configuration and a process limit; None stands for no limit."""
     open_files_max = config.consume_queue_files_open_max
     if process_max is not None:
         open_files_max = min(open_files_max, max(process_max // 2 - FIXED_COUNT, OPEN_FILES_MIN))

@@ -1,29 +1,30 @@
-"""The disk as the store sees it: what a file and a directory offer, and what each of them promises.
+"""Interface and fault model of the disk.
 
-Everything the store does to a disk goes through :class:`Disk`, which is always passed in: :class:`OsDisk` in
-production, ``rocketpy.testing.sim_disk.SimDisk`` under simulation; both pass the same tests. No buffer leaves it.
+Every disk access of the store goes through :class:`Disk`, which is always passed in:
+:class:`~rocketpy.store.disk.os_disk.OsDisk` in production, ``rocketpy.testing.sim_disk.SimDisk`` under simulation. Both
+pass the same tests.
 
-What survives what, and what a caller may rely on:
+Fault model, and what a caller may rely on:
 
-- When ``write`` (or ``exchange_words``) returns, every reader of this machine sees the bytes, and they survive the
-  death of the process. They do not survive the loss of power.
-- When ``sync`` returns, what was written to this file before the call survives the loss of power, and so does its
-  length. Of what was written later, any subset of 4096-byte pages may survive, and one may be torn between sectors.
-- When ``sync`` fails, nothing is known about the bytes since the last one that worked: the system may have marked the
-  pages as clean. It is final: every later ``sync`` of that file fails too, without asking the disk again.
-- Creating, renaming and removing survive the loss of power once ``sync_directory`` of the directory has returned; of a
-  rename between two directories, that of the target. Until then any subset of them does. Each of them is whole or not
-  at all: a name never leads to half of two files.
-- A full disk is a :class:`DiskFullError`. Writing into reserved space never meets one. ``exchange_words`` is only for
-  reserved space: a mapping has no way to say that the disk is full.
-- No descriptor left is a :class:`DescriptorShortageError`, and nothing has changed. ``open`` and ``lock`` need one
-  until they are closed, the first ``exchange_words`` of a file one more; ``list_directory`` and ``sync_directory`` need
-  one for the call. Reading, writing and syncing an open file need none.
-- Any other refusal is a :class:`StoreError` that names path and position. What a failed ``write`` or ``reserve`` left
+- When ``write`` (or ``exchange_words``) returns, every reader on this machine sees the bytes, and they survive a crash
+  of the process. They do not survive a loss of power.
+- When ``sync`` returns, everything written to this file before the call survives a loss of power, and so does the
+  file's length. Of later writes, any subset of 4096-byte pages may survive, and one may be torn between sectors.
+- When ``sync`` fails, the state of all bytes since the last successful sync is unknown: the kernel may have marked the
+  pages as clean. The failure is final: every later ``sync`` of that file fails too, without another system call.
+- A creation, rename or removal survives a loss of power once ``sync_directory`` of its directory has returned; for a
+  rename between two directories, that of the target. Until then any subset of them survives. Each is atomic: a name
+  never leads to a mixture of two files.
+- A full disk is a :class:`DiskFullError`. Writes into reserved space never raise it. ``exchange_words`` is for reserved
+  space only, because a mapping cannot report a full disk.
+- Running out of descriptors is a :class:`DescriptorShortageError`, and changes nothing. ``open`` and ``lock`` need one
+  descriptor until they are closed, the first ``exchange_words`` of a file one more; ``list_directory`` and
+  ``sync_directory`` need one during the call. Reads, writes and syncs of an open file need none.
+- Every other failure is a :class:`StoreError` that names path and position. What a failed ``write`` or ``reserve`` left
   in its range is unknown.
 
-Nothing here waits for anything but the disk; ``sync``, ``reserve``, ``sync_directory`` and cold reads take long enough
-to belong into a worker thread. Several threads may use a file at once, but none while it is closed or truncated.
+Calls block only on the disk. ``sync``, ``reserve``, ``sync_directory`` and cold reads are slow enough to belong in a
+worker thread. Several threads may use a file at once, except while it is closed or truncated.
 """
 
 from __future__ import annotations
@@ -36,63 +37,63 @@ from rocketpy.errors import DescriptorShortageError, StoreError
 
 
 class DiskFile(Protocol):
-    """One open file. Positions and sizes are bytes from its beginning."""
+    """One open file. Positions are bytes from the beginning of the file."""
 
     path: str
 
     def size(self) -> int:
-        """Return its length."""
+        """Return the length of the file."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to ``size`` bytes; fewer only at the end of the file. Blocks if they are not in memory."""
+        """Return up to ``size`` bytes; fewer only at the end of the file. Blocks if they are not cached."""
         ...
 
     def read_nowait(self, position: int, size: int) -> bytes | None:
-        """Return the same bytes if all of them are in memory, None if the disk would have to be asked."""
+        """Return the same bytes if all of them are in the page cache, otherwise None. Never reads from the disk."""
         ...
 
     def reads_zero_from(self, position: int) -> bool:
-        """Whether the file is known to hold nothing but zeros from a position on: a hole, or space that was reserved.
+        """Whether the file is known to hold only zeros from a position on: a hole, or reserved space.
 
-        False where that could only be told by reading all of it.
+        False where only reading all of it would show that.
         """
         ...
 
     def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
-        """Write all of it. Visible on return, not durable."""
+        """Write all bytes. Visible on return, not durable."""
         ...
 
     def exchange_words(self, positions: Sequence[int], values: Sequence[int]) -> list[int]:
-        """Replace unsigned big-endian 32-bit words one after the other; return what each held just before its turn.
+        """Replace unsigned big-endian 32-bit words one after the other; return the previous value of each.
 
-        Positions are multiples of 4 and lie in reserved space; one that occurs twice is replaced twice. Visible to
-        ``read`` on return, not durable.
+        Positions are multiples of 4 in reserved space. A position that occurs twice is replaced twice, and the second
+        previous value is the first new one. Visible to ``read`` on return, not durable.
         """
         ...
 
     def sync(self) -> None:
-        """Make durable what is written. A failure is final, see the module."""
+        """Make everything written so far durable. A failure is final, see the module."""
         ...
 
     def reserve(self, position: int, size: int) -> None:
-        """Make sure that writing there cannot fail for want of space; extends the file to ``position + size``."""
+        """Reserve space, so that writes to the range never find the disk full; extends the file to its end."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or extend it by zeros that take no space."""
+        """Truncate the file, or extend it by a hole of zeros."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back; makes nothing durable. Closing twice is fine."""
+        """Close the descriptor; makes nothing durable. Closing twice is harmless."""
         ...
 
 
 class DiskLock(Protocol):
-    """A lock on a file that ends with the process at the latest."""
+    """A lock on a file. The operating system releases it when the process ends."""
 
     def release(self) -> None:
-        """Let others have it. Releasing twice is fine."""
+        """Release the lock. Releasing twice is harmless."""
         ...
 
 
@@ -101,15 +102,15 @@ class Disk(Protocol):
 
     @property
     def has_failed_sync(self) -> bool:
-        """Whether a sync of some file has failed since this object was made: pages may be called clean and are not."""
+        """Whether a sync of any file has failed so far: then pages marked as clean may not be on disk."""
         ...
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
-        """Open a file; ``create`` makes it if it is missing. StoreError if it cannot be."""
+        """Open a file; ``create`` creates it if it is missing. StoreError if that fails."""
         ...
 
     def create_private(self, path: str) -> DiskFile:
-        """Make a file that only its owner may read and write, and open it. StoreError if there is one."""
+        """Create and open a file that only its owner may read and write. StoreError if the name exists."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -125,27 +126,27 @@ class Disk(Protocol):
         ...
 
     def modified_timestamp_ms(self, path: str) -> int:
-        """Return when the contents were changed last."""
+        """Return when the contents were last modified."""
         ...
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a directory in order; none if there is no such directory."""
+        """Return the names in a directory, sorted; an empty list if there is no such directory."""
         ...
 
     def make_directories(self, path: str) -> None:
-        """Make a directory and those above it; one that is there is fine. StartError if it is not permitted."""
+        """Create a directory and its parents where missing. StartError if it is not permitted."""
         ...
 
     def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name, in place of a file that has it."""
+        """Rename a file atomically, replacing a file that has the new name."""
         ...
 
     def copy_mode(self, path: str, new_path: str) -> None:
-        """Let the same people read and write a file who may read and write another."""
+        """Give ``new_path`` the permission bits of ``path``."""
         ...
 
     def unlink(self, path: str) -> None:
-        """Remove a file; who has it open can go on. StoreError if it is missing."""
+        """Remove a file; open descriptors of it stay usable. StoreError if it is missing."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -153,28 +154,29 @@ class Disk(Protocol):
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Make durable what was created, renamed and removed in a directory, its own creation included."""
+        """Make creations, renames and removals in a directory durable, and its own creation too."""
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Return the space left for us where the path is, or would be."""
+        """Return the free space available to this process on the file system of a path, which need not exist."""
         ...
 
     def total_bytes(self, path: str) -> int:
-        """Return how large the file system is where the path is, or would be."""
+        """Return the size of the file system of a path, which need not exist."""
         ...
 
     def used_bytes(self, path: str) -> int:
-        """Return what everybody's files take there. With what is free for us it may be less than the whole."""
+        """Return the used space of that file system. Used and free may add up to less than the total."""
         ...
 
     def lock(self, path: str) -> DiskLock:
-        """Lock byte 0 of a file, as RocketMQ does, and write its text. StartError when another process has it."""
+        """Lock byte 0 of a file, as RocketMQ does, and write RocketMQ's text. StartError if another process holds it.
+        """
         ...
 
 
 def sync_directory_if_there(disk: Disk, path: str) -> None:
-    """Sync a directory from a worker thread, unless the event loop has removed it meanwhile."""
+    """Sync a directory from a worker thread; not an error if the event loop has removed it in the meantime."""
     try:
         disk.sync_directory(path)
     except StoreError:
@@ -183,7 +185,7 @@ def sync_directory_if_there(disk: Disk, path: str) -> None:
 
 
 def remove_directory_if_empty(disk: Disk, path: str) -> None:
-    """Remove a directory that is there and has nothing in it; without a descriptor to look, leave it."""
+    """Remove a directory if it exists and is empty; without a descriptor for listing it, keep it."""
     with suppress(DescriptorShortageError):
         if disk.is_directory(path) and not disk.list_directory(path):
             disk.remove_directory(path)

@@ -22,12 +22,13 @@ class OsDisk:
     """The file systems of this machine."""
 
     _open_flags: ClassVar[int] = 0
-    """What a subclass adds to the flags of each open."""
+    """Flags that a subclass adds to every open."""
 
     def __init__(self) -> None:
-        # A file whose sync has failed stays failed, also when it is closed and opened again.
+        # Paths whose sync has failed. They stay failed when the file is closed and opened again: the kernel reports a
+        # write-back error once, and a second fsync may succeed although the pages never reached the disk.
         self._failed_syncs: set[str] = set()
-        # Directories that we made and whose entry in the directory above is not durable yet.
+        # Directories created by this object whose entry in the parent directory is not durable yet.
         self._unsynced_directories: set[str] = set()
 
     @property
@@ -43,7 +44,7 @@ class OsDisk:
         return self._opened("cannot open", path, flags, 0o644)
 
     def create_private(self, path: str) -> DiskFile:
-        """Make a file with mode 0600 and open it."""
+        """Create a file with mode 0600 and open it."""
         flags = os.O_CLOEXEC | self._open_flags | os.O_RDWR | os.O_CREAT | os.O_EXCL
         return self._opened("cannot create", path, flags, 0o600)
 
@@ -64,7 +65,7 @@ class OsDisk:
         return self._status(path).st_mtime_ns // 1_000_000
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in order."""
+        """Return the names, sorted."""
         try:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -73,7 +74,7 @@ class OsDisk:
             raise store_error(failure, "cannot list directory", path) from failure
 
     def make_directories(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its missing parents."""
         missing = []
         while path and not os.path.isdir(path):
             missing.append(path)
@@ -92,7 +93,7 @@ class OsDisk:
                 self._unsynced_directories.add(directory)
 
     def rename(self, path: str, new_path: str) -> None:
-        """Rename a file, also over another."""
+        """Rename a file, replacing one that has the new name."""
         try:
             os.rename(path, new_path)
         except OSError as failure:
@@ -123,7 +124,7 @@ class OsDisk:
         self._unsynced_directories.discard(path)
 
     def sync_directory(self, path: str) -> None:
-        """Sync a directory, and those above it whose entry for it is new."""
+        """Sync a directory, and its parents as far as they contain a new entry on its path."""
         path = path or "."
         self._sync_directory(path)
         while path in self._unsynced_directories:
@@ -133,7 +134,7 @@ class OsDisk:
             path = parent
 
     def free_bytes(self, path: str) -> int:
-        """Return what an unprivileged process may still write."""
+        """Return the free space available to an unprivileged process."""
         status = os.statvfs(existing_ancestor(path))
         return status.f_bavail * status.f_frsize
 
@@ -143,12 +144,12 @@ class OsDisk:
         return status.f_blocks * status.f_frsize
 
     def used_bytes(self, path: str) -> int:
-        """Return the size of the file system without what is free, the reserve of the superuser included."""
+        """Return the size of the file system less all free space, the superuser's reserve included."""
         status = os.statvfs(existing_ancestor(path))
         return (status.f_blocks - status.f_bfree) * status.f_frsize
 
     def lock(self, path: str) -> DiskLock:
-        """Take the POSIX record lock that RocketMQ takes, so that neither opens the other's store."""
+        """Take the same POSIX record lock as RocketMQ, so that the two never open a store at the same time."""
         return OsLock(path)
 
     def _opened(self, action: str, path: str, flags: int, mode: int) -> OsFile:

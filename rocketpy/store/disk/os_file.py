@@ -1,6 +1,6 @@
-"""Open files and file locks of :class:`~rocketpy.store.disk.os_disk.OsDisk`, and the errors that the system returns.
+"""Open files and file locks of :class:`~rocketpy.store.disk.os_disk.OsDisk`, and the translation of system errors.
 
-What each call promises is said in :mod:`rocketpy.store.disk.interface`; this is how the system is made to keep it.
+The contract of each call is in :mod:`rocketpy.store.disk.interface`; here are the system calls that implement it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, 
 
 WORD_SIZE = 4
 _LOOK_AT_MAX = 16 << 20
-"""So much is read to find out whether it is zeros."""
+"""Limit of the bytes that are read to find out whether they are zeros."""
 
 LOCK_TEXT = b"lock"
 
@@ -31,7 +31,7 @@ _IS_LITTLE = sys.byteorder == "little"
 
 
 class OsFile:
-    """A descriptor, and from the first ``exchange_words`` on a mapping of the same file."""
+    """A file descriptor; after the first ``exchange_words`` also a mapping of the same file."""
 
     __slots__ = ("_descriptor", "_failed_syncs", "_mapping", "_words", "path")
 
@@ -64,7 +64,7 @@ class OsFile:
         try:
             count = os.preadv(self._descriptor, [buffer], position, _RWF_NOWAIT)
             if count < size:
-                # Either the end of the file or the beginning of what is not in memory: a second call tells.
+                # Either the end of the file or the first page that is not cached: a second call tells them apart.
                 view = memoryview(buffer)
                 while count < size:
                     more = os.preadv(self._descriptor, [view[count:]], position + count, _RWF_NOWAIT)
@@ -74,17 +74,18 @@ class OsFile:
         except BlockingIOError:
             return None
         except OSError as failure:
-            if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # this file system cannot tell
+            if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # this file system does not support RWF_NOWAIT
                 return self.read(position, size)
             raise store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
         return bytes(buffer)
 
     def reads_zero_from(self, position: int) -> bool:
-        # Reserved space that somebody has read, ahead perhaps, is in memory and so counts as data: it is looked at.
+        # SEEK_DATA reports reserved space as data once it is in the page cache, for example by read-ahead. So data is
+        # read, up to a limit, and compared with zeros.
         looked_at = 0
         try:
             while looked_at < _LOOK_AT_MAX:
-                # Positions are always given, so that nobody minds where the descriptor's own is.
+                # lseek moves the descriptor's own position. No other call depends on it: all of them pass a position.
                 begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
                 size = min(os.lseek(self._descriptor, begin, os.SEEK_HOLE) - begin, _LOOK_AT_MAX)
                 content = self.read(begin, size)
@@ -157,8 +158,8 @@ class OsFile:
     def _map(self) -> memoryview[int]:
         self._unmap()
         try:
-            # Whole words only; never flushed through the mapping (design: it would hold the interpreter).
-            # The mapping keeps a duplicate of the descriptor: one more that may be wanting.
+            # Whole words only. The mapping is never flushed, because msync would block with the interpreter lock held.
+            # A mapping duplicates the descriptor, so this too can fail for lack of descriptors.
             self._mapping = mmap.mmap(self._descriptor, self.size() // WORD_SIZE * WORD_SIZE)
         except OSError as failure:
             raise store_error(failure, "cannot map the file", self.path) from failure
@@ -178,8 +179,8 @@ class OsFile:
 class OsLock:
     """The record lock that RocketMQ takes on its lock file."""
 
-    # Record locks belong to the process: the same process would get one twice, and closing any descriptor of the file
-    # drops all of them. So what this process holds must be known to the whole of it.
+    # POSIX record locks belong to the process: it would get the same lock twice, and closing any descriptor of the file
+    # releases all of them. So the locks that this process holds are tracked per process, by device and inode.
     _held: ClassVar[set[tuple[int, int]]] = set()
 
     def __init__(self, path: str) -> None:
@@ -203,7 +204,7 @@ class OsLock:
         self._held.add(self._identity)
 
     def release(self) -> None:
-        """Close the file, which ends the lock; it stays where it is, since another may be about to lock it."""
+        """Close the file, which releases the lock. The file is not removed: another process may be about to lock it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -217,7 +218,7 @@ class OsLock:
 
 
 def existing_ancestor(path: str) -> str:
-    """Return the path, or the nearest directory above it that is there."""
+    """Return the path, or its nearest parent that exists."""
     while path and not os.path.exists(path):
         path = os.path.dirname(path)
     return path or "."
@@ -226,7 +227,7 @@ def existing_ancestor(path: str) -> str:
 def store_error(
     failure: OSError, action: str, path: str, position: int | None = None, wanted_bytes: int = 0
 ) -> StoreError:
-    """Return the failure of a system call as ours; ``wanted_bytes`` is what a full disk could not give."""
+    """Return a failed system call as a StoreError; ``wanted_bytes`` is the space that a full disk did not have."""
     if failure.errno in _FULL:
         status = os.statvfs(existing_ancestor(path))
         return DiskFullError(path=path, wanted_bytes=wanted_bytes, free_bytes=status.f_bavail * status.f_frsize)

@@ -14,9 +14,9 @@ from rocketpy.store.disk.interface import Disk
 
 
 def read_text(disk: Disk, path: str) -> str | None:
-    """Return what :func:`persist_text` wrote, or its predecessor from ``.bak`` when there is none; None without both.
+    """Return the text that :func:`persist_text` wrote, else its predecessor from ``.bak``, else None.
 
-    As in RocketMQ an empty file counts as missing. Who finds the text unusable looks into ``.bak`` itself.
+    As in RocketMQ an empty file counts as missing. A caller that cannot parse the text reads ``.bak`` itself.
     """
     for candidate in (path, path + ".bak"):
         content = _read_all(disk, candidate)
@@ -26,11 +26,11 @@ def read_text(disk: Disk, path: str) -> str | None:
 
 
 def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False, is_private: bool = False) -> None:
-    """Replace a small file, durable on return. At every instant, after a crash too, the old or the new text is there.
+    """Replace a small file, durable on return. At every instant, even in a crash, the old or the new text is readable.
 
-    The predecessor stays as ``.bak``, unless ``keeps_backup`` says that it is worth less than the one that is there.
-    Both may be read by those who may read the file now: some hold secrets. A private file that is not there yet is made
-    for its owner alone; others as the process's umask says, mode 0644 at most.
+    The predecessor is kept as ``.bak``, unless ``keeps_backup`` says that the existing ``.bak`` is the better one. Both
+    files get the permission bits that the file has now, because some hold secrets. A private file that does not exist
+    yet is created with mode 0600, any other with mode 0644 less the process's umask.
     Compatibility: RocketMQ deletes the file before it renames the new one over it.
     """
     like = path if disk.exists(path) else None
@@ -44,21 +44,21 @@ def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False
 
 
 def persist_small_file(disk: Disk, path: str, text: str) -> None:
-    """Replace a file, durably and whole, in a directory that is made if it is missing.
+    """Replace a file atomically and durably; its directory is created if it is missing.
 
-    Raises ``StoreError``; the file is then as it was.
+    Raises ``StoreError``; the file is then unchanged.
     """
     try:
         disk.make_directories(os.path.dirname(path))
-    except StartError as error:  # what that is while starting; here one change is refused
+    except StartError as error:  # in a running broker it refuses one change, and stops nothing
         raise StoreError(str(error), path=path) from error
     persist_text(disk, path, text)
 
 
 def rewrite_properties_file(disk: Disk, path: str, changes: Mapping[str, str], *, initial: Mapping[str, str]) -> None:
-    """Change some keys of a file of settings and leave the rest of its text, comments and order, as it is now.
+    """Change some keys of a properties file and keep the rest of its text, comments and order.
 
-    A file that is not there gets the keys of ``initial``. Raises ``StoreError``; the file is then as it was.
+    A missing file is created with the keys of ``initial``. Raises ``StoreError``; the file is then unchanged.
     """
     if not disk.exists(path):
         persist_small_file(disk, path, format_properties(initial))
@@ -82,12 +82,12 @@ def _read_all(disk: Disk, path: str) -> bytes:
 
 
 def _write_all(disk: Disk, path: str, content: bytes, like: str | None, *, is_private: bool = False) -> None:
-    """Write a whole file that is read by those who may read ``like``, from its first byte on."""
+    """Write a whole file. It has the permission bits of ``like`` before its first byte is written."""
     if like is None and not is_private:
         file = disk.open(path, create=True)
     else:
         if disk.exists(path):
-            disk.unlink(path)  # left by a crash; whoever has it open must not see what comes
+            disk.unlink(path)  # left by a crash; a process that has it open must not read the new text
         file = disk.create_private(path)
     try:
         file.truncate(0)

@@ -1,9 +1,9 @@
-"""One numbered file of a log or queue, and the descriptors that such files share.
+"""One numbered file of a log or queue, and the cache of open descriptors that such files share.
 
-RocketMQ's name stays, although nothing is mapped: bytes are written with ``pwrite`` and read with ``preadv`` (design:
-a page fault inside a mapping holds the whole interpreter). Rule: descriptors are a budget. A file has one only while it
-is used or held, or while its writer has something pending for it; :class:`OpenFiles` closes the one that has not been
-used for longest. Nothing here awaits or syncs behind the caller's back.
+The name is RocketMQ's, although nothing is mapped: bytes are written with ``pwrite`` and read with ``preadv``, because
+a page fault inside a mapping blocks the whole interpreter. Rule: descriptors are a budget. A file has one only while it
+is used or held, or while its writer has bytes pending for it; :class:`OpenFiles` closes files by second chance. Nothing
+here awaits, and nothing syncs without being asked to.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from rocketpy.store.layout import file_name
 
 
 class Writer(Protocol):
-    """The owner of files that collects bytes before it writes them.
+    """An owner of files that buffers bytes before it writes them.
 
-    What it has accepted must not fail for want of a descriptor. So it opens a file before it accepts bytes for it, and
-    no file of it is closed while something is pending.
+    Accepted bytes must not be lost for lack of a descriptor. So the writer opens a file before it accepts bytes for it,
+    and none of its files is closed while bytes are pending.
     """
 
     @property
     def has_pending(self) -> bool:
-        """Whether bytes are accepted, or about to be, that are not written yet."""
+        """Whether bytes are accepted, or about to be accepted, that are not written yet."""
         ...
 
     def file_closed(self, mapped_file: MappedFile) -> None:
-        """Take notice that a file must be opened again before anything is accepted for it."""
+        """Notification that a file was closed: it must be opened again before bytes are accepted for it."""
         ...
 
 
 class MappedFile:
-    """A file whose name is the offset of its first byte. Positions count from its beginning."""
+    """A file whose name is the offset of its first byte. Positions count from the beginning of the file."""
 
     __slots__ = ("_file", "_holds", "_let_go", "_open_files", "_used", "_writer", "base_offset", "directory", "size")
 
@@ -46,22 +46,22 @@ class MappedFile:
         self._open_files = open_files
         self._file: DiskFile | None = None
         self._holds = 0  # readers and syncs in worker threads, and writers that must not lose the descriptor
-        self._used = False  # since the sweep of OpenFiles came by last
-        self._let_go: Callable[[DiskFile], None] | None = None  # closes the descriptor of a file that is out of use
+        self._used = False  # since the last sweep of OpenFiles: its second chance
+        self._let_go: Callable[[DiskFile], None] | None = None  # set by retire: closes the descriptor
         self.base_offset = base_offset
-        self.size = size  # the length that the file is meant to have; what is not written yet reads as zeros
+        self.size = size  # the nominal length; bytes that are not written yet read as zeros
 
     def __repr__(self) -> str:
         return f"MappedFile({self.path!r}, size={self.size})"
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return f"{self.directory}/{file_name(self.base_offset)}"
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last byte: where the next file begins."""
+        """The offset after the last byte, where the next file begins."""
         return self.base_offset + self.size
 
     @property
@@ -71,34 +71,34 @@ class MappedFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether someone relies on its descriptor: a reader, a sync, or a writer that must not fail."""
+        """Whether its descriptor is in use by a reader, a sync, or a writer that must not fail."""
         return self._holds > 0
 
     def file(self) -> DiskFile:
-        """Return the open file, for a call that is made at once: the next one of anybody may close it."""
+        """Return the open file for one immediate call: opening any other file may close it."""
         self._used = True
         file = self._file
         return file if file is not None else self._open()
 
     def hold(self) -> DiskFile:
-        """Return the open file and keep it open until :meth:`release`: for a worker thread, or for the writer."""
+        """Return the open file and pin it until :meth:`release`: for a worker thread, or for the writer."""
         file = self.file()
         self._holds += 1
         return file
 
     def release(self) -> None:
-        """Give back what :meth:`hold` gave; the last one lets a file go that was retired meanwhile."""
+        """Undo one :meth:`hold`; the last release closes a file that was retired in the meantime."""
         assert self._holds > 0, self
         self._holds -= 1
         if self._let_go is not None and not self._holds:
             self._give_up(self._let_go)
 
     def retire(self, close: Callable[[DiskFile], None]) -> None:
-        """Take the file out of use, to be deleted: nobody opens it any more, who holds it can still read.
+        """Take the file out of use before it is deleted: it is not opened again, but current holders can still read.
 
-        ``close`` gets the descriptor, if there is one, when nobody holds it: now, or from the last :meth:`release`. It
-        should leave the closing to a worker thread: only then does the system free what was unlinked, which takes 190
-        ms for a CommitLog file of 1 GiB in the page cache (the unlinking 0.04 ms).
+        ``close`` gets the descriptor, if there is one, as soon as it is not held: now, or in the last :meth:`release`.
+        It should close it in a worker thread: the last close is what frees the space of an unlinked file, which takes
+        190 ms for a CommitLog file of 1 GiB in the page cache (the unlink itself takes 0.04 ms).
         """
         assert self._let_go is None, self
         self._let_go = close
@@ -106,17 +106,17 @@ class MappedFile:
             self._give_up(close)
 
     def remove(self, disk: Disk) -> None:
-        """Delete the file here and now; who holds it can still read. The directory is the caller's to sync."""
+        """Delete the file immediately; current holders can still read. The caller syncs the directory."""
         self.retire(_close)
         disk.unlink(self.path)
 
     @property
     def has_pending(self) -> bool:
-        """Whether its writer has accepted bytes, perhaps for this file, that are not written."""
+        """Whether its writer has accepted bytes, possibly for this file, that are not written."""
         return self._writer is not None and self._writer.has_pending
 
     def was_used(self) -> bool:
-        """Whether the file was used since the last time this was asked."""
+        """Return whether the file was used since the last call, and reset that."""
         used, self._used = self._used, False
         return used
 
@@ -139,25 +139,26 @@ class MappedFile:
 
 
 class OpenFiles:
-    """The files that have a descriptor, and the bound on how many may keep one while nobody holds them.
+    """The cache of open descriptors, bounded as far as files are not held.
 
-    Which file goes is decided by second chance: in order of opening, one that was used since the last look stays.
+    Eviction is by second chance: in order of opening, a file that was used since the last sweep is kept.
     """
 
     def __init__(self, *, disk: Disk, open_max: int) -> None:
         self._disk = disk
         self.open_max = open_max
-        self._open: dict[MappedFile, None] = {}  # in the order in which they are looked at next
+        self._open: dict[MappedFile, None] = {}  # in the order of the next sweep
         self.is_appending = False
-        """Whether writers accept what must not be refused later. Recovery does not, and has more queues than files."""
+        """Whether files with pending bytes are kept open. Not during recovery, which has more queues than open files.
+        """
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, mapped_file: MappedFile) -> DiskFile:
-        """Open a file, closing others that are idle when there are too many.
+        """Open a file, evicting idle ones above the limit.
 
-        DescriptorShortageError when there is no descriptor left, also after one of our own idle files was closed.
+        DescriptorShortageError if there is no descriptor even after one of the idle files was closed.
         """
         try:
             file = self._disk.open(mapped_file.path)
@@ -171,17 +172,18 @@ class OpenFiles:
         return file
 
     def forget(self, mapped_file: MappedFile) -> None:
-        """A file has been closed."""
+        """Remove a file that was closed."""
         del self._open[mapped_file]
 
     def close_all(self) -> None:
-        """Close every file, held or not: for the end of the store."""
+        """Close every file, held or not: for the shutdown of the store."""
         for mapped_file in list(self._open):
             mapped_file.close()
 
     def _close_idle(self) -> bool:
         """Close an idle file; False if there is none."""
-        # Two rounds: the first may only take away everybody's second chance. Held files pass; then the bound gives way.
+        # Two rounds, because the first may do no more than clear the second chance of every file. Held files are never
+        # closed: if all of them are held, the limit is exceeded.
         for _ in range(2 * len(self._open)):
             mapped_file = next(iter(self._open))
             is_needed = mapped_file.is_held or (self.is_appending and mapped_file.has_pending)

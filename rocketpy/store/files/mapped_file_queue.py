@@ -1,8 +1,8 @@
-"""The files of one log or queue in order of their offsets.
+"""The files of one log or queue, in order of their offsets.
 
-Files are found by bisection over the offsets and sizes that they really have, so a store opens with whatever file size
-it was written with; a configured size shapes new files only. (RocketMQ computes a file's number and needs one size.)
-Nothing here reads or writes contents.
+Files are found by bisection over their actual offsets and sizes, so a store opens with whatever file size it was
+written with; a configured size applies to new files only. (RocketMQ computes a file's number, which takes one fixed
+size.) Nothing here reads or writes contents.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rocketpy.store.layout import base_offset_of
 
 
 class MappedFileQueue:
-    """Numbered files. Each begins where the one before it ends; the first need not begin at 0.
+    """Numbered files. Each begins at the end of the previous one; the first need not begin at 0.
 
-    They are in one directory, or, those of a CommitLog, in any of several: ``path`` is the first of ``paths``.
+    They are in one directory; those of a CommitLog may be in several, of which ``path`` is the first.
     """
 
     __slots__ = ("_base_offsets", "_disk", "_files", "_open_files", "_writer", "path", "paths")
@@ -53,21 +53,21 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """Where the first file begins; 0 without files."""
+        """The offset of the first file; 0 without files."""
         return self._base_offsets[0] if self._files else 0
 
     @property
     def end_offset(self) -> int:
-        """Where the last file ends, written or not; 0 without files."""
+        """The end of the last file, written or not; 0 without files."""
         return self._files[-1].end_offset if self._files else 0
 
     def load(self, *, drop_behind_gap: bool = False) -> None:
-        """Find the files of the directories; foreign names are passed over.
+        """Find the files of the directories; foreign names are skipped.
 
-        Files of no length at the end are what a crash leaves of a creation, and are deleted. What lies behind a gap
-        between two files cannot be right: it is deleted too if it can be made again, and otherwise a
-        :class:`DamagedStoreError` names the place. So it does for two files of one name, in two directories, and for
-        one that begins where another has its bytes.
+        Empty files at the end are what a crash leaves of a creation, and are deleted. Files after a gap are
+        inconsistent: with ``drop_behind_gap``, for files that can be rebuilt from the log, they are deleted, otherwise
+        a :class:`DamagedStoreError` names the gap. The same error reports two files of one name in two directories, and
+        a file that begins inside another one.
         """
         found = self._files_found()
         sizes = {mapped_file.size for mapped_file in found}
@@ -88,7 +88,7 @@ class MappedFileQueue:
                     f"expected no file before offset {mapped_file.end_offset}, where {mapped_file.path} ends",
                     path=following.path,
                 )
-            # A file that is longer than the next one allows, which others are just as long as, is read as far as that.
+            # A file that overlaps the next one is read up to where that begins, if other files have that shorter size.
             mapped_file.size = min(mapped_file.size, allowed)
         removed_from: dict[str, None] = {}
         for mapped_file in found:
@@ -99,12 +99,13 @@ class MappedFileQueue:
                 self._files.append(mapped_file)
                 self._base_offsets.append(mapped_file.base_offset)
         for directory in removed_from:
-            self._disk.sync_directory(directory)  # or it comes back, into the place of one that is made meanwhile
+            # Otherwise a loss of power could bring a removed file back under the name of one created later.
+            self._disk.sync_directory(directory)
 
     def append(self, base_offset: int, size: int, *, directory: str | None = None, is_held: bool = False) -> MappedFile:
         """Add a file that exists, or is about to, after the last one; by default in the first directory.
 
-        A file that is to be held is opened first. DescriptorShortageError adds nothing.
+        With ``is_held`` the file is opened before it is added, so that DescriptorShortageError adds nothing.
         """
         assert not self._files or base_offset == self.end_offset, (self.path, base_offset)
         mapped_file = self._file(self.path if directory is None else directory, base_offset, size)
@@ -123,28 +124,28 @@ class MappedFileQueue:
         return mapped_file if offset < mapped_file.end_offset else None
 
     def index_of(self, mapped_file: MappedFile) -> int:
-        """Return the place of a file in the order."""
+        """Return the index of a file."""
         return bisect_right(self._base_offsets, mapped_file.base_offset) - 1
 
     def take_first(self) -> MappedFile:
-        """Take the first file out of the order, and return it: the caller retires and unlinks it."""
+        """Remove the first file from the list and return it: the caller retires and unlinks it."""
         self._base_offsets.pop(0)
         return self._files.pop(0)
 
     def remove_first(self, close: Callable[[DiskFile], None]) -> MappedFile:
-        """Delete the first file, and return it: who holds it can still read. Syncs no directory.
+        """Delete the first file and return it; current holders can still read. Syncs no directory.
 
-        ``close`` gets its descriptor, see :meth:`MappedFile.retire`; there is one in any case, so that the space goes
-        back with its closing, not here.
+        ``close`` gets its descriptor, see :meth:`MappedFile.retire`. The file is always open at that moment, so that
+        its space is freed by that close and not by the unlink on the event loop.
         """
-        self._files[0].file()  # first, because it may be refused
+        self._files[0].file()  # before any change, because opening it may fail
         mapped_file = self.take_first()
         mapped_file.retire(close)
         self._disk.unlink(mapped_file.path)
         return mapped_file
 
     def remove_last_behind(self, offset: int) -> bool:
-        """Delete the last file if it begins behind an offset; False if it does not. Syncs no directory."""
+        """Delete the last file if it begins after an offset; False if it does not. Syncs no directory."""
         if not self._files or self._base_offsets[-1] <= offset:
             return False
         self._files[-1].remove(self._disk)
@@ -153,7 +154,7 @@ class MappedFileQueue:
         return True
 
     def remove_behind(self, offset: int) -> None:
-        """Delete the files that begin behind an offset, last one first. Syncs no directory."""
+        """Delete the files that begin after an offset, last one first. Syncs no directory."""
         while self.remove_last_behind(offset):
             pass
 
@@ -162,7 +163,7 @@ class MappedFileQueue:
         self.remove_behind(-1)
 
     def sync_directories(self) -> None:
-        """Make durable which files there are. Blocks."""
+        """Make creations and removals of files durable. Blocks."""
         for path in self.paths:
             self._disk.sync_directory(path)
 
@@ -172,7 +173,7 @@ class MappedFileQueue:
             mapped_file.close()
 
     def _files_found(self) -> list[MappedFile]:
-        """Return what the directories hold, in order."""
+        """Return the numbered files of all directories, in order of their offsets."""
         found = []
         for directory in self.paths:
             for name in self._disk.list_directory(directory):

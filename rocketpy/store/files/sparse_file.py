@@ -1,7 +1,7 @@
-"""Files that have their full length from the beginning, but take space in small steps: those of queues.
+"""Sparse files of queues: full length from the beginning, space reserved in small steps.
 
-A queue of a few messages must not cost megabytes, and a full disk must refuse a message instead of losing its unit. So
-a file is made sparse, under another name until it is whole, and space is reserved before something is written there.
+A queue of a few messages must not cost megabytes, and a full disk must refuse a message rather than lose its unit. So a
+file is created sparse, under a staging name until it is complete, and space is reserved before anything is written.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from rocketpy.store.layout import UNIT_SIZE, file_name
 
 STEP_MIN = 4096
 STEP_MAX = 65_536
-"""A step of reservation is as long as what the file holds already, within these bounds, and ends on a page."""
+"""A reservation step is as long as the used part of the file, within these bounds, and ends on a page boundary."""
 
 
 def reserve_step(mapped_file: MappedFile, position: int) -> int:
-    """Reserve the next step from a position on; return where it ends. ShortageError changes nothing.
+    """Reserve the next step from a position on; return its end. ShortageError changes nothing.
 
-    Where the disk has not that much, the page of the position is enough. It may be reserved already: recovery comes
-    back to units that were accepted, and on a full disk it must not ask for more than these have.
+    If the disk has less space than a step, one page is enough. That page may be reserved already: recovery writes units
+    again that were accepted before, and on a full disk it must not ask for more space than they have.
     """
     end = position + min(max(position, STEP_MIN), STEP_MAX)
     end = min(-(-end // STEP_MIN) * STEP_MIN, mapped_file.size)
     try:
         mapped_file.file().reserve(position, end - position)
     except DiskFullError:
-        # A unit may begin in one page and end in the next; it has its space when both have.
+        # A unit may cross a page boundary; it has its space only when both pages have.
         page_end = min(((position + UNIT_SIZE - 1) // STEP_MIN + 1) * STEP_MIN, mapped_file.size)
         if page_end == end:
             raise
@@ -40,10 +40,11 @@ def reserve_step(mapped_file: MappedFile, position: int) -> int:
 def add_sparse_file(
     files: MappedFileQueue, disk: Disk, base_offset: int, size: int, content: bytes = b""
 ) -> MappedFile:
-    """Make the next file of a queue, beginning with ``content``. Its directory's entry is not durable on return."""
-    staging_path = f"{files.path}.staged"  # beside the queue's directory, where no number is no queue
+    """Create the next file of a queue, beginning with ``content``. Its directory entry is not durable on return."""
+    staging_path = f"{files.path}.staged"  # beside the queue's directory: not a number, so it is never taken for a queue
     if disk.exists(staging_path):
-        # Left by a crash. Cut to nothing it could have its old bytes back after the next one, under the new name.
+        # Left by a crash. If it were truncated and reused, the next loss of power could bring its old bytes back under
+        # the new name: a truncation is not durable before a sync.
         disk.unlink(staging_path)
     file = disk.open(staging_path, create=True)
     try:
