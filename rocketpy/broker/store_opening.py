@@ -17,7 +17,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import OpenRunner, open_message_store
 from rocketpy.store.plug_in import StoreFactory, wrapped_store
 from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.store.reports import StoreReports
+from rocketpy.store.status import StoreReports
 
 _log = logging.getLogger("rocketpy.broker")
 _store_log = logging.getLogger("rocketpy.store")

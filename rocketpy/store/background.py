@@ -21,13 +21,13 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.index.catch_up import IndexCatchUp
 from rocketpy.store.index.reput_message import ReputMessageService
 from rocketpy.store.recovery.store_files import StoreFiles
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.log_flush import LogFlush
+from rocketpy.store.status import RunningFlags
 
 _LAST_STEPS_MAX = 2000
 """Limit of the index's catch-up during shutdown, about 2 s of work. The next start does the rest."""

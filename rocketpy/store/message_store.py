@@ -35,9 +35,9 @@ from rocketpy.store.results import (
     QueueTimeSpan,
     StoreStatistics,
 )
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback, FlushWait
+from rocketpy.store.status import RunningFlags
 
 QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
 """Limit of the records that one query reads and returns, because they go into one frame."""
@@ -118,8 +118,7 @@ class MessageStore:
 
     @property
     def wrote_offset(self) -> int:
-        """The end of the log, including bytes collected in the current burst: the offset to pass to ``wait_durable``.
-        """
+        """The end of the log, including bytes collected in the current burst: the offset to pass to ``wait_durable``."""
         return self._appender.wrote_offset
 
     def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:

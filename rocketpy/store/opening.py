@@ -35,7 +35,7 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
 from rocketpy.store.recovery.store_files import StoreFiles
-from rocketpy.store.reports import NO_REPORTS, StoreReports
+from rocketpy.store.status import NO_REPORTS, StoreReports
 
 OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
 """Opens a runner of blocking calls with a dedicated thread of the given name."""

@@ -21,8 +21,8 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.store.reports import NO_REPORTS, StoreReports
 from rocketpy.store.results import GetMessageStatus
+from rocketpy.store.status import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import config_for, send

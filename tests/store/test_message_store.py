@@ -18,9 +18,9 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.store.reports import NO_REPORTS, StoreReports
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
+from rocketpy.store.status import NO_REPORTS, StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import BORN_HOST, STORE_HOST, Place

@@ -9,8 +9,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.opening import open_message_store
-from rocketpy.store.reports import StoreReports
 from rocketpy.store.results import GetMessageStatus
+from rocketpy.store.status import StoreReports
 from rocketpy.testing.sim_disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import STORE_HOST, Place

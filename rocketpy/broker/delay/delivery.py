@@ -52,7 +52,7 @@ from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.store.services.try_again import until_done
+from rocketpy.store.services.waiting import until_done
 
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
 """The group under which deliveries are counted."""

@@ -36,7 +36,7 @@ from rocketpy.protocol.topic_name import (
 )
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult
-from rocketpy.store.services.try_again import until_done
+from rocketpy.store.services.waiting import until_done
 
 QueueEnds: TypeAlias = dict[tuple[str, int], int]
 """Topic and queue id, and the queue offset behind the last message."""

@@ -41,7 +41,9 @@ def add_sparse_file(
     files: MappedFileQueue, disk: Disk, base_offset: int, size: int, content: bytes = b""
 ) -> MappedFile:
     """Create the next file of a queue, beginning with ``content``. Its directory entry is not durable on return."""
-    staging_path = f"{files.path}.staged"  # beside the queue's directory: not a number, so it is never taken for a queue
+    staging_path = (
+        f"{files.path}.staged"  # beside the queue's directory: not a number, so it is never taken for a queue
+    )
     if disk.exists(staging_path):
         # Left by a crash. If it were truncated and reused, the next loss of power could bring its old bytes back under
         # the new name: a truncation is not durable before a sync.

@@ -35,9 +35,9 @@ from rocketpy.store.retention import (
     disk_usage,
     least_full,
 )
-from rocketpy.store.running_flags import RunningFlag, RunningFlags
 from rocketpy.store.services.close_files import CloseFilesService
-from rocketpy.store.services.try_again import call_until_done
+from rocketpy.store.services.waiting import call_until_done
+from rocketpy.store.status import RunningFlag, RunningFlags
 
 FIRST_RUN_SECONDS = 60.0
 DISK_CHECK_SECONDS = 10.0

@@ -26,7 +26,7 @@ from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.steps import read_blocking, read_nowait
 from rocketpy.store.services.clean_commit_log import FIRST_RUN_SECONDS
 from rocketpy.store.services.close_files import CloseFilesService
-from rocketpy.store.services.try_again import SHORTAGE_PAUSE_SECONDS, call_until_done
+from rocketpy.store.services.waiting import SHORTAGE_PAUSE_SECONDS, call_until_done
 
 
 class ExpiringIndex(Protocol):

@@ -23,7 +23,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from rocketpy.store.services.wake_up import WakeUp
+from rocketpy.store.services.waiting import WakeUp
 
 
 class PooledAppender(Protocol):

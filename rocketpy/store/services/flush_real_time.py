@@ -16,7 +16,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.group_commit import LogFlushRange
-from rocketpy.store.services.wake_up import WakeUp
+from rocketpy.store.services.waiting import WakeUp
 
 
 class FlushRealTimeService:

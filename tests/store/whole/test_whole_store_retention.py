@@ -18,7 +18,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.store.running_flags import RunningFlag
+from rocketpy.store.status import RunningFlag
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.files.test_mapped_file import open_deleted_files
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
@@ -114,7 +114,7 @@ async def test_a_full_disk_takes_no_message_and_is_read(autojump_clock: MockCloc
         await trio.sleep(11)
         why = "the disk of /store/commitlog is 95% full, messages are taken up to 90% (diskSpaceWarningLevelRatio)"
         assert store.writable_or_why() == why
-        assert store.running_flags.value == RunningFlag.DISK_FULL
+        assert store.status.value == RunningFlag.DISK_FULL
         refused = store.put("T", 0, b"no", b"", tags_code("A"), (), 0, 0, 1, BORN_HOST, 0)
         assert refused == (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
         assert bodies_from(store, 0) == list(range(100))
