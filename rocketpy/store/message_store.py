@@ -118,7 +118,7 @@ class MessageStore:
 
     @property
     def wrote_offset(self) -> int:
-        """The end of the log, including bytes collected in the current burst: the offset to pass to ``wait_durable``."""
+        """The end of the log, with the bytes of the current burst: the offset to pass to ``wait_durable``."""
         return self._appender.wrote_offset
 
     def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:

@@ -170,7 +170,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> DiskLock:
-        """Lock byte 0 of a file, as RocketMQ does, and write RocketMQ's text. StartError if another process holds it."""
+        """Lock byte 0 of a file and write its text, as RocketMQ does. StartError if another process holds it."""
         ...
 
 
