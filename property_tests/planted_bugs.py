@@ -21,9 +21,8 @@ from rocketpy.store.log import commit_log
 from rocketpy.store.log.commit_log import CommitLog, FlushRange
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.recovery import dispatcher as log_dispatcher
-from rocketpy.store.recovery.abort_file import AbortFile
 from rocketpy.store.recovery.dispatcher import LogDispatcher
-from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.marker_files import AbortFile, RecoveryMark
 from rocketpy.store.recovery.recovery import StoreRecovery
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus

@@ -333,8 +333,8 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
         "consumequeue_ext/<topic>/<queue id>.staged",
         "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/repair/test_repair.py
         "config/<name>.json",  # of the broker, below
-        "failed-sync",  # tests/store/recovery/test_failed_sync.py
-        "recovering",  # tests/store/recovery/test_mark.py
+        "failed-sync",  # tests/store/recovery/test_marker_files.py
+        "recovering",  # tests/store/recovery/test_marker_files.py
         "config/broker.properties",
         "config/namesrv.properties",
     }, unseen

@@ -18,8 +18,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.index.catch_up import IndexCatchUp
-from rocketpy.store.index.reput_message import ReputMessageService
+from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService

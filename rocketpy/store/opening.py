@@ -27,19 +27,23 @@ from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
-from rocketpy.store.append.making import make_appender
+from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.background import StoreServices
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
+from rocketpy.store.queue.extension import BitMapOf, UnitExtensions
+from rocketpy.store.queue.multi_dispatch import LmqLimit, MultiDispatch
+from rocketpy.store.recovery.dispatcher import TagsCodeOf
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.status import NO_REPORTS, StoreReports
 
 OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
 """Opens a runner of blocking calls with a dedicated thread of the given name."""
 
+_SLAVE = "the broker is a slave: only its master appends"
 _PROGRESS_SECONDS = 2.0
 _YIELD_SECONDS = 0.005
 
@@ -119,6 +123,43 @@ async def open_message_store(
             async with services.running() as nursery:
                 await nursery.start(store.figures.run)
                 yield store
+
+
+def make_appender(
+    config: MessageStoreConfig,
+    *,
+    files: StoreFiles,
+    clock: Clock,
+    store_host: bytes,
+    message_arriving: Callable[[str, int, int], None] | None,
+    bit_map_of: BitMapOf | None,
+    may_be_named: Callable[[str], bool] | None = None,
+) -> MessageAppender:
+    """Return the appender of a recovered store, with what its settings ask for: pool, multi-dispatch, extensions."""
+    pool = None
+    if config.has_transient_store_pool:
+        pool = TransientStorePool(
+            size_bytes=config.transient_store_pool_bytes, is_fail_fast=config.fast_fail_if_no_buffer_in_store_pool
+        )
+    limit, multi_dispatch = None, None
+    if config.enable_lmq or config.enable_multi_dispatch:
+        limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
+    if config.enable_multi_dispatch:
+        multi_dispatch = MultiDispatch(queues=files.queues, limit=limit, may_be_named=may_be_named)
+    return MessageAppender(
+        commit_log=files.commit_log,
+        queues=files.queues,
+        clock=clock,
+        store_host=store_host,
+        message_size_max=config.max_message_size,
+        index=files.index,
+        message_arriving=message_arriving,
+        refuse_all=_SLAVE if config.broker_role is BrokerRole.SLAVE else None,
+        multi_dispatch=multi_dispatch,
+        lmq_limit=limit,
+        unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
+        pool=pool,
+    )
 
 
 @contextmanager

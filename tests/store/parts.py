@@ -17,16 +17,15 @@ from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import ExtPlace
+from rocketpy.store.queue.extension import ExtPlace, UnitExtensions
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.queue.unit_extensions import UnitExtensions
 from rocketpy.store.read.message_reader import MessageReader
 from rocketpy.store.read.queue_scan import ReadLimits
 from rocketpy.store.read.steps import read_now
 from rocketpy.store.recovery.checkpoint import DurableEnds
 from rocketpy.store.recovery.last_stop import LastStop
-from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.results import GetMessageResult, MessageFilter, PutMessageStatus
 

@@ -14,9 +14,9 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.append.appender import MessageAppender
-from rocketpy.store.append.making import make_appender
 from rocketpy.store.background import StoreServices
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk

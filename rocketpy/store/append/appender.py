@@ -27,18 +27,16 @@ from rocketpy.clock import Clock
 from rocketpy.errors import DescriptorShortageError, ShortageError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
-from rocketpy.store.append.batch import BatchRecords, MessageBatch, SharedFields, measured_records
+from rocketpy.store.append.batch import BatchRecords, MessageBatch, SharedFields, head_for, measured_records, tail_for
 from rocketpy.store.append.burst_counts import BurstCounts
-from rocketpy.store.append.limits import MessageLimits
-from rocketpy.store.append.record_pieces import head_for, tail_for
-from rocketpy.store.append.refusals import PutRefusals
+from rocketpy.store.append.refusals import MessageLimits, PutRefusals
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.index.feed import Index, IndexFeed
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.extension import UnitExtensions
 from rocketpy.store.queue.multi_dispatch import Addressed, LmqLimit, MultiDispatch, QueueKey
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.queue.unit_extensions import UnitExtensions
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK

@@ -16,7 +16,6 @@ from zlib import crc32
 
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.store import layout
-from rocketpy.store.append.record_pieces import Tails, head_for, tail_for
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 """Flag, body, stored properties, tags code and index keys of one message of a batch."""
@@ -24,6 +23,8 @@ BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 _CRC_MASK = 0x7FFF_FFFF
 _ALIKE_MAX = 1000
 """More records are made one by one: what packs them all at once has a size, and is remembered."""
+
+_TAILS_MAX = 512
 
 _pack_unit = layout.UNIT.pack
 
@@ -54,6 +55,13 @@ class SharedFields(NamedTuple):
     born_host: bytes
     store_host: bytes
     reconsume_times: int
+
+
+class Tails(Protocol):
+    """A queue, with what its topic remembers."""
+
+    topic: str
+    tails: dict[int, bytes]
 
 
 class Queue(Tails, Protocol):
@@ -180,6 +188,28 @@ def measured_records(batch: MessageBatch, topic: str, shared: SharedFields) -> B
     if body_sizes.count(body_sizes[0]) == properties_sizes.count(properties_sizes[0]) == count <= _ALIKE_MAX:
         return AlikeRecords(batch, shared, fixed_size)
     return MixedRecords(batch, shared, fixed_size)
+
+
+def head_for(sys_flag: int, born_host: bytes, store_host: bytes) -> tuple[struct.Struct, int]:
+    """Return the struct of a record's head and the sysFlag, whose address bits are the store's to set."""
+    sys_flag &= ~(layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6)
+    if len(born_host) != layout.HOST_V4_SIZE:
+        sys_flag |= layout.SYS_FLAG_BORN_V6
+    if len(store_host) != layout.HOST_V4_SIZE:
+        sys_flag |= layout.SYS_FLAG_STORE_V6
+    return layout.RECORD_HEADS[sys_flag >> 4 & 3], sys_flag
+
+
+def tail_for(queue: Tails, properties_size: int) -> bytes:
+    """Return what stands between body and properties (topic, and the size of the properties); it is remembered."""
+    tails = queue.tails
+    tail = tails.get(properties_size)
+    if tail is None:
+        if len(tails) >= _TAILS_MAX:
+            tails.clear()
+        topic = queue.topic.encode("utf-8", "replace")
+        tail = tails[properties_size] = bytes((len(topic),)) + topic + layout.PROPERTIES_SIZE.pack(properties_size)
+    return tail
 
 
 def _crcs(bodies: Sequence[bytes]) -> list[int]:

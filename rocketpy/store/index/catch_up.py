@@ -1,14 +1,22 @@
-"""Reads the log again for the index, after a crash: from the last message that the index surely has to the end.
+"""Catch-up of the index after a restart, while the store already serves: the log is read again, a step at a time.
 
-Messages that are appended meanwhile are in the log too, so they are read like the others; when nothing is left, append
-hands its keys over directly, between two bursts, and this is over. So the index gets every message once and in order.
-Reading takes turns with everybody else: a step is about a millisecond.
+Queues are complete when a store opens, because recovery completes them; while it is open, append hands every key to the
+index. Missing are the keys that the index lost in a crash, or never had. They are read from the log, from the end of
+the index on. Messages that are appended meanwhile are in the log too and are read like the others. When nothing is
+left, append hands its keys over directly, between two bursts, and the service ends. So the index gets every message
+once and in order.
+
+Compatibility: ``ReputMessageService`` (4.9.8) reads every message back from the log, forever, a millisecond after it
+was stored.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import Protocol
+
+import trio
 
 from rocketpy.errors import ShortageError
 from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
@@ -20,12 +28,13 @@ from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.index.feed import Index
 from rocketpy.store.log.commit_log import CommitLog
 
+_PAUSE_SECONDS = 1.0
 _WINDOW_SIZE = 64 << 10
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 
 
 class IndexCatchUp:
-    """One way from a place in the log to its end."""
+    """One pass over the log, from an offset to its end. ``begin_offset`` is IndexService's ``end_physical_offset``."""
 
     def __init__(
         self,
@@ -49,7 +58,7 @@ class IndexCatchUp:
         return 0 if self._is_over else max(0, self._commit_log.wrote_offset - self._next_offset)
 
     async def step(self) -> bool:
-        """Go on a little; False when it is over.
+        """Read and index about a millisecond's worth; False when append has taken over.
 
         Nothing is read while the index has no space, or while there is no descriptor.
         """
@@ -78,7 +87,7 @@ class IndexCatchUp:
         return True
 
     async def _read(self, size: int) -> bytes:
-        """Return bytes of the log from where it goes on, at most to the end of the file; none if that was deleted."""
+        """Return bytes of the log from the next offset on, at most to the end of its file; none if that was deleted."""
         commit_log = self._commit_log
         mapped_file = commit_log.files.find(self._next_offset)
         if mapped_file is None:
@@ -110,6 +119,42 @@ class IndexCatchUp:
             position += record.size
         self._next_offset += position
         return position > 0
+
+
+class CatchUp(Protocol):
+    """A pass over the log in steps, as the service drives it."""
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log is left to read."""
+        ...
+
+    async def step(self) -> bool:
+        """Read on for about a millisecond; False at the end. A step that is blocked by a shortage changes nothing."""
+        ...
+
+
+class ReputMessageService:
+    """Runs one catch-up to its end."""
+
+    def __init__(self, *, catch_up: CatchUp) -> None:
+        self._catch_up = catch_up
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log is left to read."""
+        return self._catch_up.behind_bytes
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until the index has everything. StoreError ends it; during a shortage it waits."""
+        task_status.started()
+        behind_bytes = self._catch_up.behind_bytes
+        while await self._catch_up.step():
+            # Every step ends with a checkpoint, so that requests are served in between. If as much is left as before,
+            # the step found no space; or as much was appended meanwhile, and then a pause does no harm.
+            left = self._catch_up.behind_bytes
+            await trio.sleep(0 if left != behind_bytes else _PAUSE_SECONDS)
+            behind_bytes = left
 
 
 def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -21,9 +21,8 @@ from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import add_sparse_file, reserve_step
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from rocketpy.store.queue.end import FoundUnits, columns, find_end
+from rocketpy.store.queue.end import FoundUnits, columns, find_end, first_torn, may_be_torn
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
-from rocketpy.store.queue.torn_units import first_torn, may_be_torn
 from rocketpy.store.read.steps import Steps, read_now
 
 

@@ -7,6 +7,7 @@ is opened once, a short queue is read in one go, and what was read is kept until
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import attrs
 
@@ -20,6 +21,11 @@ _FIRST_READ_SIZE = _KEPT_UNITS_MAX * UNIT_SIZE
 """A page: more than most queues of a large store have. A read that does not show the end is followed by larger ones."""
 
 _READ_SIZE_MAX = 64 * _FIRST_READ_SIZE
+
+_TAGS_CODE_AT = 12  # in a unit
+_TAGS_CODE_SIZE = UNIT_SIZE - _TAGS_CODE_AT
+_SECTOR_SIZE = 512  # the smallest unit that a disk writes atomically
+_LOW_HALF = 0xFFFF_FFFF
 
 
 @attrs.define(eq=False, slots=True)
@@ -128,6 +134,31 @@ def bisect_end(mapped_file: MappedFile) -> FileEnd:
         else:
             high = middle
     return FileEnd(low, _units_before(file, low), is_clear=True)
+
+
+def may_be_torn(position: int, tags_code: int) -> bool:
+    """Whether a loss of power may have torn the tagsCode field of a unit. ``position`` is the unit's, in its file.
+
+    Of the two sectors in which a unit lies, the disk may have written the first only. Physical offset and size can be
+    whole then, while the tagsCode field, or its low half, still has the zeros from before. So a tags code whose low
+    half is zero is not trusted where a sector ends within the field or just before it.
+    """
+    is_cut = -(position + _TAGS_CODE_AT) % _SECTOR_SIZE < _TAGS_CODE_SIZE
+    return is_cut and not tags_code & _LOW_HALF
+
+
+def first_torn(position: int, tags_codes: Sequence[int]) -> int:
+    """Return the index of the first of consecutive units that may be torn, or their count if none may be.
+
+    The first unit is at ``position`` in the file. Only units on a sector's border are checked, so this is cheap.
+    """
+    begin = position + _TAGS_CODE_AT
+    end = begin + len(tags_codes) * UNIT_SIZE
+    for sector in range(-(-begin // _SECTOR_SIZE) * _SECTOR_SIZE, end, _SECTOR_SIZE):
+        number, inside = divmod(sector - begin, UNIT_SIZE)
+        if inside < _TAGS_CODE_SIZE and not tags_codes[number] & _LOW_HALF:
+            return number
+    return len(tags_codes)
 
 
 def _units_before(file: DiskFile, count: int) -> bytes:

@@ -19,14 +19,12 @@ from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.log.scanner import Run, Slice
 from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_places import places_of
 from rocketpy.store.queue.table import ConsumeQueueTable
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
-
-BitMapOf = Callable[[str, Mapping[str, str]], bytes | None]
-"""The bit map of the filters that a message passes, from topic and properties."""
 
 _STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
 

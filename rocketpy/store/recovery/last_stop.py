@@ -23,7 +23,7 @@ import attrs
 
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, digest_of_ends
+from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
 
 FILES_AFTER_CLEAN_SHUTDOWN = 3
 """So many files Java's own recovery reads too: the end of the log is in one of them."""

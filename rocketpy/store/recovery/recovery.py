@@ -34,10 +34,11 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.log.scanner import LogScanner
 from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.dispatcher import BitMapOf, LogDispatcher, QueueGap, TagsCodeOf
+from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
-from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.marker_files import RecoveryMark
 
 _QUEUES_PER_SLICE = 50
 _COPY_SIZE = 1 << 20

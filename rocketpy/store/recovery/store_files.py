@@ -21,15 +21,20 @@ from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import ExtPlace
+from rocketpy.store.queue.extension import BitMapOf, ExtPlace
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.abort_file import AbortFile
 from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
-from rocketpy.store.recovery.dispatcher import BitMapOf, TagsCodeOf
-from rocketpy.store.recovery.failed_sync import FailedSyncMark
+from rocketpy.store.recovery.dispatcher import TagsCodeOf
 from rocketpy.store.recovery.last_stop import LastStop
-from rocketpy.store.recovery.mark import RecoveryMark
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, digest_of_queues, load_orderly_end, persist_orderly_end
+from rocketpy.store.recovery.marker_files import (
+    AbortFile,
+    FailedSyncMark,
+    OrderlyEnd,
+    RecoveryMark,
+    digest_of_queues,
+    load_orderly_end,
+    persist_orderly_end,
+)
 from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
 from rocketpy.store.retention import RetentionPolicy, disk_usage
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService

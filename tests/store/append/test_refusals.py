@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketpy.clock import ManualClock
-from rocketpy.store.append.limits import MessageLimits
-from rocketpy.store.append.refusals import PutRefusals
+from rocketpy.store.append.refusals import MessageLimits, PutRefusals
 from rocketpy.store.results import PutMessageStatus
 
 PLAIN = ("T", 0, 10, b"")
@@ -66,3 +67,36 @@ def test_refusals_are_counted() -> None:
     refusals = make_refusals()
     assert refusals.refused(PutMessageStatus.MESSAGE_ILLEGAL) == (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)
     assert refusals.count == 1
+
+
+ILLEGAL, TOO_LONG = PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "body_size", "properties", "expected"),
+    [
+        ("T", 0, 1000, b"", None),
+        ("T", 0, 1001, b"", ILLEGAL),
+        ("T", -1, 0, b"", ILLEGAL),
+        ("t" * 127, 0, 0, b"", None),
+        ("t" * 128, 0, 0, b"", ILLEGAL),
+        ("ü" * 64, 0, 0, b"", ILLEGAL),
+        ("", 0, 0, b"", ILLEGAL),
+        ("../a", 0, 0, b"", ILLEGAL),
+        ("T", 0, 0, b"p" * 32_767, None),
+        ("T", 0, 0, b"p" * 32_768, ILLEGAL),
+        ("T", 0, 0, b"p\0", ILLEGAL),
+        ("T", 0, 0, "ü".encode() * 16_384, TOO_LONG),
+        ("T", 0, 0, "😀".encode() * 16_383, TOO_LONG),
+        ("T", 0, 0, "😀".encode() * 16_384, ILLEGAL),  # 32,768 of Java's characters
+        ("T", 0, 0, "€".encode() * 32_767, TOO_LONG),
+        ("T", 0, 0, "€".encode() * 32_768, ILLEGAL),
+        ("T", 0, 0, b"\xff" * 32_768, ILLEGAL),
+        ("T", 0, 1001, "ü".encode() * 16_384, TOO_LONG),
+        ("", 0, 0, "ü".encode() * 16_384, ILLEGAL),
+    ],
+)
+def test_limits(
+    topic: str, queue_id: int, body_size: int, properties: bytes, expected: PutMessageStatus | None
+) -> None:
+    assert MessageLimits(1000).refusal_of(topic, queue_id, body_size, properties) is expected

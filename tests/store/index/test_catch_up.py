@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
+import trio
+import trio.testing
 
+from rocketpy.errors import StoreError
 from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.index import catch_up as index_catch_up
-from rocketpy.store.index.catch_up import IndexCatchUp, index_keys
+from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService, index_keys
 from rocketpy.store.index.feed import IndexFeed
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
@@ -141,3 +145,47 @@ async def test_files_that_go_meanwhile_are_passed_over(is_cold: bool, monkeypatc
 
 def _close(file: DiskFile) -> None:
     file.close()
+
+
+@attrs.define(eq=False)
+class Steps:
+    behind_bytes: int
+    is_full: bool = False
+    step_count: int = 0
+    error: StoreError | None = None
+
+    async def step(self) -> bool:
+        self.step_count += 1
+        if self.error is not None:
+            raise self.error
+        if self.is_full:
+            return True
+        if self.behind_bytes == 0:
+            return False
+        self.behind_bytes -= 1
+        return True
+
+
+async def test_it_ends_when_it_has_caught_up(autojump_clock: trio.testing.MockClock) -> None:
+    steps = Steps(100)
+    service = ReputMessageService(catch_up=steps)
+    assert service.behind_bytes == 100
+    await service.run()
+    assert (service.behind_bytes, steps.step_count) == (0, 101)
+    assert trio.current_time() == 0, "without a pause"
+
+
+async def test_it_waits_where_there_is_no_space(autojump_clock: trio.testing.MockClock) -> None:
+    steps = Steps(10, is_full=True)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(ReputMessageService(catch_up=steps).run)
+        await trio.sleep(5.5)
+        assert steps.step_count <= 7
+        steps.is_full = False
+        await trio.sleep(2)
+    assert steps.behind_bytes == 0
+
+
+async def test_a_broken_disk_ends_it() -> None:
+    with pytest.raises(StoreError):
+        await ReputMessageService(catch_up=Steps(1, error=StoreError("cannot read", path="/log"))).run()

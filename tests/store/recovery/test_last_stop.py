@@ -7,7 +7,7 @@ import pytest
 
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, digest_of_ends
+from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
 from rocketpy.testing.sim_disk import SimDisk
 
 QUEUE = QueueEnd("T", 0, 0, 5, lambda: 250)

@@ -15,8 +15,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
-from rocketpy.store.append.making import make_appender
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.services.log_flush import LogFlush
 from rocketpy.testing.sim_disk import SimDisk

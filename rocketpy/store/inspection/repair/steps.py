@@ -19,8 +19,8 @@ from rocketpy.store.inspection.repair.kept_pieces import KeptPieces
 from rocketpy.store.inspection.repair.log_filling import Hole, LogFilling, Piece
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.layout import UNIT_SIZE
-from rocketpy.store.recovery.abort_file import AbortFile
 from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint
+from rocketpy.store.recovery.marker_files import AbortFile
 
 _CHUNK_SIZE = 1 << 20
 STAGING_SUFFIX = ".repaired"

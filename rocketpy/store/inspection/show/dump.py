@@ -24,7 +24,7 @@ from rocketpy.store.inspection.verify.inventory import StoreFile, measured
 from rocketpy.store.inspection.verify.log_walk import LogWalk, read_record
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.queue.extension import is_ext_address, read_ext_unit
-from rocketpy.store.recovery import orderly_end
+from rocketpy.store.recovery import marker_files
 from rocketpy.store.recovery.checkpoint import load_checkpoint
 
 _BODY_SHOWN = 100
@@ -335,9 +335,9 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
 def _orderly_end(text: str) -> Item:
     """Return every word of the line by its name; an older or a newer version may have fewer or more."""
     words = text.split()
-    fields: dict[str, object] = dict(zip(orderly_end.FIELDS, words, strict=False))
-    if len(words) > len(orderly_end.FIELDS):
-        fields["more"] = " ".join(words[len(orderly_end.FIELDS) :])
+    fields: dict[str, object] = dict(zip(marker_files.FIELDS, words, strict=False))
+    if len(words) > len(marker_files.FIELDS):
+        fields["more"] = " ".join(words[len(marker_files.FIELDS) :])
     return Item("orderly-end", fields)
 
 

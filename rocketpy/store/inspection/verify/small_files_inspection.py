@@ -24,7 +24,7 @@ from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, load_orderly_end
+from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
 
 TOPICS_FILE = "topics.json"
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")

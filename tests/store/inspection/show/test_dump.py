@@ -11,7 +11,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.show.dump import DumpWish, FileKind, Item, StoreDump, kind_of
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, persist_orderly_end
+from rocketpy.store.recovery.marker_files import OrderlyEnd, persist_orderly_end
 from tests.store import broken_stores
 from tests.store.broken_stores import unpack
 from tests.store.golden_store import expected

@@ -1,4 +1,4 @@
-"""The note of an orderly stop: believed when it is true, harmless in every other case."""
+"""The note of a clean shutdown: believed when it is true, harmless in every other case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery.orderly_end import OrderlyEnd, load_orderly_end, persist_orderly_end
+from rocketpy.store.recovery.marker_files import load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
@@ -151,10 +151,3 @@ def append_and_die(store: MessageStore) -> None:
         send(store, b"last words", queue_id=queue_id)
     store.end_burst()
     raise RuntimeError("killed")
-
-
-def test_an_end_behind_the_last_file_is_not_believed(place: Place) -> None:
-    place.disk.make_directories(place.root)
-    end = OrderlyEnd(1 << 40, 7, "digest", -1)
-    persist_orderly_end(place.disk, note(place), end)
-    assert load_orderly_end(place.disk, note(place)) == end

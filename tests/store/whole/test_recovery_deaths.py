@@ -10,24 +10,11 @@ import pytest
 from rocketpy.errors import DamagedStoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.recovery.checkpoint import DurableEnds
-from rocketpy.store.recovery.mark import RecoveryMark
+from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.store.parts import Parts, Place
 
 CALLS_MAX = 60
-
-
-def test_the_mark() -> None:
-    disk = SimDisk()
-    disk.make_directories("/store")
-    mark = RecoveryMark(disk, "/store/recovering")
-    assert not mark.exists()
-    mark.create()
-    mark.create()
-    assert mark.exists()
-    mark.remove()
-    assert not mark.exists()
-    mark.remove()
 
 
 def nothing(count: int) -> int:
