@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
-from rocketpy.nameserver.processor import REGISTERING_BYTES_MAX, VERSION_SIZE_MAX
+from rocketpy.nameserver.registration import REGISTERING_BYTES_MAX, VERSION_SIZE_MAX
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import TopicList
 from rocketpy.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
@@ -19,8 +19,8 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import settings_from_text
+from tests.nameserver.namesrv_requests import MASTER, asked, good, registration, request, topics_by, wrapper_of
 from tests.nameserver.test_app import running
-from tests.nameserver.test_processor import MASTER, asked, good, registration, request, topics_by, wrapper_of
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ async def test_bodies_that_are_registered_at_a_time_are_bounded(
     nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert REGISTERING_BYTES_MAX >= 16 * (1 << 24)
-    monkeypatch.setattr("rocketpy.nameserver.processor.REGISTERING_BYTES_MAX", 1_300_000)
+    monkeypatch.setattr("rocketpy.nameserver.registration.REGISTERING_BYTES_MAX", 1_300_000)
     connections = [nameserver.connect() for _ in range(3)]
     for connection in connections:
         connection.receive(encode_frame(long_registration()))

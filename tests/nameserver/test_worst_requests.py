@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from rocketpy.nameserver.kv_config import VALUE_LENGTH_MAX
-from rocketpy.nameserver.processor import SETTINGS_SIZE_MAX
+from rocketpy.nameserver.settings_requests import SETTINGS_SIZE_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.registration import REGISTRATION_SIZE_MAX
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
@@ -23,7 +23,8 @@ from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, HEADER_LENGTH_MAX, encode_frame
 from tests.nameserver.conftest import NameserverOnBytes
-from tests.nameserver.test_processor import BROKER, WRONG, request
+from tests.nameserver.namesrv_requests import BROKER, request
+from tests.nameserver.test_processor import WRONG
 from tests.worst_requests import SLICE_SECONDS_MAX, counted_slices, least_longest, longest_slice, worst_json
 
 if TYPE_CHECKING:
