@@ -192,7 +192,7 @@ def test_the_numbers_that_the_page_names() -> None:
         f"{stored_message.BLANK_MAGIC_CODE & 0xFFFF_FFFF:#X}".replace("X", "x"),
         f"at most {layout.TOPIC_SIZE_MAX} ",
         f"at most {layout.PROPERTIES_SIZE_MAX:,} ",
-        f"{layout.BLANK_SIZE_MIN} bytes\nbehind it",
+        f"{layout.BLANK_SIZE_MIN} bytes\nafter it",
         "20 + bitMapSize                  |\n     2 +",
         f"0 to {layout.EXT_UNIT_SIZE_MAX - layout.EXT_UNIT.size:,} ",
         f"with {END_BLANK_SIZE} bytes to spare",
