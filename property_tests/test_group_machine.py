@@ -358,7 +358,7 @@ PLANTED: Mapping[str, Bug] = {
     "nobody expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
     "only the newest is told": Bug(ConsumerIdsChangedService, "_next_member", _tells_only_the_newest, (Promise.TOLD,)),
     "names of any length": Bug(client_manage, "_subscription_fault", _takes_any_length, (Promise.BOUNDED,)),
-    "ids of producers stay": Bug(ProducerManager, "_left_under", _keeps_ids, (Promise.FORGOTTEN,)),
+    "ids of producers stay": Bug(ProducerManager, "_leave_client_id", _keeps_ids, (Promise.FORGOTTEN,)),
     "everything is a change": Bug(ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
 }
 

@@ -348,7 +348,7 @@ PLANTED: Mapping[str, Bug] = {
     "never written": Bug(TablePersistService, "_persist_now_and_then", _never_writes, (Promise.NOT_FAR_BEHIND,)),
     "not written at the end": Bug(TablePersistService, "persist_all", _forgets_at_the_end, (Promise.AS_IT_WAS,)),
     "any offset of a pull": Bug(PullMessageProcessor, "_commit_offset", _keeps_any, (Promise.UNMOVED,)),
-    "an event for each pull": Bug(OffsetMovedEvents, "_forget_old", _forgets_all, (Promise.LEAVES_LITTLE,)),
+    "an event for each pull": Bug(OffsetMovedEvents, "_drop_expired", _forgets_all, (Promise.LEAVES_LITTLE,)),
     "a filter of any size": Bug(pull_check, "_checked_tag_filter", _takes_any, (Promise.BOUNDED,)),
     "not read": Bug(StoredTable, "load", _keeps_the_first, (Promise.AS_IT_WAS, Promise.NOT_FAR_BEHIND)),
 }

@@ -162,7 +162,7 @@ PLANTED: Mapping[str, Bug] = {
         EndTransactionProcessor, "process_end", _takes_numbers_for_half_messages, (Promise.LIVES,)
     ),
     "a client says which transaction a half message is of": Bug(
-        send_properties, "take_away_brokers_word", _takes_nothing_away, (Promise.LEFT_ALONE, Promise.CHECKED)
+        send_properties, "remove_broker_only_properties", _takes_nothing_away, (Promise.LEFT_ALONE, Promise.CHECKED)
     ),
     "a client says that a message was committed": Bug(send, "CLIENT_SYS_FLAGS", _takes_every_flag, (Promise.CHECKED,)),
     "a damaged record ends the round": Bug(

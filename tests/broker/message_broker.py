@@ -82,7 +82,7 @@ class MessageBroker:
     pull_path: FastPathNote
     _connections: int = 0
 
-    def use_whole_road(self) -> None:
+    def use_general_path(self) -> None:
         """Serve everything by the generic way from now on."""
         self.dispatcher.fast_paths.clear()
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: the client that a heartbeat named."""
+"""The client at the other end of a connection, as its heartbeat identifies it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocketpy.protocol.codes import LanguageCode
 from rocketpy.remoting.connection import Connection
 
 CHANNEL_EXPIRED_SECONDS = 120.0
-"""A client from which no heartbeat came for so long is forgotten and its connection closed."""
+"""A client without a heartbeat for this long is removed, and its connection closed."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -20,4 +20,4 @@ class ClientChannelInfo:
     language: LanguageCode | None
     version: int
     last_update: float  # seconds of a clock that does not step
-    access_key: str | None = None  # of the account that its heartbeats are signed with; None where that does not count
+    access_key: str | None = None  # of the account that signs its heartbeats; None if no signature is required

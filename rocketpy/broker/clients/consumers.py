@@ -1,12 +1,14 @@
-"""The consumers that are online: groups, their connections and what they subscribe to.
+"""Consumers that are online: groups, their connections and their subscriptions.
 
-Tables only; a connection is a key here and nothing more. A change is returned, never sent: the caller has the members
-notified (ConsumerIdsChangedService). Rule: the last heartbeat of any member decides what the
-whole group subscribes to, so members that disagree fight; that is RocketMQ's rule, and SubscriptionWatch tells of it.
-Every heartbeat reaches the filters too; with the last member of a group its filters die.
+Tables only; a connection is a key here and nothing more. A change is returned, not sent: the caller has the members
+notified (ConsumerIdsChangedService).
+
+Rule: the last heartbeat of any member replaces the subscriptions of the whole group, so members that disagree overwrite
+each other. That is RocketMQ's rule; SubscriptionWatch reports it. Every heartbeat also updates the SQL92 filters; when
+the last member of a group leaves, its filters become inactive.
 
 Compatibility: ``ConsumerManager`` and ``ConsumerGroupInfo`` (4.9.8); broker.md 9. One difference: members of a group
-learn at once when the scan removes a silent client; in Java they find out with their next own rebalance.
+are notified at once when the scan removes a silent client; in Java they find out with their own next rebalance.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ _GROUP_BYTES = 1000
 _SUBSCRIPTION_BYTES = 500
 _TAG_BYTES = 90
 _TAG_CODE_BYTES = 36
-"""What takes memory beside the texts, about."""
+"""Approximate memory of the objects, without their texts."""
 
 
 def kept_bytes(consumer: ConsumerData) -> int:
-    """Return about how much memory it takes to keep what a client says of a group."""
+    """Return the approximate memory that a client's membership of a group takes."""
     size = _GROUP_BYTES + len(consumer.group_name)
     for each in consumer.subscription_data_set:
         size += _SUBSCRIPTION_BYTES + len(each.topic) + len(each.sub_string)
@@ -59,15 +61,15 @@ class ConsumerGroupInfo:
         return [info.client_id for info in self.channel_info_table.values()]
 
     def find_subscription_data(self, topic: str) -> SubscriptionData | None:
-        """Return what the group wants of a topic, None when it does not subscribe to it."""
+        """Return the group's subscription to a topic, None if there is none."""
         return self.subscription_table.get(topic)
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
-        """Return the (first) member with an id."""
+        """Return the first member with an id."""
         return next((info for info in self.channel_info_table.values() if info.client_id == client_id), None)
 
     def update_channel(self, client: ClientChannelInfo, consumer: ConsumerData) -> bool:
-        """Take a member's heartbeat; True when its connection is new to the group."""
+        """Apply a member's heartbeat; return True when its connection is new to the group."""
         self.consume_type = consumer.consume_type
         self.message_model = consumer.message_model
         self.consume_from_where = consumer.consume_from_where
@@ -76,7 +78,7 @@ class ConsumerGroupInfo:
         return known is None
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over a member's subscriptions; True when topics came or went. A higher version replaces silently."""
+        """Replace the subscriptions; return True when topics were added or removed, not for a higher version."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         gone = self.subscription_table.keys() - wanted.keys()
         has_changed = bool(gone)
@@ -91,7 +93,7 @@ class ConsumerGroupInfo:
 
 
 class ConsumerManager:
-    """The groups that are online at one broker. ``current_time`` is a clock in seconds that never steps."""
+    """Table of the groups online at one broker. ``current_time`` is a clock in seconds that never steps."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class ConsumerManager:
         self._consumer_filter_manager = consumer_filter_manager
         self._subscription_watch = subscription_watch
         self._groups: dict[str, ConsumerGroupInfo] = {}
-        # The groups of each connection, so that the end of one among thousands costs nothing; with what it has us keep.
+        # Groups of each connection, so that a disconnect is O(its groups), with the memory that each takes.
         self._groups_of: dict[Connection, dict[str, int]] = {}
         self._kept_bytes = 0
 
@@ -117,20 +119,20 @@ class ConsumerManager:
 
     @property
     def kept_bytes(self) -> int:
-        """What the heartbeats of all connections have us keep, about."""
+        """Approximate memory taken by the heartbeats of all connections."""
         return self._kept_bytes
 
     def kept_bytes_of(self, channel: Connection, group: str | None = None) -> int:
-        """Return what the heartbeats of a connection have us keep, about: of one group, or of all."""
+        """Return the approximate memory taken by the heartbeats of a connection: of one group, or of all."""
         kept = self._groups_of.get(channel, {})
         return sum(kept.values()) if group is None else kept.get(group, 0)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
-        """Return a group, None when nobody of it is online."""
+        """Return a group, None when it has no member online."""
         return self._groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
-        """Return what a group that is online wants of a topic."""
+        """Return the subscription of an online group to a topic."""
         info = self._groups.get(group)
         return None if info is None else info.find_subscription_data(topic)
 
@@ -139,7 +141,7 @@ class ConsumerManager:
         return [group for group, info in self._groups.items() if topic in info.subscription_table]
 
     def register_consumer(self, client: ClientChannelInfo, consumer: ConsumerData) -> bool:
-        """Take one group of a heartbeat; True when a member or a topic is new or gone."""
+        """Apply one group of a heartbeat; return True when a member or a topic was added or removed."""
         group = consumer.group_name
         info = self._groups.get(group)
         if info is None:
@@ -153,11 +155,11 @@ class ConsumerManager:
         kept[group] = size
         has_changed = info.update_subscription(consumer.subscription_data_set) or is_new
         self._consumer_filter_manager.register(group, consumer.subscription_data_set)
-        self._subscription_watch.heard(client, consumer)
+        self._subscription_watch.update(client, consumer)
         return has_changed
 
     def unregister_consumer(self, group: str, channel: Connection) -> bool:
-        """Take a connection out of a group; False when it was not in it."""
+        """Remove a connection from a group; False when it was not a member."""
         info = self._groups.get(group)
         if info is None or info.channel_info_table.pop(channel, None) is None:
             return False
@@ -172,14 +174,14 @@ class ConsumerManager:
         return True
 
     def close_channel(self, channel: Connection) -> list[str]:
-        """Take a connection that has ended out of all its groups; return them."""
+        """Remove a closed connection from all its groups; return them."""
         groups = sorted(self._groups_of.get(channel, ()))
         for group in groups:
             self.unregister_consumer(group, channel)
         return groups
 
     def scan_not_active_channel(self) -> list[Connection]:
-        """Return the connections over which some group has been silent for too long; the caller closes them."""
+        """Return the connections with a group whose heartbeats have stopped; the caller closes them."""
         oldest = self._current_time() - CHANNEL_EXPIRED_SECONDS
         expired = {
             info.channel: None

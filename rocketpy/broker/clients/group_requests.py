@@ -1,4 +1,4 @@
-"""GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: what rebalancing consumers ask.
+"""GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: requests of rebalancing consumers.
 
 Compatibility: ``ConsumerManageProcessor`` (4.9.8); broker.md 9 and 11. A negative queue id or offset is refused, where
 Java stores it.
@@ -34,20 +34,20 @@ _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in 
 
 @attrs.define(eq=False, kw_only=True)
 class ConsumerManageProcessor:
-    """Serves the three codes. One per broker."""
+    """Processor of the three codes. One per broker."""
 
     _consumer_manager: ConsumerManager
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register for the codes."""
         dispatcher.register(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.process_get_consumer_list_by_group)
         dispatcher.register(RequestCode.UPDATE_CONSUMER_OFFSET, self.process_update_consumer_offset)
         dispatcher.register(RequestCode.QUERY_CONSUMER_OFFSET, self.process_query_consumer_offset)
 
     def process_get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the ids of a group's members."""
+        """Return the client ids of a group's members."""
         header = read_header(request, GetConsumerListByGroupRequestHeader)
         group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
         if group is None:
@@ -61,7 +61,7 @@ class ConsumerManageProcessor:
         return make_response(request, header=GetConsumerListByGroupResponseHeader(), body=encode_body(body))
 
     def process_update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remember how far a group is; any topic and any offset is believed, as long as there are not too many."""
+        """Commit a group's offset; any topic and offset is accepted, up to the limit on their number."""
         header = read_header(request, UpdateConsumerOffsetRequestHeader)
         check_name(header, "consumerGroup", header.consumer_group)
         check_name(header, "topic", header.topic)
@@ -79,9 +79,9 @@ class ConsumerManageProcessor:
     def process_query_consumer_offset(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Deferred:
-        """Answer how far a group is; a group without offset begins at 0 while the queue still begins there.
+        """Return a group's offset; 0 for a group without one if the queue still has its first message in memory.
 
-        Whether it does is known from the queue's first unit. When that is cold a task reads it.
+        That is known from the queue's first unit. If the unit is cold, a task reads it.
         """
         header = read_header(request, QueryConsumerOffsetRequestHeader)
         topic, queue_id = header.topic, header.queue_id
@@ -103,7 +103,7 @@ class ConsumerManageProcessor:
 
 
 def _begin_of_group(request: RemotingCommand, *, is_on_disk: bool) -> RemotingCommand:
-    """Return offset 0 for a group that is new, or raise RequestError if it has to choose where to begin."""
+    """Return offset 0 for a new group; RequestError if it has to choose its first offset itself."""
     if is_on_disk:
         raise _not_found()
     return make_response(request, header=QueryConsumerOffsetResponseHeader(0))

@@ -1,10 +1,10 @@
-"""HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG: who is there, and what they subscribe to.
+"""HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG: clients that are online, and their subscriptions.
 
-What a heartbeat may have us keep is bounded, for a connection and for all, and so is each of its subscriptions. A group
-that is beyond is left out: the others of the same heartbeat count, and the answer names what is wrong.
+The memory that heartbeats take is bounded, per connection and in total, and so is each subscription. A group beyond a
+bound is left out: the other groups of the heartbeat are registered, and the response names the reason.
 
-Compatibility: ``ClientManageProcessor`` (4.9.8); broker.md 9. A heartbeat with a group that could not have a retry
-topic is refused as a whole, where Java creates a topic that nobody could send to. Java has no bounds.
+Compatibility: ``ClientManageProcessor`` (4.9.8); broker.md 9. A heartbeat with a group that cannot have a valid retry
+topic is refused as a whole, where Java creates a topic that accepts no sends. Java has no bounds.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 GROUPS_OF_CLIENT_MAX = 1000
-"""Producer groups, and consumer groups, of one connection."""
+"""Limit for the producer groups, and for the consumer groups, of one connection."""
 
 GROUPS_CREATED_MAX = 200
-"""Groups that one heartbeat creates; the others of it are created by the next one, half a minute later."""
+"""Groups that one heartbeat creates; the next one, half a minute later, creates the others."""
 
 SUBSCRIPTIONS_MAX = 10_000
-"""Topics that one group subscribes to."""
+"""Limit for the topics to which one group subscribes."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class ClientManageProcessor:
-    """Serves the three codes. One per broker.
+    """Processor of the three codes. One per broker.
 
-    ``group_changed`` has the members of a group notified, later; ``current_time`` is a clock in seconds that never
-    steps.
+    ``group_changed`` schedules a notification of the members of a group; ``current_time`` is a clock in seconds that
+    never steps.
     """
 
     _config: BrokerConfig
@@ -66,13 +66,13 @@ class ClientManageProcessor:
     _current_time: Callable[[], float]
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register for the codes."""
         dispatcher.register(RequestCode.HEART_BEAT, self.process_heart_beat)
         dispatcher.register(RequestCode.UNREGISTER_CLIENT, self.process_unregister_client)
         dispatcher.register(RequestCode.CHECK_CLIENT_CONFIG, self.process_check_client_config)
 
     def process_heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Take over everything a client says of itself; members of changed groups are notified."""
+        """Register the client's groups and subscriptions; members of changed groups are notified."""
         heartbeat = read_body(request, HeartbeatData, self._config.client_body_bytes_max)
         client_id = check_name(heartbeat, "clientID", heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:
@@ -110,7 +110,7 @@ class ClientManageProcessor:
         return make_response(request)
 
     def process_unregister_client(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Take the connection out of a producer group, a consumer group or both."""
+        """Remove the connection from a producer group, a consumer group or both."""
         header = read_header(request, UnregisterClientRequestHeader)
         if header.producer_group:
             self._producer_manager.unregister_producer(header.producer_group, connection)
@@ -121,7 +121,7 @@ class ClientManageProcessor:
         return make_response(request, header=UnregisterClientResponseHeader())
 
     def process_check_client_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Say before a consumer starts whether its selector can be served here."""
+        """Check for a consumer that starts whether the broker supports its selector."""
         if not request.body:
             return make_response(request)
         body = read_body(request, CheckClientRequestBody, self._config.client_body_bytes_max)
@@ -139,7 +139,7 @@ class ClientManageProcessor:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _check_group_count(self, connection: Connection, heartbeat: HeartbeatData) -> None:
-        """Refuse a heartbeat with which a connection would be in more groups than any client needs."""
+        """Refuse a heartbeat that would put a connection into more than GROUPS_OF_CLIENT_MAX groups."""
         consumers = self._consumer_manager.groups_of(connection).union(
             each.group_name for each in heartbeat.consumer_data_set
         )
@@ -150,7 +150,7 @@ class ClientManageProcessor:
         check_range(heartbeat, "producerDataSet", len(producers), 0, GROUPS_OF_CLIENT_MAX)
 
     def _room_fault(self, connection: Connection, size: int, *, beside: str = "") -> str | None:
-        """Return why there is no room for ``size`` bytes of a group, None when there is; its old ones do not count."""
+        """Return which bound ``size`` bytes exceed, or None; the memory of group ``beside`` is replaced by them."""
         config, consumers, producers = self._config, self._consumer_manager, self._producer_manager
         more = size - consumers.kept_bytes_of(connection, beside)
         if more <= 0:
@@ -187,7 +187,7 @@ class ClientManageProcessor:
 
 
 def _subscription_fault(consumer: ConsumerData) -> str | None:
-    """Return what is too large in the subscriptions of a group, None when nothing is."""
+    """Return which field of a group's subscriptions is too large, or None."""
     for each in consumer.subscription_data_set:
         for field, size, size_max in (
             ("topic", len(each.topic), TOPIC_LENGTH_MAX),

@@ -1,7 +1,7 @@
-"""Takes clients out of the tables when their connection ends or they fall silent, and tells those who are left.
+"""Removal of clients that have disconnected or stopped their heartbeats; the remaining members are notified.
 
-Compatibility: ``ClientHousekeepingService`` (4.9.8); broker.md 9. There the scan forgets a silent client first and then
-closes its connection, so its group is not told; here the connection is closed and the rest follows from that.
+Compatibility: ``ClientHousekeepingService`` (4.9.8); broker.md 9. There the scan removes a silent client first and then
+closes its connection, so its group is not notified. Here the connection is closed, and the rest follows from that.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.frozen
 class ClientHousekeepingStatistics:
-    """What has been done since the start."""
+    """Counters since the start."""
 
     scans: int
     expired_connections: int
-    forgotten_locks: int
-    forgotten_filters: int
+    dropped_locks: int
+    dropped_filters: int
 
 
 class ClientHousekeepingService:
-    """One loop over the client tables, and the verb that the server calls when a connection has ended."""
+    """Service with a loop over the client tables, and the callback for ended connections."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ClientHousekeepingService:
         consumer_filter_manager: ConsumerFilterManager,
         group_changed: Callable[[str], None],
     ) -> None:
-        """``group_changed`` has the members of a group notified, later."""
+        """``group_changed`` schedules a notification of the members of a group."""
         self._config = config
         self._consumer_manager = consumer_manager
         self._producer_manager = producer_manager
@@ -58,8 +58,8 @@ class ClientHousekeepingService:
         self._group_changed = group_changed
         self._scans = 0
         self._expired = 0
-        self._forgotten_locks = 0
-        self._forgotten_filters = 0
+        self._dropped_locks = 0
+        self._dropped_filters = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Scan every 10 seconds until cancelled."""
@@ -70,7 +70,7 @@ class ClientHousekeepingService:
                 self.scan()
 
     def scan(self) -> None:
-        """Close the connections of silent clients, drop locks that nobody has renewed for long, and old filters."""
+        """Close the connections of silent clients; drop expired locks and filters."""
         self._scans += 1
         silent = dict.fromkeys(
             [*self._consumer_manager.scan_not_active_channel(), *self._producer_manager.scan_not_active_channel()]
@@ -81,12 +81,12 @@ class ClientHousekeepingService:
             _log.warning("client expired: no heartbeat, its connection is closed", extra=fields)
             connection.close()
             if connection.is_closed:
-                self.connection_closed(connection)  # nothing is left to do when the server has called it already
-        self._forgotten_locks += self._rebalance_lock_manager.forget_expired()
-        self._forgotten_filters += self._consumer_filter_manager.clean()
+                self.connection_closed(connection)  # idempotent: the server may have called it already
+        self._dropped_locks += self._rebalance_lock_manager.drop_expired()
+        self._dropped_filters += self._consumer_filter_manager.clean()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Take a connection that has ended out of every group and tell the other consumers."""
+        """Remove an ended connection from every group and have the other consumers notified."""
         for group in self._consumer_manager.close_channel(connection):
             if self._config.notify_consumer_ids_changed_enable:
                 self._group_changed(group)
@@ -94,4 +94,4 @@ class ClientHousekeepingService:
 
     def statistics(self) -> ClientHousekeepingStatistics:
         """Return the counters."""
-        return ClientHousekeepingStatistics(self._scans, self._expired, self._forgotten_locks, self._forgotten_filters)
+        return ClientHousekeepingStatistics(self._scans, self._expired, self._dropped_locks, self._dropped_filters)

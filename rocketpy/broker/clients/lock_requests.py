@@ -1,6 +1,6 @@
-"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: which client consumes a queue in order.
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: locks on queues for orderly consumption.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 10. Requests and names of any length are taken there.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 10. Java accepts requests and names of any length.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from rocketpy.remoting.dispatch import Dispatcher
 
 
 class LockProcessor:
-    """Serves the two codes. One per broker."""
+    """Processor of the two codes. One per broker."""
 
     def __init__(self, *, config: BrokerConfig, rebalance_lock_manager: RebalanceLockManager) -> None:
         self._config = config
         self._rebalance_lock_manager = rebalance_lock_manager
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register for the codes."""
         dispatcher.register(RequestCode.LOCK_BATCH_MQ, self.process_lock)
         dispatcher.register(RequestCode.UNLOCK_BATCH_MQ, self.process_unlock)
 
     def process_lock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer which of the queues the client holds now."""
+        """Lock the queues, and return those that the client holds now."""
         body = read_body(request, LockBatchRequestBody, self._config.client_body_bytes_max)
         group = check_name(body, "consumerGroup", body.consumer_group)
         client_id = check_name(body, "clientId", body.client_id)
@@ -42,7 +42,7 @@ class LockProcessor:
         return make_response(request, body=encode_body(LockBatchResponseBody(lock_ok_mq_set=tuple(held))))
 
     def process_unlock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Free what the client holds of the queues."""
+        """Unlock those of the queues that the client holds."""
         body = read_body(request, UnlockBatchRequestBody, self._config.client_body_bytes_max)
         group = check_name(body, "consumerGroup", body.consumer_group)
         client_id = check_name(body, "clientId", body.client_id)

@@ -1,12 +1,12 @@
-"""Notifies the members of consumer groups that have changed, so that they share out the queues again.
+"""Notifies the members of changed consumer groups, so that they rebalance the queues.
 
-A change only marks its group; this loop sends NOTIFY_CONSUMER_IDS_CHANGED afterwards, a bounded number of frames per
-turn. Hundreds of members that come or go together, and members of hundreds of groups, cost one notification per member
-and group, and other connections are served in between.
+A change only marks its group. This loop sends NOTIFY_CONSUMER_IDS_CHANGED later, a bounded number of frames per turn.
+Notifications coalesce: when hundreds of members of hundreds of groups join or leave together, the cost is one
+notification per member and group, and other connections are served in between.
 
-Rules: after each change of a group every connection that is a member then is notified once, later changes may share
-that notification. Nothing is sent from inside a change, so that a send that fails, and ends another member, can only
-mark the group again.
+Rules: after each change of a group, every connection that is a member at that time is notified; changes in quick
+succession may share a notification. Nothing is sent from within a change. So a send that fails, and ends another
+member, can only mark the group again.
 
 Compatibility: ``DefaultConsumerIdsChangeListener`` (4.9.8), which queues one notification per change and member.
 """
@@ -27,32 +27,32 @@ from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHead
 from rocketpy.remoting.connection import Connection
 
 FRAMES_PER_TURN = 32
-"""Notifications that are sent before others run: about a millisecond."""
+"""Notifications per turn of the loop: about a millisecond."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen
 class ConsumerIdsChangedStatistics:
-    """What has been sent since the start, and the groups that wait."""
+    """Notifications since the start, and the groups that wait."""
 
     sent_count: int
     waiting_groups: int
 
 
 class ConsumerIdsChangedService:
-    """One loop, and the verb that marks a group."""
+    """Service with the sending loop, and the callback that marks a group."""
 
     def __init__(self, *, consumer_manager: ConsumerManager) -> None:
         self._consumer_manager = consumer_manager
-        self._changed: dict[str, None] = {}  # groups, in the order in which they are notified
-        self._group = ""  # that is being notified, while members are left
+        self._changed: dict[str, None] = {}  # an ordered set of groups
+        self._group = ""  # being notified, while members are left
         self._members: deque[Connection] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._sent_count = 0
 
     def changed(self, group: str) -> None:
-        """Have the members of a group notified soon; sends nothing now."""
+        """Mark a group: its members are notified soon. Sends nothing now."""
         self._changed[group] = None
         if self._idle:
             self._idle.unpark_all()
@@ -67,7 +67,7 @@ class ConsumerIdsChangedService:
                 await self._idle.park()
 
     def notify_some(self) -> bool:
-        """Send at most :data:`FRAMES_PER_TURN` notifications; False when there was none to send."""
+        """Send at most :data:`FRAMES_PER_TURN` notifications; return False when there was none to send."""
         for sent in range(FRAMES_PER_TURN):
             member = self._next_member()
             if member is None:
@@ -83,7 +83,7 @@ class ConsumerIdsChangedService:
         return ConsumerIdsChangedStatistics(self._sent_count, len(self._changed) + bool(self._members))
 
     def _next_member(self) -> Connection | None:
-        """Return the next member to notify; a group that changes meanwhile is marked again, so nobody is missed."""
+        """Return the next member to notify. A group that changes meanwhile is marked again, so none is missed."""
         while True:
             info = self._consumer_manager.get_consumer_group_info(self._group)
             while self._members:

@@ -1,4 +1,4 @@
-"""The producers that are online: groups and their connections, and connections by client id.
+"""Producers that are online: groups and their connections, and connections by client id.
 
 Tables only; a connection is a key here and nothing more. Compatibility: ``ProducerManager`` (4.9.8); broker.md 9.
 """
@@ -12,20 +12,20 @@ from rocketpy.remoting.connection import Connection
 
 _TRIES = 3
 MEMBER_BYTES = 600
-"""What it takes to keep that a connection is in a group, about, with the longest name."""
+"""Approximate memory of a connection's membership of a group, with the longest name."""
 
 
 class ProducerManager:
-    """The producers of one broker. ``current_time`` is a clock in seconds that never steps."""
+    """Table of the producers of one broker. ``current_time`` is a clock in seconds that never steps."""
 
     def __init__(self, *, current_time: Callable[[], float]) -> None:
         self._current_time = current_time
         self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
         self._channel_by_client_id: dict[str, Connection] = {}
-        # By connection, in how many groups it is under each client id: heartbeats may change the id group by group.
+        # connection -> client id -> number of groups: heartbeats may change the id group by group.
         self._group_counts: dict[Connection, dict[str, int]] = {}
-        self._member_count = 0  # of all groups together
+        self._member_count = 0  # in all groups together
         self._turn = 0  # of available_channel, over all groups
 
     @property
@@ -39,30 +39,31 @@ class ProducerManager:
 
     @property
     def kept_bytes(self) -> int:
-        """What the heartbeats of all connections have us keep, about."""
+        """Approximate memory taken by the heartbeats of all connections."""
         return self._member_count * MEMBER_BYTES
 
     def kept_bytes_of(self, channel: Connection) -> int:
-        """Return what the heartbeats of a connection have us keep, about."""
+        """Return the approximate memory taken by the heartbeats of a connection."""
         return len(self._groups_of.get(channel, ())) * MEMBER_BYTES
 
     def members(self, group: str) -> list[ClientChannelInfo] | None:
-        """Return the members of a group, None when nobody of it is online."""
+        """Return the members of a group, None when it has none online."""
         members = self._groups.get(group)
         return None if members is None else list(members.values())
 
     def silent_ms(self, client: ClientChannelInfo) -> int:
-        """Return for how long nothing was heard of a member."""
+        """Return the time since a member's last heartbeat."""
         return int((self._current_time() - client.last_update) * 1000)
 
     def find_channel(self, client_id: str) -> Connection | None:
-        """Return the connection of a client: where a reply to its request goes."""
+        """Return the connection of a client, to which replies to its requests are pushed."""
         return self._channel_by_client_id.get(client_id)
 
     def available_channel(self, group: str, access_key: str | None = None) -> Connection | None:
-        """Return a connection of a group in turn, one that takes bytes if three tries find it; None if none is open.
+        """Return a connection of a group, round robin; None if none is open.
 
-        With an access key it is one whose heartbeats are signed with it, or need no signature.
+        One without backpressure is preferred, in three tries. With an access key, only connections qualify whose
+        heartbeats are signed with it, or need no signature.
         """
         members = self._groups.get(group, {})
         channels = list(members)
@@ -79,7 +80,7 @@ class ProducerManager:
         return is_open
 
     def register_producer(self, group: str, client: ClientChannelInfo) -> bool:
-        """Take one group of a heartbeat; True when the connection is new to it."""
+        """Apply one group of a heartbeat; return True when the connection is new to it."""
         client.last_update = self._current_time()
         members = self._groups.setdefault(group, {})
         known = members.get(client.channel)
@@ -90,12 +91,12 @@ class ProducerManager:
             counts = self._group_counts.setdefault(client.channel, {})
             counts[client.client_id] = counts.get(client.client_id, 0) + 1
             if known is not None:
-                self._left_under(known)
+                self._leave_client_id(known)
         self._channel_by_client_id[client.client_id] = client.channel
         return known is None
 
     def unregister_producer(self, group: str, channel: Connection) -> bool:
-        """Take a connection out of a group; False when it was not in it."""
+        """Remove a connection from a group; False when it was not a member."""
         members = self._groups.get(group)
         client = members.pop(channel, None) if members is not None else None
         if client is None:
@@ -107,18 +108,18 @@ class ProducerManager:
         groups.discard(group)
         if not groups:
             del self._groups_of[channel]
-        self._left_under(client)
+        self._leave_client_id(client)
         return True
 
     def close_channel(self, channel: Connection) -> list[str]:
-        """Take a connection that has ended out of all its groups; return them."""
+        """Remove a closed connection from all its groups; return them."""
         groups = sorted(self._groups_of.get(channel, ()))
         for group in groups:
             self.unregister_producer(group, channel)
         return groups
 
     def scan_not_active_channel(self) -> list[Connection]:
-        """Return the connections over which some group has been silent for too long; the caller closes them."""
+        """Return the connections with a group whose heartbeats have stopped; the caller closes them."""
         oldest = self._current_time() - CHANNEL_EXPIRED_SECONDS
         expired = {
             info.channel: None
@@ -128,8 +129,8 @@ class ProducerManager:
         }
         return list(expired)
 
-    def _left_under(self, client: ClientChannelInfo) -> None:
-        """Note that a connection is in one group less under a client id; forget an id under which it is in none."""
+    def _leave_client_id(self, client: ClientChannelInfo) -> None:
+        """Count down a connection's groups under a client id; remove the id with the last one."""
         counts = self._group_counts[client.channel]
         counts[client.client_id] -= 1
         if counts[client.client_id]:

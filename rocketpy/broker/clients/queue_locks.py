@@ -1,7 +1,8 @@
-"""Which client of a group may consume a queue in order: locks that expire.
+"""Locks on queues for orderly consumption: at most one client of a group holds a queue. Locks expire.
 
-Rule: a queue has one holder per group. One that does not renew within ``rocketmq.broker.rebalance.lockMaxLiveTime`` may
-be replaced; the table is in memory only, so after a restart of the broker whoever asks first holds the queue.
+Rule: a queue has one holder per group. A holder that does not renew within
+``rocketmq.broker.rebalance.lockMaxLiveTime`` may be replaced. The table is in memory only, so after a restart of the
+broker the first client to ask holds the queue.
 
 Compatibility: ``RebalanceLockManager`` (4.9.8). Neither client nor topic need exist. Java measures in wall time; here
 the time is passed in and does not step.
@@ -19,24 +20,24 @@ from rocketpy.log_files import event_fields
 from rocketpy.protocol.message import MessageQueue
 
 LOCKS_MAX = 200_000
-"""So many queues are locked at once, of all groups; another one is not locked until some are free."""
+"""Locked queues of all groups together; beyond that a queue is not locked until others are released."""
 
 LINES_MAX = 32
-"""Queues of one request that are logged one by one."""
+"""Queues of one request that have a log line of their own."""
 
 _log = logging.getLogger("rocketpy.broker.lock")
 
 
 @attrs.define(eq=False, slots=True)
 class _Lock:
-    """Who holds a queue and when it was last renewed."""
+    """The holder of a queue, and the time of its last renewal."""
 
     client_id: str
     renewed: float
 
 
 class RebalanceLockManager:
-    """The locks of every group. ``current_time`` is a clock in seconds that never steps."""
+    """Table of the locks of all groups. ``current_time`` is a clock in seconds that never steps."""
 
     def __init__(self, *, config: BrokerConfig, current_time: Callable[[], float]) -> None:
         self._config = config
@@ -45,7 +46,7 @@ class RebalanceLockManager:
         self._count = 0
 
     def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Lock or renew what is free, expired or the client's own; return those of ``queues`` that it now holds."""
+        """Lock or renew queues that are free, expired or the client's own; return those that it now holds."""
         now = self._current_time()
         live_seconds = self._config.lock_max_live_time / 1000
         locks = self._locks.setdefault(group, {})
@@ -70,7 +71,7 @@ class RebalanceLockManager:
         return held
 
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Free those of ``queues`` that the client holds; the others stay as they are."""
+        """Unlock those of ``queues`` that the client holds; the others are unchanged."""
         locks = self._locks.get(group)
         if locks is None:
             return
@@ -85,18 +86,18 @@ class RebalanceLockManager:
         if not locks:
             del self._locks[group]
 
-    def forget_expired(self) -> int:
-        """Drop locks that nobody has renewed for ten times their life, so the table does not grow for good."""
+    def drop_expired(self) -> int:
+        """Remove locks that expired ten lifetimes ago, which bounds the table; return how many."""
         oldest = self._current_time() - 10 * self._config.lock_max_live_time / 1000
-        forgotten = 0
+        dropped = 0
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if lock.renewed < oldest]:
                 del locks[queue]
                 self._count -= 1
-                forgotten += 1
+                dropped += 1
             if not locks:
                 del self._locks[group]
-        return forgotten
+        return dropped
 
     def holder(self, group: str, queue: MessageQueue) -> str | None:
         """Return the client that holds a queue, expired or not."""
@@ -105,7 +106,7 @@ class RebalanceLockManager:
 
 
 class _Lines:
-    """The lines of one request in the log: one for each queue, but not for thousands."""
+    """Log lines of one request: one for each queue, up to LINES_MAX."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -115,8 +116,8 @@ class _Lines:
     def add(self, text: str, queue: MessageQueue, **fields: str) -> None:
         self._count += 1
         if self._is_wanted and self._count <= LINES_MAX:
-            place = {"topic": queue.topic, "broker": queue.broker_name, "queueId": queue.queue_id}
-            _log.info(text, extra=event_fields(group=self._group, **place, **fields))
+            where = {"topic": queue.topic, "broker": queue.broker_name, "queueId": queue.queue_id}
+            _log.info(text, extra=event_fields(group=self._group, **where, **fields))
 
     def end(self, client_id: str) -> None:
         if self._is_wanted and self._count > LINES_MAX:

@@ -1,12 +1,11 @@
-"""Finds out when members of one consumer group do not subscribe to the same: a mistake that loses messages.
+"""Detects members of one consumer group with different subscriptions: a mistake that loses messages.
 
-The last heartbeat of any member decides what the whole group subscribes to, so members that disagree take turns: every
-30 seconds some of them are refused, and messages that only some want are passed over. RocketMQ says nothing about it.
-Here a line names the group, two members and what they want, once for every change, and the number of such groups is a
-figure (``inconsistentSubscriptionGroups``).
+The last heartbeat of any member replaces the subscriptions of the whole group, so members that disagree take turns:
+every 30 seconds pulls of some are refused, and messages to which only some subscribe are skipped. RocketMQ does not
+report it. Here a log line names the group, two members and their subscriptions, once per change, and the number of such
+groups is a metric (``inconsistentSubscriptionGroups``).
 
-What counts is what a member asks for: topics with their expressions, and the message model. Versions are not compared,
-nor the group's own retry topic.
+Compared are topics with their expressions, and the message model. Versions and the group's own retry topic are ignored.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen
-class Wanted:
-    """What one member asks for."""
+class MemberSubscription:
+    """The message model and the subscriptions of one member."""
 
     message_model: str
     subscriptions: tuple[tuple[str, str, str], ...]  # topic, type and expression, in the order of topics
 
     @classmethod
-    def of(cls, consumer: ConsumerData) -> Wanted:
-        """Return what a heartbeat says of a group."""
+    def of(cls, consumer: ConsumerData) -> MemberSubscription:
+        """Return those in a heartbeat."""
         retry_topic = RETRY_PREFIX + consumer.group_name
         return cls(
             consumer.message_model,
@@ -60,11 +59,11 @@ class Wanted:
 @attrs.frozen
 class _Member:
     client_id: str
-    wanted: Wanted
+    subscription: MemberSubscription
 
 
 class SubscriptionWatch:
-    """What every member of every group that is online asks for."""
+    """Table of the subscriptions of every member online, by group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, _Member]] = {}
@@ -79,19 +78,19 @@ class SubscriptionWatch:
         """Return the row of GET_BROKER_RUNTIME_INFO."""
         return {"inconsistentSubscriptionGroups": str(len(self._inconsistent))}
 
-    def heard(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
-        """Take what a member's heartbeat says; a line is written if that is new and another member differs."""
+    def update(self, client: ClientChannelInfo, consumer: ConsumerData) -> None:
+        """Apply a member's heartbeat; log if its subscription has changed and differs from another member's."""
         group = consumer.group_name
         members = self._groups.setdefault(group, {})
         known = members.get(client.channel)
-        wanted = Wanted.of(consumer)
-        if known is not None and known.wanted == wanted and known.client_id == client.client_id:
+        new = MemberSubscription.of(consumer)
+        if known is not None and known.subscription == new and known.client_id == client.client_id:
             return
         others = [member for channel, member in members.items() if channel is not client.channel]
-        # An equal value that is there already is kept instead: groups are large, and mostly of one mind.
-        wanted = next((member.wanted for member in others if member.wanted == wanted), wanted)
-        members[client.channel] = _Member(client.client_id, wanted)
-        other = next((member for member in others if member.wanted is not wanted), None)
+        # Equal values share one object: groups are large, and mostly consistent.
+        new = next((member.subscription for member in others if member.subscription == new), new)
+        members[client.channel] = _Member(client.client_id, new)
+        other = next((member for member in others if member.subscription is not new), None)
         if other is None:
             self._agreed(group)
             return
@@ -99,20 +98,20 @@ class SubscriptionWatch:
         _log.warning(
             "members of a group subscribe to different things",
             extra=event_fields(
-                group=group, client=client.client_id, wants=wanted, other=other.client_id, otherWants=other.wanted
+                group=group, client=client.client_id, wants=new, other=other.client_id, otherWants=other.subscription
             ),
         )
 
     def left(self, group: str, channel: Connection) -> None:
-        """Forget a member that has left; those who stay may be of one mind now."""
+        """Remove a member; the remaining ones may be consistent now."""
         members = self._groups.get(group)
         if members is None or members.pop(channel, None) is None:
             return
         if not members:
             del self._groups[group]
             self._inconsistent.discard(group)
-        elif group in self._inconsistent and len({id(member.wanted) for member in members.values()}) == 1:
-            # Equal values are one object (see heard); to hash thousands of subscriptions of each member takes long.
+        elif group in self._inconsistent and len({id(member.subscription) for member in members.values()}) == 1:
+            # Equal values share one object (see update), which saves hashing thousands of subscriptions per member.
             self._agreed(group)
 
     def _agreed(self, group: str) -> None:

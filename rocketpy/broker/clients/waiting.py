@@ -1,6 +1,6 @@
-"""Bounds the requests that wait for another client to answer: of all together, and of one connection.
+"""Bounds the requests that wait for another client's answer, in total and per connection.
 
-They wait as tasks, for as long as ten seconds, and other commands and cold reads need tasks too.
+Each waits as a task, for up to ten seconds, and other commands and cold reads need tasks too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rocketpy.remoting.connection import Connection
 
 
 class WaitingRequests:
-    """Counts requests of one kind; ``what`` names several of them in a remark."""
+    """Counter of waiting requests of one kind; ``what`` is their plural in a remark."""
 
     def __init__(self, what: str, *, total_max: int, of_connection_max: int) -> None:
         self._what = what
@@ -25,7 +25,7 @@ class WaitingRequests:
 
     @contextmanager
     def counted(self, connection: Connection) -> Iterator[None]:
-        """Count a request of or to a connection for the block; RequestError(SYSTEM_BUSY) beyond a bound."""
+        """Count a request from or to a connection for the block; RequestError(SYSTEM_BUSY) beyond a bound."""
         of_connection = self._of.get(connection, 0)
         if self._total >= self._total_max:
             raise _busy(f"{self._total} {self._what}, the limit is {self._total_max}")

@@ -1,4 +1,4 @@
-"""GET_ALL_DELAY_OFFSET: how far each delay level is delivered, for slaves and tools.
+"""GET_ALL_DELAY_OFFSET: the progress of each delay level, for slaves and tools.
 
 Compatibility: ``AdminBrokerProcessor.getAllDelayOffset`` (4.9.8); the body is one line of fastjson.
 """
@@ -15,13 +15,13 @@ from rocketpy.remoting.dispatch import Dispatcher
 
 
 class AdminDelayProcessor:
-    """Serves GET_ALL_DELAY_OFFSET."""
+    """Processor of GET_ALL_DELAY_OFFSET."""
 
     def __init__(self, *, delay_offset_manager: DelayOffsetManager) -> None:
         self._delay_offset_manager = delay_offset_manager
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the code."""
+        """Register for the code."""
         dispatcher.register(RequestCode.GET_ALL_DELAY_OFFSET, self.process_get_all_delay_offset)
 
     def process_get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""Keeps delayed messages that are due and can never be delivered: dead letters.
+"""Dead letters of delayed messages: those that are due and can never be delivered.
 
 ::
 
@@ -7,14 +7,15 @@
     | P, due at | due later  |       | copy of P, DEAD_LETTER_REASON=... |
     +-----------+------------+       +-----------------------------------+
 
-A message breaks a limit for good when what it was accepted under has changed while it waited (``maxMessageSize``, the
-topics that it names, the number of light queues), or when another broker accepted it. It must not be dropped, and
-what waits after it must not wait for it. Its copy says where it was to go (REAL_TOPIC, REAL_QID) and why it is not
-there, and like every delivery which record it is a copy of, so that it is made once, whatever ends the broker.
+A message exceeds a limit permanently when a setting has changed while it waited (``maxMessageSize``, the topics that it
+names, the number of light queues), or when another broker accepted it. It must not be dropped, and must not block the
+messages after it. The copy has its destination (REAL_TOPIC, REAL_QID) and the reason. Like every delivery it also has
+the physical offset of the original, so that it is made once however the broker ends.
 
-The topic is the broker's own: it is there once it has something in it, nobody may send to it, change or delete it.
+The topic belongs to the broker: it is created with its first message, and clients may not send to it, change it or
+delete it.
 
-Compatibility: ``ScheduleMessageService`` (4.9.8) tries such a message again for ever, and its level stops.
+Compatibility: ``ScheduleMessageService`` (4.9.8) retries such a message forever, and its level stops.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FINAL_STATUSES = frozenset(
         PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
     )
 )
-"""Refusals that are about the message: the next try has the same end. All others pass."""
+"""Refusals caused by the message itself, so that a retry cannot succeed. All others are temporary."""
 
 PROPERTY_DEAD_LETTER_REASON = "DEAD_LETTER_REASON"
 _QUEUE_ID = 0
@@ -45,7 +46,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 
 class DelayDeadLetters:
-    """The dead letters of one broker. ``make_topic`` sees to it that their topic can be read."""
+    """Writer of one broker's dead letters. ``make_topic`` creates their topic if it is missing."""
 
     def __init__(self, *, store: MessageStore, make_topic: Callable[[], None]) -> None:
         self._store = store
@@ -53,14 +54,14 @@ class DelayDeadLetters:
         self.count = 0  # since the start
 
     def begin(self) -> None:
-        """Make the topic, if an earlier life has left dead letters and died before the topic was in its file."""
+        """Create the topic if its queue has messages: a crash may have lost the topic from its file."""
         if self._store.max_offset_in_queue(DELAY_DEAD_LETTER_TOPIC, _QUEUE_ID):
             self._make_topic()
 
     def put(self, message: DelayedMessage, physical_offset: int, why: str) -> PutMessageStatus:
-        """Put a copy of the message at ``physical_offset``; one of ``FINAL_STATUSES`` when not even that can be.
+        """Put a copy of the message at ``physical_offset``, without its body if that exceeds a file of the log.
 
-        Without its body where that is larger than a file of the log can hold.
+        One of ``FINAL_STATUSES`` means that even the copy without its body cannot be stored.
         """
         self._make_topic()
         status = self._put(message, message.body, message.sys_flag, physical_offset, why)

@@ -1,10 +1,10 @@
-"""What a delayed message becomes when its time has come.
+"""Conversion of a record in SCHEDULE_TOPIC_XXXX into the message to deliver.
 
-The stored properties stay as they are: DELAY, REAL_TOPIC and REAL_QID are still there, and mean nothing outside of
-SCHEDULE_TOPIC_XXXX. Body, flag, birth and tries are the first message's too.
+The stored properties are kept: DELAY, REAL_TOPIC and REAL_QID have no meaning outside of SCHEDULE_TOPIC_XXXX. Body,
+flag, born time and host and the number of retries are the original message's too.
 
-Compatibility: ``ScheduleMessageService.messageTimeup`` (4.9.8). The body is compared with its checksum first, so that a
-damaged one is not given a new checksum and taken for whole; Java delivers it.
+Compatibility: ``ScheduleMessageService.messageTimeup`` (4.9.8). The checksum of the body is verified first, so that a
+damaged body does not get a new, valid checksum; Java delivers it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _QUEUE_ID_MAX = (1 << 31) - 1
 
 @attrs.frozen
 class DelayedMessage:
-    """A message as it goes into its own queue, or to the dead letters when ``fault`` says why it has none."""
+    """A message for its own queue, or for the dead letters when ``fault`` says why it has none."""
 
     topic: str
     queue_id: int
@@ -53,7 +53,7 @@ class DelayedMessage:
 
 
 def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
-    """Return what to deliver of a record in SCHEDULE_TOPIC_XXXX, or why nothing can be read of it."""
+    """Return the message to deliver from a record in SCHEDULE_TOPIC_XXXX, or why the record is unreadable."""
     if record is None:
         return "its record is not in the log any more"
     try:
@@ -63,7 +63,7 @@ def read_delayed_message(record: bytes | None) -> DelayedMessage | str:
     properties = message.properties
     topic, queue = properties.get(PROPERTY_REAL_TOPIC, ""), properties.get(PROPERTY_REAL_QUEUE_ID, "")
     fault = _fault_of_target(topic, queue)
-    # Says where a store put this record; it must not be taken for where ours puts the copy.
+    # Offsets of this record in named queues; they must not be taken for those of the copy.
     properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
     return DelayedMessage(
         topic,

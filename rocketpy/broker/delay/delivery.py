@@ -1,4 +1,4 @@
-"""Delivers delayed messages when they are due.
+"""Delivery of delayed messages when they are due.
 
 ::
 
@@ -7,27 +7,27 @@
     | P, due at | due later | ...       |                                       preparedTransactionOffset = ~P
     +-----------+-----------+-----------+
 
-In a queue messages are due in the order in which they stand, so only the first one of each level is looked at, and
-between two deliveries one task sleeps: as long as nothing is due, ten thousand messages cost what none costs. A
-delivery is a message of its own at the end of the log, in the topic and queue that the first one was sent to.
+Within a queue messages are due in queue order, so only the head of each level is examined, and one task sleeps between
+two deliveries: as long as nothing is due, ten thousand messages cost no more than none. A delivery is a new message at
+the end of the log, in the topic and queue of the original.
 
-**Exactly once.** The copy and the fact that it was made are one record: it says which record it is a copy of, in a
-field that nothing else writes so (a committed message has the place of its half message there, which is never
-negative). The offsets in ``delayOffset.json`` are only how far back that must be looked for: after a start the log is
-read from where the file was noted, and what was delivered there is not delivered again. So a message is delivered
-exactly once however the broker ends; what of it survives a loss of power is the flush type's affair, as with any other
-message, and if the copy does not then it is made again.
+**Exactly once.** The copy and the fact that it was made are one record: it has the physical offset of its original, in
+a field that nothing else uses in this way (a committed message has its half message's physical offset there, which is
+never negative). The offsets in ``delayOffset.json`` only bound how far back to search: a start reads the log from the
+file's physical offset, and deliveries found there are not repeated. So a message is delivered exactly once however the
+broker ends. Whether a copy survives a power failure depends on the flush type, as for any message; if it does not, it
+is made again.
 
-**No message stops its level.** What passes (a full disk, a store that is shut) is waited for: nothing can be put then.
-A message that is refused for what it is would be refused for ever: it goes to the dead letters
-(:mod:`.delay_dead_letter`).
+**No message stops its level.** Temporary obstacles (a full disk, a store that is shutting down) are waited for: nothing
+can be put then. A message that is refused for its content would be refused forever: it becomes a dead letter
+(:mod:`.dead_letter`).
 
-**Never early, and in order.** Due is what the unit says; for units without a time (an extension that was lost, Java's
-recovery, which knows no delays) it is worked out from the record. For clocks that are set see :mod:`.due_time`.
+**Never early, and in order.** The due time is in the unit. For units without one (a lost extension, Java's recovery,
+which ignores delays) it is computed from the record. For clocks that are set see :mod:`.due_time`.
 
-Compatibility: ``ScheduleMessageService`` (4.9.8) looks every 100 ms, delivers up to 10 s of messages again after a
-crash, does not deliver what waits in a level that the settings do not have any more, and stops a level for good at a
-message that has no target or breaks a limit.
+Compatibility: ``ScheduleMessageService`` (4.9.8) checks every 100 ms, repeats up to 10 s of deliveries after a crash,
+does not deliver messages of a level that the settings no longer have, and stops a level permanently at a message that
+has no target or exceeds a limit.
 """
 
 from __future__ import annotations
@@ -55,42 +55,42 @@ from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.waiting import until_done
 
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
-"""The group under which deliveries are counted."""
+"""The group under which deliveries are counted in the statistics."""
 
 LOOK_SECONDS = 1.0
-"""So often a sleeping service looks at the clock, which may have been set, and at all its queues."""
+"""Longest sleep between checks of the clock, which may have been set, and of all queues."""
 
 MESSAGES_PER_TURN = 32
 BYTES_PER_TURN = 256 << 10
 _RETRY_SECONDS_MIN = 0.1
 _RETRY_SECONDS_MAX = 5.0
 _HASH_MIN, _HASH_MAX = -(1 << 31), 1 << 31
-"""What is between is the hash of tags, no time: as a time it would be of January 1970."""
+"""Tags codes in this range are hashes of tags, not due times: those would be in January 1970."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen(slots=True)
 class _Unit:
-    """A message that waits."""
+    """A waiting message."""
 
     queue_offset: int
     physical_offset: int
     size: int
-    due_ms: int | None  # as its unit says, None where it says nothing of time
+    due_ms: int | None  # from its unit, None where that has no due time
 
 
 @attrs.define(eq=False)
 class _Level:
-    """One level: where it goes on, and when."""
+    """One level: its next message, and when to deliver it."""
 
     level: int
     queue_id: int
     queue_offset: int  # of the next message to deliver
     times: DueTimes
-    due_ms: int | None = None  # when that one is due, None while nobody has looked
-    retry_at: float = 0.0  # Trio time before which nothing is tried
-    retry_s: float = 0.0  # how long the last pause was, 0 after a success
+    due_ms: int | None = None  # due time of that one, None while unknown
+    retry_at: float = 0.0  # Trio time of the next attempt
+    retry_s: float = 0.0  # last backoff, 0 after a success
 
 
 @attrs.frozen
@@ -98,14 +98,14 @@ class ScheduleMessageStatistics:
     """Counters since the start."""
 
     delivered_count: int
-    already_delivered_count: int  # found in the log by a start, and not delivered again
-    lost_count: int  # their records have left the log, or are damaged
-    refused_count: int  # tries that the store refused for a reason that passes
-    dead_letter_count: int  # delivered to the dead letters, because nothing else would ever take them
+    already_delivered_count: int  # found in the log at a start, not repeated
+    lost_count: int  # their records are deleted or damaged
+    refused_count: int  # attempts that the store refused temporarily
+    dead_letter_count: int  # stored as dead letters, because they can never be delivered
 
 
 class ScheduleMessageService:
-    """One task for all levels, and one that notes how far they are."""
+    """Service with one task that delivers for all levels, and one that persists their progress."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ScheduleMessageService:
         dead_letters: DelayDeadLetters,
         stats: BrokerStatsManager | None,
     ) -> None:
-        """``serve_woken`` serves the pulls that wait for what was delivered; ``stats`` counts it, None not."""
+        """``serve_woken`` serves pulls woken by deliveries; ``stats`` counts deliveries, None for no counting."""
         self._store = store
         self._levels = levels
         self._offsets = offsets
@@ -137,14 +137,14 @@ class ScheduleMessageService:
         self._lost_count = 0
         self._refused_count = 0
 
-    # ---- what others call -----------------------------------------------------------------------------------------
+    # ---- interface ------------------------------------------------------------------------------------------------
 
     def before_delayed(self) -> None:
-        """Look at the clock before a message is stamped by it: whether it was set back before or after matters."""
-        self._look_at_clock()
+        """Check the clock before a message is timestamped: a step must be assigned to the messages before it."""
+        self._check_clock()
 
     def message_delayed(self, level: int) -> None:
-        """Note that a message was put where it waits; whoever put it counts it."""
+        """Wake the task if the message may be the head of its level. The caller counts it."""
         if level <= len(self._table) and self._table[level - 1].due_ms is None:
             self._more.set()
 
@@ -159,9 +159,9 @@ class ScheduleMessageService:
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level the next offset, and the end of its queue.
+        """Return the rows of GET_BROKER_RUNTIME_INFO: for each level the next offset and the end of its queue.
 
-        Ours: how many messages have gone to the dead letters since the start, and how many could not be read.
+        Two rows are ours: dead letters, and unreadable messages, since the start.
         """
         counts = {
             "scheduleMessageDeadLetterCount": str(self._dead_letters.count),
@@ -175,7 +175,7 @@ class ScheduleMessageService:
         }
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver until cancelled. What was delivered by the last life and is not noted is looked for first."""
+        """Deliver until cancelled. First searches the log for deliveries that the progress file does not have."""
         task_status.started()
         await self._begin()
         async with trio.open_nursery() as nursery:
@@ -188,17 +188,17 @@ class ScheduleMessageService:
                     await trio.sleep(LOOK_SECONDS)
 
     async def finish(self) -> None:
-        """Note how far everything is, durably; the last step before the store closes, when :meth:`run` has ended."""
+        """Persist the progress; call it after :meth:`run` has ended and before the store closes."""
         if self._clock_set_back is None:
-            return  # it never ran: a slave's progress is its master's
+            return  # run was never called: a slave's progress is its master's
         await self._progress.finish()
 
-    # ---- a start --------------------------------------------------------------------------------------------------
+    # ---- start ----------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
         store, levels, now_ms = self._store, self._levels, self._clock.timestamp_ms()
         queue_ids = [queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC]
-        # Levels that the settings do not have any more are served too: nothing waits for ever.
+        # Levels that the settings no longer have are served too, so that no message waits forever.
         count = max([levels.level_max, *(queue_id + 1 for queue_id in queue_ids)])
         for level in range(1, count + 1):
             times = DueTimes(
@@ -214,7 +214,7 @@ class ScheduleMessageService:
         await until_done(self._skip_delivered)
 
     def _correct(self, level: _Level, *, is_known: bool) -> None:
-        """Bring an offset into its queue; what is before that has left the log. One that is not known is no loss."""
+        """Move an offset into the range of its queue. Skipped messages count as lost if the offset is known."""
         min_offset = self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
         max_offset = self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
         corrected = min(max(level.queue_offset, min_offset), max_offset)
@@ -228,7 +228,7 @@ class ScheduleMessageService:
             self._move(level, corrected)
 
     async def _skip_delivered(self) -> None:
-        """Go on behind what was delivered after the offsets were noted: the log knows."""
+        """Advance past deliveries made after the progress was persisted; they are found in the log."""
         begin = self._offsets.noted.physical_offset
         if begin is None:
             return
@@ -237,10 +237,13 @@ class ScheduleMessageService:
             return
         for level in self._table:
             await self._skip(level, delivered)
-        _log.info("%d delayed messages had been delivered and not noted: not again", self._already_delivered_count)
+        _log.info(
+            "%d delayed messages had been delivered since the progress was written: they are skipped",
+            self._already_delivered_count,
+        )
 
     async def _delivered_since(self, begin: int) -> set[int]:
-        """Return where the messages were of which the log has copies from a place on."""
+        """Return the physical offsets of the originals of all copies in the log from ``begin`` on."""
         delivered: set[int] = set()
         if not any(self._has_more(level) for level in self._table):
             return delivered
@@ -266,14 +269,14 @@ class ScheduleMessageService:
     # ---- delivery -------------------------------------------------------------------------------------------------
 
     async def _deliver_due(self) -> bool:
-        """Give each level that may have something due one turn; return whether any has done something."""
-        self._look_at_clock()
+        """Give one turn to each level that may have a message due; return whether any made progress."""
+        self._check_clock()
         is_busy = False
         for level in self._table:
             try:
                 if self._may_be_due(level) and await self._take_turn(level):
                     is_busy = True
-            except ShortageError:  # of descriptors, while reading: nothing was delivered
+            except ShortageError:  # of file descriptors, while reading: nothing was delivered
                 level.retry_at = trio.current_time() + _RETRY_SECONDS_MAX
         return is_busy
 
@@ -286,7 +289,7 @@ class ScheduleMessageService:
         return level.queue_offset < self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
 
     async def _take_turn(self, level: _Level) -> bool:
-        """Deliver what is due of a level, a bounded number; return whether there was anything."""
+        """Deliver the due messages of a level, at most a turn of them; return whether there were any."""
         if level.queue_offset < self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id):
             self._correct(level, is_known=True)
         units = await self._units(level, level.queue_offset, MESSAGES_PER_TURN)
@@ -313,7 +316,7 @@ class ScheduleMessageService:
         return True
 
     def _deliver(self, level: _Level, units: Sequence[_Unit], records: Sequence[bytes | None]) -> None:
-        """Put messages into their own queues; nothing can come between a copy and the note that it was made."""
+        """Put messages into their own queues. No await here: a copy and its offset change in one step."""
         for unit, record in zip(units, records, strict=True):
             if not self._deliver_one(level, unit, record):
                 level.due_ms = None
@@ -325,10 +328,10 @@ class ScheduleMessageService:
             self._flush_soon()
 
     def _deliver_one(self, level: _Level, unit: _Unit, record: bytes | None) -> bool:
-        """Deliver a message, or do what is left to do with it; False when it must be tried again."""
+        """Deliver a message, make it a dead letter or count it as lost; False when it must be retried."""
         message = read_delayed_message(record)
         if isinstance(message, str):
-            self._note_lost(level, unit, message)
+            self._count_lost(level, unit, message)
             return True
         if message.fault is not None:
             return self._keep(level, unit, message, message.fault)
@@ -349,7 +352,7 @@ class ScheduleMessageService:
         if status in FINAL_STATUSES:
             return self._keep(level, unit, message, status.name)
         if status is not PutMessageStatus.PUT_OK:
-            self._put_off(level, unit, status)
+            self._retry_later(level, unit, status)
             return False
         level.retry_s = 0.0
         self._delivered_count += 1
@@ -361,18 +364,18 @@ class ScheduleMessageService:
         return True
 
     def _keep(self, level: _Level, unit: _Unit, message: DelayedMessage, why: str) -> bool:
-        """Put a message that can never be delivered among the dead letters; False when that must be tried again."""
+        """Store an undeliverable message as a dead letter; False when that must be retried."""
         status = self._dead_letters.put(message, unit.physical_offset, why)
         if status in FINAL_STATUSES:
-            self._note_lost(level, unit, f"{why}, nor kept as a dead letter: {status.name}")
+            self._count_lost(level, unit, f"{why}, nor kept as a dead letter: {status.name}")
         elif status is not PutMessageStatus.PUT_OK:
-            self._put_off(level, unit, status)
+            self._retry_later(level, unit, status)
             return False
         level.retry_s = 0.0
         return True
 
-    def _note_lost(self, level: _Level, unit: _Unit, why: str) -> None:
-        """Count and log a message of which nothing can be delivered: its record stays in the log, if it is there."""
+    def _count_lost(self, level: _Level, unit: _Unit, why: str) -> None:
+        """Count and log a message that cannot be read or kept. Its record, if there is one, stays in the log."""
         self._lost_count += 1
         if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
             _log.error(
@@ -380,14 +383,14 @@ class ScheduleMessageService:
                 level.level, unit.queue_offset, unit.physical_offset, why,
             )  # fmt: skip
 
-    def _put_off(self, level: _Level, unit: _Unit, status: PutMessageStatus) -> None:
-        """Try a message again a little later, and as often as it takes: what the store lacks will come back."""
+    def _retry_later(self, level: _Level, unit: _Unit, status: PutMessageStatus) -> None:
+        """Schedule a retry with backoff, without limit: the store refuses only temporarily."""
         self._refused_count += 1
         level.retry_s = min(max(2 * level.retry_s, _RETRY_SECONDS_MIN), _RETRY_SECONDS_MAX)
         level.retry_at = trio.current_time() + level.retry_s
         if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
             _log.warning(
-                "delay level %d: the message at queue offset %d waits, the store refuses it: %s, %s",
+                "delay level %d: the message at queue offset %d is retried, the store refuses it: %s, %s",
                 level.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",
             )  # fmt: skip
 
@@ -401,12 +404,12 @@ class ScheduleMessageService:
         found = []
         for at, unit in enumerate(() if listing is None else listing.units, queue_offset):
             tags_code = unit.ext.tags_code if unit.ext is not None else unit.tags_code
-            says_no_time = is_ext_address(tags_code) or _HASH_MIN <= tags_code < _HASH_MAX
-            found.append(_Unit(at, unit.physical_offset, unit.size, None if says_no_time else tags_code))
+            has_no_time = is_ext_address(tags_code) or _HASH_MIN <= tags_code < _HASH_MAX
+            found.append(_Unit(at, unit.physical_offset, unit.size, None if has_no_time else tags_code))
         return found
 
     def _flush_soon(self) -> None:
-        """Let what was delivered not stay in memory under SYNC_FLUSH, where only who waits makes anything durable."""
+        """Request a flush of the deliveries: under SYNC_FLUSH only a waiting caller causes one."""
         if not self._is_flush_asked:
             self._is_flush_asked = True
             self._store.wait_durable(self._store.wrote_offset, self._flushed)
@@ -419,28 +422,28 @@ class ScheduleMessageService:
     # ---- time -----------------------------------------------------------------------------------------------------
 
     async def _due_ms(self, level: _Level, unit: _Unit) -> int:
-        """Return when a message is due, by the wall clock as it is now."""
+        """Return when a message is due by the current wall clock."""
         due_ms = unit.due_ms
         if due_ms is None:
             stored_ms = await self._store.store_timestamp_of(SCHEDULE_TOPIC, level.queue_id, unit.queue_offset)
             due_ms = self._levels.deliver_timestamp_ms(level.level, stored_ms)
         return level.times.due_ms(unit.queue_offset, due_ms, self._clock.timestamp_ms())
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         if self._clock_set_back is None:
-            return  # nobody has worked out a time yet
+            return  # before run: no due time is cached yet
         set_back_ms = self._clock_set_back.look(
             timestamp_ms=self._clock.timestamp_ms(), current_time=trio.current_time()
         )
         if not set_back_ms:
             return
-        _log.warning("the clock was set back by %d ms: delayed messages do not wait longer for that", set_back_ms)
+        _log.warning("the clock was set back by %d ms: the due times of delayed messages are corrected", set_back_ms)
         for level in self._table:
             level.times.set_back(self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id), set_back_ms)
             level.due_ms = None
 
     async def _wait(self) -> None:
-        """Sleep until something is due, or a message comes that may be the first of its level."""
+        """Sleep until a message is due, or one arrives that may be the head of its level."""
         now_ms = self._clock.timestamp_ms()
         wait_s = LOOK_SECONDS
         for level in self._table:

@@ -1,19 +1,20 @@
-"""Delay levels: which messages wait, where, and until when.
+"""Delay levels: which messages are delayed, in which queue, and until when.
 
 A message with the property DELAY is not stored in its own queue. It is rewritten and waits in SCHEDULE_TOPIC_XXXX:
 
 ::
 
     topic, queue id      ->   SCHEDULE_TOPIC_XXXX, level - 1
-    REAL_TOPIC, REAL_QID ->   where it goes when its time has come
-    DELAY                ->   the level, not above the highest
+    REAL_TOPIC, REAL_QID ->   its destination when it is due
+    DELAY                ->   the level, capped at the highest
 
-and its unit in the queue holds the time of delivery where others hold the hash of their tags. One queue per level, so
-in each of them messages are due in the order in which they stand. Nothing here waits or stores.
+Its unit in the queue has the delivery time where other units have the hash of their tags. There is one queue per level,
+so within a queue messages are due in queue order. Nothing here waits or stores.
 
 Compatibility: ``CommitLog.asyncPutMessage``, ``CommitLog.checkMessageAndReturnSize`` and
-``ScheduleMessageService.computeDeliverTimestamp`` (4.9.8). A DELAY that is no number delays nothing here: a send is
-refused before it comes this far, and in Java everything else that stores the message fails.
+``ScheduleMessageService.computeDeliverTimestamp`` (4.9.8). A DELAY that is not a number delays nothing here: a send
+with
+it is refused earlier, and in Java every other path that stores the message fails.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class DelayLevels:
 
     @classmethod
     def parse(cls, text: str) -> DelayLevels:
-        """Return the levels that a setting names; SettingsError says which part of it is wrong.
+        """Parse the levels of a setting; SettingsError names the invalid part.
 
         >>> DelayLevels.parse("1s 5s 1m").delays_ms
         (1000, 5000, 60000)
@@ -74,26 +75,26 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def level_of(self, properties: Mapping[str, str]) -> int:
-        """Return how far a message is to be delayed, at most the highest level; 0 for not at all."""
+        """Return the delay level of a message, capped at the highest; 0 for no delay."""
         text = properties.get(PROPERTY_DELAY_TIME_LEVEL)
         if text is None:
             return 0
         return min(max(read_delay_level(text) or 0, 0), self.level_max)
 
     def deliver_timestamp_ms(self, level: int, store_timestamp_ms: int) -> int:
-        """Return when a message is due that was stored at a time; a level that there is not waits a second."""
+        """Return the due time of a message stored at ``store_timestamp_ms``; an unknown level waits a second."""
         return store_timestamp_ms + self.delay_ms(level)
 
     def delay_ms(self, level: int) -> int:
-        """Return how long a level waits."""
+        """Return the delay of a level."""
         return self.delays_ms[level - 1] if 0 < level <= self.level_max else _UNKNOWN_LEVEL_MS
 
     def rewrite(self, message: DelayableMessage) -> int:
-        """Send a message that wants a delay where it waits, in place; return its level, 0 if it is not delayed.
+        """Redirect a delayed message to SCHEDULE_TOPIC_XXXX, in place; return its level, 0 if it is not delayed.
 
-        Prepared and rolled back messages are not delayed: they are no messages to anybody yet. Nor are half messages,
-        nor those that were given up: the delay begins with the commit. Compatibility: RocketMQ delays a half message,
-        and then discards it.
+        Prepared and rolled back messages are not delayed, because consumers do not see them. Neither are half messages
+        and those given up after too many checks: the delay begins with the commit. Compatibility: RocketMQ delays a
+        half message, and then discards it.
         """
         level = self.level_of(message.properties)
         if not level or transaction_type(message.sys_flag) not in _DELAYABLE or message.topic in _NEVER_DELAYED:
@@ -107,10 +108,10 @@ class DelayLevels:
         return level
 
     def tags_code(self, topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:
-        """Return what the unit of a stored message holds: when it is due, or for all others the hash of the tags.
+        """Return the tags code for the unit of a stored message: its due time if delayed, else the hash of its tags.
 
-        The store asks this when it makes units again out of the log. RocketMQ does so before it knows its levels, and
-        such messages are then delivered at once.
+        The store calls this when it rebuilds units from the log. RocketMQ does so before it has parsed its levels, and
+        then delivers such messages at once.
         """
         if topic == SCHEDULE_TOPIC:
             level = self.level_of(properties)

@@ -1,4 +1,4 @@
-"""How far each level of delayed messages has been delivered: ``delayOffset.json``.
+"""Progress of each delay level: ``delayOffset.json``.
 
 ::
 
@@ -8,14 +8,14 @@
         "physicalOffset":81723
     }
 
-``offsetTable`` is RocketMQ's: level -> the next queue offset in SCHEDULE_TOPIC_XXXX. ``physicalOffset`` is ours: where
-the log ended when the table was noted, so deliveries that the table does not know are behind it and nowhere else. What
-is on the disk is never ahead of the log on the disk: whoever notes says up to where the log is durable.
+``offsetTable`` is RocketMQ's: level -> the next queue offset in SCHEDULE_TOPIC_XXXX. ``physicalOffset`` is ours: the
+end of the log when the table was taken, so every delivery that is not in the table has a higher physical offset. The
+file is never ahead of the durable log: its writer flushes the log up to that offset first.
 
-Rule: the two always belong together, so they are in one file, which appears whole or not at all.
+Rule: the two always belong together, so they are in one file, which is replaced atomically.
 
-Compatibility: ``ScheduleMessageService`` and ``DelayOffsetSerializeWrapper`` (4.9.8). Java passes over
-``physicalOffset`` and writes its file without it, by which we know that it was Java who delivered last.
+Compatibility: ``ScheduleMessageService`` and ``DelayOffsetSerializeWrapper`` (4.9.8). Java ignores ``physicalOffset``
+and writes its file without it, which shows that Java was the last to deliver.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
 _OFFSETS = "offsetTable"
-_PLACE = "physicalOffset"
+_PHYSICAL_OFFSET = "physicalOffset"
 
 
 @attrs.frozen
 class DelayProgress:
-    """What is delivered: ``offsets`` by level, and the place in the log from which on there may be more."""
+    """Deliveries: ``offsets`` by level, and the physical offset from which on the log may have more."""
 
     offsets: Mapping[int, int] = attrs.field(factory=dict)
-    physical_offset: int | None = None  # None: nothing of ours was ever delivered beyond the offsets
+    physical_offset: int | None = None  # None: this implementation has delivered nothing beyond them
 
 
 class DelayOffsetManager:
-    """The progress of one broker, now and as it is on the disk."""
+    """Progress of one broker, current and persisted."""
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
         self.offset_table: dict[int, int] = {}
-        """Level -> the next queue offset, as of this moment. ScheduleMessageService changes it, nobody else."""
+        """Level -> the next queue offset, current. Only ScheduleMessageService changes it."""
         self.noted = DelayProgress()
-        """What the file has, or will have when it is persisted."""
+        """The progress that the file has, or will have when it is persisted."""
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
     def load(self) -> None:
-        """Read the file into the empty table; StartError when neither it nor its backup makes sense."""
+        """Read the file into the empty table; StartError when neither it nor its backup is valid."""
         loaded = self.stored.load(_decode)
         if loaded is not None:
             self.noted = loaded
             self.offset_table = dict(loaded.offsets)
 
     def note(self, progress: DelayProgress) -> None:
-        """Take what to persist: the log is durable up to its place."""
+        """Set the progress to persist. The log must be durable up to its physical offset."""
         if progress != self.noted:
             self.noted = progress
             self.stored.changed()
@@ -67,7 +67,7 @@ class DelayOffsetManager:
     def _snapshot(self) -> object:
         content: dict[str, object] = {_OFFSETS: dict(sorted(self.noted.offsets.items()))}
         if self.noted.physical_offset is not None:
-            content[_PLACE] = self.noted.physical_offset
+            content[_PHYSICAL_OFFSET] = self.noted.physical_offset
         return content
 
 
@@ -76,13 +76,15 @@ def _decode(content: object) -> DelayProgress:
     if not isinstance(table, dict):
         raise RemoteProtocolError(f"expected an object with {_OFFSETS}")
     assert isinstance(content, dict)
-    place = content.get(_PLACE)
+    physical_offset = content.get(_PHYSICAL_OFFSET)
     offsets = {_number(level, _OFFSETS): _number(offset, _OFFSETS) for level, offset in table.items()}
-    return DelayProgress(offsets, None if place is None else _number(place, _PLACE))
+    if physical_offset is not None:
+        physical_offset = _number(physical_offset, _PHYSICAL_OFFSET)
+    return DelayProgress(offsets, physical_offset)
 
 
 def _number(value: object, where: str) -> int:
-    """A number that is not negative, or the quoted one that fastjson takes too."""
+    """Return a non-negative number, plain or quoted, as fastjson accepts both."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

@@ -1,4 +1,4 @@
-"""What a consumer reads back from a pull: code, offsets and records of every outcome.
+"""Responses to pulls: code, offsets and records for every outcome.
 
 Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. The remark is the name of the store's status.
 """
@@ -30,7 +30,7 @@ _FIXED_CODES = {
 
 
 def pull_response_code(status: GetMessageStatus, queue_offset: int) -> int:
-    """Return the response code of a store status; an empty queue asked from the middle has moved its offset."""
+    """Return the response code of a store status; for an empty queue it depends on the requested offset."""
     code = _FIXED_CODES.get(status)
     if code is None:
         code = ResponseCode.PULL_OFFSET_MOVED if queue_offset != 0 else ResponseCode.PULL_NOT_FOUND
@@ -38,9 +38,9 @@ def pull_response_code(status: GetMessageStatus, queue_offset: int) -> int:
 
 
 def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, broker_id: int) -> bytes:
-    """Return the frame that answers a pull in the serialize type of its request.
+    """Return the response frame in the serialize type of the request.
 
-    LocalProtocolError when it is longer than a frame may be: then the first message is nearly as long as one.
+    Raise LocalProtocolError when it exceeds the longest frame, which takes a first message of nearly that length.
     """
     if code == 0 and pull.serialize_type is SerializeType.JSON:
         header = _FOUND % (
@@ -75,7 +75,7 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
 
 
 def _found_template() -> bytes:
-    """Make a %-template from what the generic encoder writes; it takes the fields in their order there, opaque last."""
+    """Derive a %-template from the generic encoder's output; it takes the fields in that order, opaque last."""
     fields = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=2, min_offset=3, max_offset=4)
     frame = encode_frame(RemotingCommand(code=0, remark="FOUND", ext_fields=write_header(fields), flag=RESPONSE_FLAG))
     header = frame[8:].replace(b"%", b"%%")

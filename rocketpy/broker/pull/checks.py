@@ -1,11 +1,11 @@
-"""Whether a pull may be served, and what selects the messages it gets.
+"""Checks of a pull, and the choice of the filter for its messages.
 
-Asked for every pull, and for a held one again each time it is tried: its group may have been switched off meanwhile,
-or have subscribed to something else. Only then is an expression parsed again.
+They run for every pull, and for a held one again each time it is tried: its group may have been disabled meanwhile, or
+have changed its subscription. Only in the latter case is an expression parsed again.
 
-Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, codes and remarks as there. One is
-stricter: SQL92 that does not compile refuses a pull that brings it along (23), where Java then serves every message.
-Expressions of tags are bounded (``EXPRESSION_SIZE_MAX``, ``TAGS_MAX``), beyond that the pull is refused with 23.
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, with its codes and remarks. One is
+stricter: a pull with SQL92 that does not compile is refused (23), where Java then serves every message. Tag expressions
+are bounded (``EXPRESSION_SIZE_MAX``, ``TAGS_MAX``); a pull beyond that is refused with 23.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
 
 _EXPRESSION_CACHED_MAX = 1000
-"""Longer tag expressions (in characters) are cached apart, and few of them: each may be a thousand tags."""
+"""Characters; longer tag expressions have a small cache of their own: each may have a thousand tags."""
 
 HELD_BYTES = 1024
-"""What a held pull keeps without an expression of its own, about: itself, its header and its entries in the tables."""
+"""Approximate bytes of a held pull without an expression: itself, its header and its table entries."""
 
 _HELD_BYTES_PER_TAG_CHARACTER = 30
 _HELD_BYTES_PER_SQL_CHARACTER = 200
-"""What a parsed expression keeps at most, for each of its characters."""
+"""Upper bound for the bytes of a parsed expression, per character."""
 
 _SHORT_MAX = 100
-"""Shorter texts (in characters) of a header are kept with it."""
+"""Characters; a held pull keeps its whole header when its texts are not longer."""
 
 _SHOWN_MAX = 255
 
 
 class PullCheck:
-    """The checks of pulls, over the tables of one broker."""
+    """The pull checks of one broker, over its tables."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PullCheck:
         self._consumer_filter_manager = consumer_filter_manager
 
     def group_config(self, group: str) -> SubscriptionGroupConfig:
-        """Return the settings of a group that may pull here; RequestError for any other."""
+        """Return the configuration of a group that may pull; RequestError for any other."""
         config = self._config
         if not config.broker_permission & PERM_READ:
             raise RequestError(
@@ -83,7 +83,7 @@ class PullCheck:
         return group_config
 
     def check_topic(self, connection: Connection, header: PullHeader) -> None:
-        """RequestError unless topic and queue are there to be read."""
+        """Raise RequestError unless topic and queue exist and are readable."""
         topic = header.topic
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
@@ -100,7 +100,7 @@ class PullCheck:
             )
 
     def message_filter(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
-        """Return what selects messages, None for all; RequestError when the subscription is unknown or outdated."""
+        """Return the message filter, None for all messages; RequestError for an unknown or outdated subscription."""
         if header.sys_flag & PULL_SUBSCRIPTION_FLAG:
             if is_tag_type(header.expression_type):
                 selected: MessageFilter | None = _checked_tag_filter(header.subscription)
@@ -111,9 +111,9 @@ class PullCheck:
         return self._with_retries(header.topic, selected)
 
     def keep(self, pull: PullRequest) -> None:
-        """Note what a pull that is about to be held keeps: what its filter was made from, and how many bytes it is.
+        """Record in a pull that is about to be held the subscription of its filter and the bytes that it keeps.
 
-        Texts of its header that are not needed any more are let go.
+        Long texts of its header that are no longer needed are released.
         """
         header = pull.header
         size = len(header.subscription or "")
@@ -128,9 +128,9 @@ class PullCheck:
             pull.header = HeldHeader.of(header)
 
     def message_filter_again(self, pull: PullRequest, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
-        """Return what selects messages for a held pull now, with the checks of :meth:`message_filter`.
+        """Return the current message filter of a held pull, with the checks of :meth:`message_filter`.
 
-        The filter that the pull has is kept unless its group has brought another subscription object.
+        The pull keeps its filter unless a heartbeat has replaced the subscription object of its group.
         """
         header, kept = pull.header, pull.message_filter
         if isinstance(kept, RetryMessageFilter):
@@ -148,14 +148,14 @@ class PullCheck:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _with_retries(self, topic: str, selected: MessageFilter | None) -> MessageFilter | None:
-        """Return the filter of a topic: of a retry topic what the group wants of other topics has a say too."""
+        """Return the filter for a topic; for a retry topic it also applies the group's filters of other topics."""
         if self._config.filter_support_retry and topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
             return RetryMessageFilter(selected, group, self._consumer_filter_manager.selector)
         return selected
 
     def _subscription(self, header: PullHeader, group_config: SubscriptionGroupConfig) -> SubscriptionData:
-        """Return what the group's heartbeats subscribe to; RequestError when that is not what the pull is for."""
+        """Return the subscription from the group's heartbeats; RequestError when it does not cover the pull."""
         group = self._consumer_manager.get_consumer_group_info(header.consumer_group)
         if group is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
@@ -182,7 +182,7 @@ class PullCheck:
         return self._registered_filter(header, subscription.expression_type)
 
     def _registered_filter(self, header: PullHeader, expression_type: str | None) -> MessageFilter:
-        """Return the SQL92 filter that a heartbeat brought."""
+        """Return the SQL92 filter that a heartbeat registered."""
         found = self._consumer_filter_manager.get(header.topic, header.consumer_group)
         if found is None:
             raise RequestError(
@@ -199,7 +199,7 @@ class PullCheck:
         return found.message_filter
 
     def _own_filter(self, header: PullHeader) -> MessageFilter:
-        """Return the SQL92 filter that a pull brings along."""
+        """Return the SQL92 filter from the pull itself."""
         expression = header.subscription
         if not expression:
             raise _not_parsed("expected an expression, found none")
@@ -215,12 +215,12 @@ class PullCheck:
 
 
 def not_supported(expression_type: str | None) -> str:
-    """Return RocketMQ's remark while enablePropertyFilter is off."""
+    """Return RocketMQ's remark for enablePropertyFilter=false."""
     return f"The broker does not support consumer to filter message by {_shown(str(expression_type))}"
 
 
 def _tag_filter(expression: str | None) -> TagFilter | None:
-    """Return the filter of a tag expression, None when everything matches; ValueError when it is none."""
+    """Return the filter of a tag expression, None when every message matches; ValueError when it is invalid."""
     subscription = parse_tag_expression("", expression)
     return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
 
@@ -230,7 +230,7 @@ _cached_long_filter = lru_cache(maxsize=64)(_tag_filter)
 
 
 def _checked_tag_filter(expression: str | None) -> TagFilter | None:
-    """Return the filter of an expression that a consumer sent; RequestError when it is none."""
+    """Return the filter of a consumer's tag expression; RequestError when it is invalid."""
     if not expression or expression == SUB_ALL:
         return None
     try:
@@ -248,5 +248,5 @@ def _not_parsed(why: str) -> RequestError:
 
 
 def _shown(text: str) -> str:
-    """Return a consumer's text for a remark: an answer must fit into a frame."""
+    """Return a consumer's text cut for a remark, because a response must fit into a frame."""
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."

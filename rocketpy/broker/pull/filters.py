@@ -1,15 +1,16 @@
 """The SQL92 filters of consumer groups: ``consumerFilter.json``.
 
-A group's filter of a topic is compiled when a heartbeat brings it, and found by pulls. It stays for
-``filterDataCleanTimeSpan`` after the group has left, because the bit maps of messages that are stored meanwhile still
-say whether they passed it: a group that comes back need not read what it does not want.
+A group's filter of a topic is compiled when a heartbeat registers it, and used by pulls. It is kept for
+``filterDataCleanTimeSpan`` after the group has left: bit maps of messages stored meanwhile still record whether they
+passed it, so a group that returns need not read messages that do not match.
 
-Rule: a filter with another expression is another filter, born now. It trusts no bit map of a message that is not
-younger, so the time of birth never goes back behind a message that an older filter judged.
+Rule: a changed expression is a new filter with a new creation time (``bornTime``). A filter ignores bit maps of
+messages stored up to its creation. So creation times never step back to before a message that an older filter has
+matched.
 
-Compatibility: ``ConsumerFilterManager`` and ``CommitLogDispatcherCalcBitMap`` (4.9.8); broker.md 14. There what does
-not compile when the file is read stays, as a filter that lets everything pass; here the group's next heartbeat brings
-it again.
+Compatibility: ``ConsumerFilterManager`` and ``CommitLogDispatcherCalcBitMap`` (4.9.8); broker.md 14. There a filter
+from the file that does not compile is kept and lets every message pass; here it is dropped, and the group's next
+heartbeat registers it again.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     from rocketpy.protocol.selector.sql92 import Sql92Selector
 
 FILTERS_MAX = 10_000
-"""So many filters are kept, of groups online and gone; a filter beyond them is not registered."""
+"""Filters that are kept, of groups online and offline; one beyond that is not registered."""
 
 COMPILED_PER_HEARTBEAT_MAX = SIZE_MAX
-"""So many characters of new SQL are compiled for one heartbeat; the rest waits for the next one."""
+"""Characters of new SQL that are compiled for one heartbeat; the rest waits for the next one."""
 
 _DEAD_BEFORE_START_MS = 30_000
 _SHOWN_MAX = 200
@@ -57,23 +58,23 @@ _log = logging.getLogger("rocketpy.broker.filter")
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Return whether a subscription selects by tags: that is what no type means too."""
+    """Return whether a subscription selects by tags, which is the default type."""
     return not expression_type or expression_type == EXPRESSION_TYPE_TAG
 
 
 def compile_expression(expression_type: str | None, expression: str) -> Sql92Selector:
-    """Return the selector of a subscription that does not select by tags; SelectorError says why there is none."""
+    """Compile the expression of a subscription that does not select by tags; SelectorError with the reason."""
     if expression_type != EXPRESSION_TYPE_SQL92:
         shown = str(expression_type)[:_SHOWN_MAX]
         raise SelectorError(f"expected {EXPRESSION_TYPE_TAG} or {EXPRESSION_TYPE_SQL92}, found {shown}")
-    from rocketpy.protocol.selector.sql92 import compile_sql92  # milliseconds that most brokers need not wait for
+    from rocketpy.protocol.selector.sql92 import compile_sql92  # slow import, see message_filter
 
     return compile_sql92(expression)
 
 
 @attrs.define(eq=False, slots=True)
 class ConsumerFilter:
-    """One group's filter of one topic. Dead: the group does not want it any more, or is not there."""
+    """One group's filter of one topic. Dead (inactive): the group has dropped the subscription or is offline."""
 
     consumer_group: str
     topic: str
@@ -89,11 +90,11 @@ class ConsumerFilter:
 
     @property
     def is_dead(self) -> bool:
-        """As in RocketMQ: it died after it was born."""
+        """Whether the filter is inactive, since ``dead_time``; RocketMQ's definition."""
         return self.dead_time >= self.born_time
 
     def data(self) -> ConsumerFilterData:
-        """Return what the file keeps."""
+        """Return the filter as it is persisted."""
         return ConsumerFilterData(
             consumer_group=self.consumer_group,
             topic=self.topic,
@@ -116,17 +117,17 @@ class ConsumerFilterManager:
         self.bloom_filter = BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
         self._filters: dict[str, dict[str, ConsumerFilter]] = {}  # topic -> group -> filter
-        self._topics_of: dict[str, set[str]] = {}  # group -> topics, so that a heartbeat looks at its own only
+        self._topics_of: dict[str, set[str]] = {}  # group -> topics, so that a heartbeat costs O(its own)
         self._count = 0
-        self._newest_ms = 0  # no message that was judged so far is younger
+        self._newest_ms = 0  # latest time at which a message was matched
 
     def load(self) -> None:
-        """Read the file: whoever was alive died with the broker. StartError when file and backup make no sense.
+        """Read the file; its active filters become inactive. StartError when file and backup are unreadable.
 
-        When bit maps have another length or fewer hashes now, the whole file is passed over, as in RocketMQ.
+        If the length of bit maps or the number of hashes has changed, the whole file is ignored, as in RocketMQ.
         """
         if self._config.enable_property_filter:
-            compile_expression(EXPRESSION_TYPE_SQL92, "TRUE")  # makes the parser now: later somebody would wait for it
+            compile_expression(EXPRESSION_TYPE_SQL92, "TRUE")  # builds the parser now, not within a request
         loaded = self.stored.load(lambda content: decode_value(content, ConsumerFilterWrapper))
         if loaded is None:
             return
@@ -136,7 +137,7 @@ class ConsumerFilterManager:
             for filter_data in of_topic.group_filter_data.values()
         ]
         if not all(self.bloom_filter.is_valid(filter_data.bloom_filter_data) for filter_data in everything):
-            _log.warning("%s has bit maps of another size: its filters are registered anew", self.stored.path)
+            _log.warning("%s has bit maps of another size: its filters are ignored", self.stored.path)
             return
         now = self._now()
         for filter_data in everything[:FILTERS_MAX]:
@@ -146,24 +147,24 @@ class ConsumerFilterManager:
         return self._count
 
     def get(self, topic: str, group: str) -> ConsumerFilter | None:
-        """Return a group's filter of a topic, dead or alive."""
+        """Return a group's filter of a topic, active or inactive."""
         of_topic = self._filters.get(topic)
         return None if of_topic is None else of_topic.get(group)
 
     def selector(self, topic: str, group: str) -> Sql92Selector | None:
-        """Return the expression of a group's filter of a topic."""
+        """Return the selector of a group's filter of a topic."""
         found = self.get(topic, group)
         return None if found is None else found.selector
 
     def filter_of(self, group: str, subscription: SubscriptionData) -> tuple[MessageFilter, str]:
-        """Return what a group selects with, and what is known of its filter as pretty JSON (``null`` without one)."""
+        """Return a group's message filter, and its registered filter as pretty JSON (``null`` without one)."""
         found = None if is_tag_type(subscription.expression_type) else self.get(subscription.topic, group)
         if found is None:
             return TagFilter(subscription), "null"
         return found.message_filter, fastjson.dumps(encode_value(found.data()), pretty=True)
 
     def bit_map_of(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
-        """Return the bit map of a message: the bits of every filter of its topic that it passes; None without any."""
+        """Return the bit map of a message, the bits of every filter of its topic that matches; None without filters."""
         of_topic = self._filters.get(topic)
         if not of_topic:
             return None
@@ -175,7 +176,7 @@ class ConsumerFilterManager:
         return self.bloom_filter.bit_map(bits)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take over what a heartbeat of a group says; filters of topics that it does not name die."""
+        """Register the filters in a group's heartbeat; deactivate those of topics that it does not name."""
         left = COMPILED_PER_HEARTBEAT_MAX
         topics = set()
         for subscription in subscriptions:
@@ -183,15 +184,15 @@ class ConsumerFilterManager:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 left -= self._register(group, subscription, left)
         for topic in self._topics_of.get(group, set()) - topics:
-            self._die(self._filters[topic][group])
+            self._deactivate(self._filters[topic][group])
 
     def unregister(self, group: str) -> None:
-        """Let all filters of a group die: nobody of it is online."""
+        """Deactivate all filters of a group that has gone offline."""
         for topic in self._topics_of.get(group, ()):
-            self._die(self._filters[topic][group])
+            self._deactivate(self._filters[topic][group])
 
     def clean(self) -> int:
-        """Forget filters that have been dead for ``filterDataCleanTimeSpan``; return how many."""
+        """Remove filters that have been inactive for ``filterDataCleanTimeSpan``; return how many."""
         oldest = self._now() - self._config.filter_data_clean_time_span
         old = [
             each
@@ -200,7 +201,7 @@ class ConsumerFilterManager:
             if each.is_dead and each.dead_time <= oldest
         ]
         for each in old:
-            _note("filter forgotten: dead for too long", each.consumer_group, each.topic)
+            _note("filter removed: inactive for too long", each.consumer_group, each.topic)
             self._remove(each)
         if old:
             self.stored.changed()
@@ -209,12 +210,12 @@ class ConsumerFilterManager:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _now(self) -> int:
-        """Return the time, which here does not step back: see the module's rule."""
+        """Return the time, which never steps back here: see the module's rule."""
         self._newest_ms = max(self._newest_ms, self._clock.timestamp_ms())
         return self._newest_ms
 
     def _register(self, group: str, subscription: SubscriptionData, compiled_max: int) -> int:
-        """Register one filter; return how many characters had to be compiled."""
+        """Register one filter; return how many characters were compiled for it."""
         topic, expression = subscription.topic, subscription.sub_string
         expression_type, version = subscription.expression_type or "", subscription.sub_version
         old = self.get(topic, group)
@@ -222,23 +223,23 @@ class ConsumerFilterManager:
             is_same = expression == old.expression and expression_type == old.expression_type
             if version < old.client_version or (version == old.client_version and not old.is_dead):
                 if not is_same:
-                    _note("filter not taken over: its version is not newer", group, topic, expression, version=version)
+                    _note("filter not registered: its version is not newer", group, topic, expression, version=version)
                 return 0
             if is_same or version == old.client_version:
                 old.client_version = version
                 if old.is_dead:
-                    _note("filter alive again", group, topic)
+                    _note("filter active again", group, topic)
                     old.dead_time = 0
                 self.stored.changed()
                 return 0
         if len(expression) > compiled_max:
-            _note("filter not taken over: too much SQL in one heartbeat", group, topic, level=logging.WARNING)
+            _note("filter not registered: too much SQL in one heartbeat", group, topic, level=logging.WARNING)
             return 0
         self._replace(group, subscription, old)
         return len(expression)
 
     def _replace(self, group: str, subscription: SubscriptionData, old: ConsumerFilter | None) -> None:
-        """Compile a filter and put it in the place of the old one, which goes whatever becomes of the new one."""
+        """Compile a filter and replace the old one, which is removed even if the new one does not compile."""
         topic = subscription.topic
         if old is not None:
             self._remove(old)
@@ -300,10 +301,10 @@ class ConsumerFilterManager:
             del self._topics_of[old.consumer_group]
         self._count -= 1
 
-    def _die(self, each: ConsumerFilter) -> None:
+    def _deactivate(self, each: ConsumerFilter) -> None:
         if not each.is_dead:
             each.dead_time = self._now()
-            _note("filter dead", each.consumer_group, each.topic)
+            _note("filter inactive", each.consumer_group, each.topic)
             self.stored.changed()
 
     def _load(self, filter_data: ConsumerFilterData, now: int) -> None:

@@ -1,18 +1,17 @@
-"""Long polling: keeps the pulls that found nothing until a message arrives or their time is up.
+"""Long polling: holds pulls that found nothing until a message arrives or their deadline passes.
 
-One table, ``(topic, queue id) -> held pulls``, and two indexes: by the time at which pulls end, and by connection, so
-that neither the clock nor the end of a connection looks at everything. The store notes each queue that got messages
-once per burst; when the burst's own replies have left, every woken queue's pulls are served once, for a bounded time:
-the service's task serves the rest in slices, also in the middle of one queue. A pull whose filter matches nothing goes
-on waiting from where it has looked.
+One table, ``(topic, queue id) -> held pulls``, indexed by deadline and by connection, so that expiry and disconnect are
+O(affected). The store reports each queue that received messages once per burst. After the burst's own responses, every
+woken queue's pulls are served once, for a bounded time; the service's task serves the rest in slices, even within one
+queue. A pull whose filter matches nothing stays held and continues from the last offset that it has examined.
 
 Rules:
-- One pull that fails unexpectedly (a hook, a bug) ends alone; the others of its queue are served.
-- The bytes that held pulls keep are counted, for each connection and in total. The limits are the pull processor's.
+- A pull that fails unexpectedly (a hook, a bug) ends alone; the others of its queue are served.
+- The bytes that held pulls keep are counted, per connection and in total. The pull processor enforces the limits.
 
-Compatibility: ``PullRequestHoldService`` (4.9.8) looks at expired pulls every 5 s, so its answers come up to 5 s late,
-and it answers a non-matching arrival within 5 s. Here a pull ends when its time is up (checked every half second), with
-the offset up to which nothing matched.
+Compatibility: ``PullRequestHoldService`` (4.9.8) checks for expired pulls every 5 s, so its responses are up to 5 s
+late, and it answers a non-matching arrival within 5 s. Here a pull ends at its deadline (checked every half second),
+with the offset up to which nothing matched.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SWEEP_SECONDS = 0.5
 SLOTS_PER_SECOND = 10
 PULLS_PER_SLICE = 64
 SLICE_SECONDS = 0.005
-"""A slice ends after so many pulls, or with the pull that is being served when its time is over."""
+"""A slice ends after PULLS_PER_SLICE, or after the pull that exceeds this time."""
 
 _Key = tuple[str, int]  # topic, queue id
 
@@ -42,7 +41,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.frozen
 class PullRequestHoldStatistics:
-    """What is held now, and how it ended so far."""
+    """Pulls held now, and counters of how held pulls ended."""
 
     held: int
     held_bytes: int
@@ -53,16 +52,16 @@ class PullRequestHoldStatistics:
 
 @attrs.define(eq=False, slots=True)
 class _HeldOfConnection:
-    """The pulls of one connection, in the order in which they came, and the bytes that they keep."""
+    """The held pulls of one connection, in order of arrival, and the bytes that they keep."""
 
     pulls: dict[PullRequest, None] = attrs.field(factory=dict)
     size_bytes: int = 0
 
 
 class PullRequestHoldService:
-    """Holds pulls. ``suspend`` and ``message_arriving`` are called from the hot path and do next to nothing.
+    """Service that holds pulls. ``suspend`` and ``message_arriving`` are called per request and are O(1).
 
-    ``busy_seconds`` is a clock that measures how long this thread was busy: slices are bounded by it.
+    ``busy_seconds`` is a clock of this thread's processor time, by which slices are bounded.
     """
 
     def __init__(self, *, busy_seconds: Callable[[], float] = time.thread_time) -> None:
@@ -71,15 +70,15 @@ class PullRequestHoldService:
         self._of_connection: dict[Connection, _HeldOfConnection] = {}
         self._held_bytes = 0
         self._due: dict[int, dict[PullRequest, None]] = {}  # by tenths of a second, rounded up
-        self._woken: dict[_Key, None] = {}  # ordered, each once
-        self._serving: deque[PullRequest] = deque()  # what is left of the queue that is being served
+        self._woken: dict[_Key, None] = {}  # an ordered set
+        self._serving: deque[PullRequest] = deque()  # rest of the queue that is being served
         self._more = trio.Event()
         self._woken_count = 0
         self._timed_out_count = 0
         self._dropped_count = 0
 
     def suspend(self, pull: PullRequest) -> None:
-        """Hold a pull until a message arrives in its queue or its deadline passes."""
+        """Hold a pull until a message arrives in its queue, or its deadline."""
         key = (pull.header.topic, pull.header.queue_id)
         pulls = self._held.get(key)
         if pulls is None:
@@ -108,7 +107,7 @@ class PullRequestHoldService:
         return 0 if of_connection is None else of_connection.size_bytes
 
     def message_arriving(self, topic: str, queue_id: int, max_queue_offset: int) -> None:
-        """Note that a queue got messages; its pulls are served after the burst's replies."""
+        """Mark a queue as woken; its pulls are served after the burst's responses."""
         key = (topic, queue_id)
         if key in self._held:
             self._woken[key] = None
@@ -119,12 +118,12 @@ class PullRequestHoldService:
             self._more.set()
 
     def drop_connection(self, connection: Connection) -> None:
-        """Forget the pulls of a connection that has ended."""
+        """Drop the pulls of a connection that has ended."""
         of_connection = self._of_connection.get(connection)
         if of_connection is not None:
             self._dropped_count += len(of_connection.pulls)
             for pull in list(of_connection.pulls):
-                self._forget(pull)
+                self._remove(pull)
             self._of_connection.pop(connection, None)
 
     def statistics(self) -> PullRequestHoldStatistics:
@@ -138,7 +137,7 @@ class PullRequestHoldService:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve what a burst left over and end the pulls whose time is up, until cancelled."""
+        """Serve what a burst left over and end expired pulls, until cancelled."""
         task_status.started()
         sweep_at = trio.current_time() + SWEEP_SECONDS
         while True:
@@ -148,17 +147,17 @@ class PullRequestHoldService:
                 self._more = trio.Event()
                 while not self._serve_slice():
                     await trio.lowlevel.checkpoint()
-            if trio.current_time() >= sweep_at:  # however much there is to serve
+            if trio.current_time() >= sweep_at:  # even while there is more to serve
                 await self._end_expired()
-                self.serve_woken()  # by what an ended pull has left: a message about a moved offset
+                self.serve_woken()  # an ended pull may have stored an OFFSET_MOVED_EVENT
                 sweep_at = trio.current_time() + SWEEP_SECONDS
 
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _serve_slice(self) -> bool:
-        """Serve pulls until the slice is over; True when no woken queue is left.
+        """Serve one slice of pulls; return True when no woken queue is left.
 
-        A message that arrives in the queue that is being served wakes all its pulls once more.
+        A message that arrives in the queue being served wakes all its pulls once more.
         """
         serving, ends_at = self._serving, 0.0
         for _ in range(PULLS_PER_SLICE):
@@ -173,7 +172,7 @@ class PullRequestHoldService:
                 self._woken_count += 1
                 self._try(pull, expired=False)
                 if not (serving or self._woken):
-                    return True  # as mostly: one pull, and the clock was not asked
+                    return True  # the usual case, one pull: without reading the clock
                 now = self._busy_seconds()
                 ends_at = ends_at or now + SLICE_SECONDS
                 if now > ends_at:
@@ -181,13 +180,13 @@ class PullRequestHoldService:
         return not (serving or self._woken)
 
     async def _end_expired(self) -> None:
-        """Answer the pulls whose time is up, in slices."""
+        """Answer expired pulls, in slices."""
         now = trio.current_time() * SLOTS_PER_SECOND
         ends_at = self._busy_seconds() + SLICE_SECONDS
         for slot in [slot for slot in self._due if slot <= now]:
             for pull in self._due.pop(slot):
                 if not self._is_held(pull):
-                    continue  # an arrival has answered it while others were served
+                    continue  # answered on an arrival between two slices
                 self._timed_out_count += 1
                 self._try(pull, expired=True)
                 if self._busy_seconds() > ends_at:
@@ -195,22 +194,22 @@ class PullRequestHoldService:
                     ends_at = self._busy_seconds() + SLICE_SECONDS
 
     def _try(self, pull: PullRequest, *, expired: bool) -> None:
-        """Try a pull again; forget it when it was answered, when it failed, and when its connection has ended."""
+        """Try a pull again; remove it when it was answered, has failed, or its connection has ended."""
         connection = pull.connection
         if connection.is_closed:
             self._dropped_count += 1
-            self._forget(pull)
+            self._remove(pull)
             return
         try:
             if not pull.resume(pull, expired):
                 assert not expired, pull
                 return
-            self._forget(pull)
+            self._remove(pull)
             connection.flush()
         except Exception as failure:
             contain(failure, _log, "the pull of %s that was held", connection.peer)
             if self._is_held(pull):
-                self._forget(pull)
+                self._remove(pull)
                 pull.fail(pull)
                 connection.flush()
 
@@ -218,8 +217,8 @@ class PullRequestHoldService:
         of_connection = self._of_connection.get(pull.connection)
         return of_connection is not None and pull in of_connection.pulls
 
-    def _forget(self, pull: PullRequest) -> None:
-        """Take a pull out of the table and the index by connection; harmless when it is not there any more."""
+    def _remove(self, pull: PullRequest) -> None:
+        """Remove a pull from the table and both indexes; no effect when it is no longer held."""
         connection = pull.connection
         of_connection = self._of_connection.get(connection)
         if of_connection is None or pull not in of_connection.pulls:
@@ -228,7 +227,7 @@ class PullRequestHoldService:
         of_connection.size_bytes -= pull.held_bytes
         self._held_bytes -= pull.held_bytes
         if not of_connection.pulls and connection.is_closed:
-            del self._of_connection[connection]  # an open one keeps its place: its next pull comes soon
+            del self._of_connection[connection]  # an open one keeps its entry: its next pull comes soon
         key = (pull.header.topic, pull.header.queue_id)
         pulls = self._held[key]
         del pulls[pull]

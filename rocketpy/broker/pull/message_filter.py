@@ -1,7 +1,7 @@
-"""What decides about each message of a pull that selects by SQL92, or that reads a retry topic.
+"""Message filters of pulls that select by SQL92, or that read a retry topic.
 
-A message is first judged by its unit: by the bit map that says which filters it passed when it was stored, if there is
-one that can be trusted. What may be wanted is then judged by the properties in its record.
+A message is matched by its ConsumeQueue unit first, if that has a bit map that can be trusted: it records which filters
+the message passed when it was stored. Candidates are then matched by the properties in their records.
 
 Compatibility: ``ExpressionMessageFilter`` and ``ExpressionForRetryMessageFilter`` (4.9.8).
 """
@@ -18,18 +18,18 @@ from rocketpy.protocol.stored_message import decode_record_properties
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import MessageFilter
 
-if TYPE_CHECKING:  # it takes milliseconds to import, and most brokers start without a filter
+if TYPE_CHECKING:  # the import takes milliseconds, and most brokers start without a filter
     from rocketpy.protocol.selector.sql92 import Sql92Selector
 
 SelectorOf = Callable[[str, str], "Sql92Selector | None"]
-"""The selector of a topic and a group, None when the group wants every message of the topic."""
+"""Return the selector for a topic and a group, None when the group consumes every message of the topic."""
 
 
 @attrs.frozen(slots=True)
 class Sql92MessageFilter:
-    """Selects by SQL92. ``bits`` are the filter's bits in maps of ``bit_map_size`` bytes, 0 when it has none.
+    """SQL92 filter. ``bits`` are its bits in maps of ``bit_map_size`` bytes, 0 when it has none.
 
-    Messages not younger than ``born_timestamp_ms`` may have been stored before the filter was there.
+    Bit maps of messages stored up to ``born_timestamp_ms`` are ignored: they may have been built without this filter.
     """
 
     selector: Sql92Selector
@@ -39,7 +39,7 @@ class Sql92MessageFilter:
     needs_record: bool = attrs.field(default=True, init=False)
 
     def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
-        """Return whether a message may be wanted: unless its bit map lacks a bit of this filter."""
+        """Return False if the bit map lacks a bit of this filter; True means that the record decides."""
         if (
             ext is None
             or not self.bits
@@ -50,16 +50,16 @@ class Sql92MessageFilter:
         return int.from_bytes(ext.bit_map, "little") & self.bits == self.bits
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:
-        """Return whether the expression is TRUE for the record's properties."""
+        """Return whether the expression evaluates to TRUE for the record's properties."""
         return self.selector.matches(decode_record_properties(record))
 
 
 @attrs.frozen(slots=True)
 class RetryMessageFilter:
-    """Selects from a group's retry topic: a message comes back only if the group still wants it in its own topic.
+    """Filter of a group's retry topic: redelivers a message only if the group's filter of the original topic matches.
 
-    ``subscribed`` is what the group asks of the retry topic itself, None for everything; ``selector_of(topic, group)``
-    is what it asks of another topic.
+    ``subscribed`` is the group's filter of the retry topic itself, None for every message;
+    ``selector_of(topic, group)`` returns its selector of another topic.
     """
 
     subscribed: MessageFilter | None
@@ -68,11 +68,11 @@ class RetryMessageFilter:
     needs_record: bool = attrs.field(default=True, init=False)
 
     def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
-        """Return what the filter of the retry topic says."""
+        """Apply the filter of the retry topic."""
         return self.subscribed is None or self.subscribed.is_matched_by_consume_queue(tags_code, ext)
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:
-        """Return whether the filter of the topic that the message was first sent to wants it."""
+        """Apply the filter of the topic to which the message was first sent."""
         properties = decode_record_properties(record)
         topic = properties.get(PROPERTY_RETRY_TOPIC)
         selector = None if topic is None else self.selector_of(topic, self.group)

@@ -1,7 +1,7 @@
-"""Tells operators that a group asked for an offset that is gone: by a message in OFFSET_MOVED_EVENT, and a log line.
+"""Events about pulls from an offset that is no longer stored: a message in OFFSET_MOVED_EVENT and a log line.
 
-Rule: a group and queue have one event and one line in EVENT_SECONDS, all together EVENTS_MAX. What comes meanwhile is
-counted and told in one line later: who may only read must not fill the log.
+Rule: a group and queue have one event and one line per EVENT_SECONDS, and all together EVENTS_MAX. Pulls beyond that
+are counted and reported in one line later, so that a client with read permission only cannot fill the log.
 
 Compatibility: ``PullMessageProcessor.generateOffsetMovedEvent`` (4.9.8), which stores one for each pull. Tags and keys
 are the group, the body is :class:`~rocketpy.protocol.bodies.offset.OffsetMovedEvent`, queue 0.
@@ -28,13 +28,13 @@ OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 
 EVENT_SECONDS = 60.0
 EVENTS_MAX = 1000
-"""Groups and queues that have an event in that time; consumers that correct their offset need one."""
+"""Groups and queues that may have an event in that time; consumers that correct their offset need one."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
 class OffsetMovedEvents:
-    """Stores the events of one broker."""
+    """Writer of one broker's events, with their rate limit."""
 
     def __init__(
         self,
@@ -52,24 +52,24 @@ class OffsetMovedEvents:
         self._store_host = store_host
         self._clock = clock
         self._current_time = current_time  # seconds that never step back
-        self._events: dict[tuple[str, str, int], float] = {}  # group and queue -> when it had one, oldest first
-        self._left_out_count = 0
+        self._events: dict[tuple[str, str, int], float] = {}  # group and queue -> time of the last event, oldest first
+        self._suppressed_count = 0
 
     def moved(self, header: PullHeader, offset_new: int) -> None:
-        """Store one event, readable on return, unless there was one of late.
+        """Store one event, readable on return, unless the rate limit suppresses it.
 
-        One that the store refuses is not tried again: the answer to the pull says where to go on.
+        An event that the store refuses is not retried: the response to the pull has the offset to continue from.
         """
         now = self._current_time()
-        self._forget_old(now)
+        self._drop_expired(now)
         key = (header.consumer_group, header.topic, header.queue_id)
         if key in self._events or len(self._events) >= EVENTS_MAX:
-            self._left_out_count += 1
+            self._suppressed_count += 1
             return
         self._events[key] = now
-        if self._left_out_count:
-            _log.warning("more offsets have moved", extra=event_fields(pulls=self._left_out_count))
-            self._left_out_count = 0
+        if self._suppressed_count:
+            _log.warning("more offsets have moved", extra=event_fields(pulls=self._suppressed_count))
+            self._suppressed_count = 0
         event = OffsetMovedEvent(
             header.consumer_group,
             MessageQueue(header.topic, self._broker_name, header.queue_id),
@@ -99,8 +99,8 @@ class OffsetMovedEvents:
             ),
         )
 
-    def _forget_old(self, now: float) -> None:
-        """Forget the events of groups and queues that may have another one."""
+    def _drop_expired(self, now: float) -> None:
+        """Remove the groups and queues that may have another event."""
         while self._events:
             key, stored_at = next(iter(self._events.items()))
             if now - stored_at < EVENT_SECONDS:

@@ -1,17 +1,17 @@
-"""PULL_MESSAGE: from a consumer's request to records, or to a place in PullRequestHoldService.
+"""PULL_MESSAGE: from a consumer's request to records, or to an entry in PullRequestHoldService.
 
-What is in the page cache is answered in the same turn; what is cold is read by a task beside it. A pull that finds
-nothing and may wait is held; the answer is then deferred.
+Records in the page cache are returned in the same turn; cold ones are read by a separate task. A pull that finds
+nothing and may wait is held, and its response is deferred.
 
-A message that cannot be served because its unit or record is damaged refuses the pull that begins with it: the consumer
-stays there and hears the place, until the store is repaired or its offset is set behind it. Everything else is served.
+A pull whose first message has a damaged unit or record is refused with the location, and the offset does not advance
+until the store is repaired or the consumer's offset is set past the damage. Everything else is served.
 
-What fails unexpectedly while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull, as the dispatcher does
-it for those that are answered at once or by a task.
+An unexpected failure while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull only, as the dispatcher
+does it for pulls that are answered at once or by a task.
 
-Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. What a held pull has already looked at and did not want is
-not looked at again, unless the group has subscribed to something else meanwhile. A pull is held for SUSPEND_MS_MAX at
-most, whatever it asks for; what held pulls keep is bounded, and a pull beyond that is refused with SYSTEM_BUSY.
+Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. Messages that a held pull has examined without a match are
+not examined again, unless the group's subscription has changed meanwhile. A pull is held for SUSPEND_MS_MAX at most,
+whatever it asks for; the memory of held pulls is bounded, and a pull beyond that is refused with SYSTEM_BUSY.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult
 
 SUSPEND_MS_MAX = 300_000
-"""RocketMQ's own clients ask for 15 to 20 seconds."""
+"""Longest time that a pull is held. RocketMQ's own clients ask for 15 to 20 seconds."""
 
 _FAILED = "the pull failed unexpectedly, the log of the broker says why"
 _TOO_MANY_READS = "[OVERLOAD]too many reads from disk are running, try again in a while"
@@ -55,7 +55,7 @@ _store_error_log = logging.getLogger("rocketpy.store.error")
 
 
 class PullMessageProcessor:
-    """Serves PULL_MESSAGE. One per broker."""
+    """Processor of PULL_MESSAGE. One per broker."""
 
     def __init__(
         self,
@@ -82,15 +82,15 @@ class PullMessageProcessor:
         self._corrects_offsets = not self._is_slave or store_config.offset_check_in_slave
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take PULL_MESSAGE; and its hot road, unless hooks want to know whose account each pull is for."""
+        """Register for PULL_MESSAGE; the fast path only without hooks, because it does not read the owner."""
         dispatcher.register(RequestCode.PULL_MESSAGE, self.process)
         if not self._hooks:
-            dispatcher.register_fast_path(RequestCode.PULL_MESSAGE, self.process_hot)
+            dispatcher.register_fast_path(RequestCode.PULL_MESSAGE, self.process_fast)
 
-    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> int:
-        """Serve a JSON pull that decodes in one step; False, with nothing done, when it does not.
+    def process_fast(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a JSON pull that decodes in one step; return False, without side effects, for any other.
 
-        A filter may have to be parsed, and may judge hundreds of messages: TOOK_LONG.
+        TOOK_LONG when there is a filter: it may have to be parsed, and may match hundreds of messages.
         """
         try:
             request = decode_hot_pull(header)
@@ -112,7 +112,7 @@ class PullMessageProcessor:
         return True if pull.message_filter is None else TOOK_LONG
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
-        """Serve any pull; a refusal is raised as RequestError."""
+        """Serve any pull; RequestError when it is refused."""
         header = read_header(request, PullMessageRequestHeader)
         owner = (request.ext_fields or {}).get(COMMERCIAL_OWNER)
         pull = self._pull(connection, header, request.opaque, request.serialize_type, request.is_oneway, owner)
@@ -129,7 +129,7 @@ class PullMessageProcessor:
         is_oneway: bool,
         owner: str | None = None,
     ) -> PullRequest:
-        """Answer at once, or arrange for a later answer and say so in the pull."""
+        """Answer at once, or arrange for a later answer and set ``is_deferred`` in the pull."""
         check = self._check
         group_config = check.group_config(header.consumer_group)
         check.check_topic(connection, header)
@@ -176,9 +176,9 @@ class PullMessageProcessor:
         return pull
 
     def _commit_offset(self, connection: Connection, header: PullHeader) -> None:
-        """Take the offset that a pull brings along if UPDATE_CONSUMER_OFFSET would take it; the pull is served anyway.
+        """Commit the offset in a pull if UPDATE_CONSUMER_OFFSET would accept it; the pull is served in any case.
 
-        Compatibility: RocketMQ keeps a negative offset, and then answers that the group has none.
+        Compatibility: RocketMQ stores a negative offset, and then answers that the group has none.
         """
         manager, group, topic, queue_id = (
             self._consumer_offset_manager, header.consumer_group, header.topic, header.queue_id,
@@ -187,7 +187,7 @@ class PullMessageProcessor:
             manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
 
     def _check_room(self, pull: PullRequest) -> None:
-        """RequestError when held pulls keep too much already: a consumer that reads it comes back later."""
+        """Raise RequestError when held pulls keep too much memory; the consumer retries after a pause."""
         held_bytes, held_bytes_max = self._hold_service.held_bytes, self._config.held_pull_bytes_max
         what, key = "all consumers", "heldPullBytesMax"
         if held_bytes + pull.held_bytes <= held_bytes_max:
@@ -203,7 +203,7 @@ class PullMessageProcessor:
         )
 
     def _resume(self, pull: PullRequest, is_final: bool) -> bool:
-        """Try a held pull again; True when it has been answered (or a task will do so)."""
+        """Try a held pull again; return True when it was answered or is left to a task."""
         header = pull.header
         try:
             self._check_again(pull)
@@ -225,18 +225,18 @@ class PullMessageProcessor:
             if result.next_begin_offset >= result.max_offset:
                 pull.queue_offset = result.next_begin_offset
                 return False
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # one read looks only so far: the consumer asks for the rest
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # one read is bounded: the consumer asks for the rest
         if code == ResponseCode.PULL_NOT_FOUND and pull.queue_offset != header.queue_offset:
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # the consumer takes the new offset
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY  # makes the consumer adopt the new offset
         self._answer_deferred(pull, code, result)
         return True
 
     def _fail(self, pull: PullRequest) -> None:
-        """Answer a held pull that has failed unexpectedly."""
+        """Answer a held pull that failed unexpectedly."""
         self._refuse_deferred(pull, ResponseCode.SYSTEM_ERROR, _FAILED)
 
     def _check_again(self, pull: PullRequest) -> None:
-        """RequestError when a held pull may not be served any more; what it wants now, and from where."""
+        """Repeat the checks of a held pull and update its filter; RequestError when it may no longer be served."""
         check, header = self._check, pull.header
         group_config = check.group_config(header.consumer_group)
         check.check_topic(pull.connection, header)
@@ -244,10 +244,10 @@ class PullMessageProcessor:
         pull.group_config = group_config
         if message_filter is not pull.message_filter and message_filter != pull.message_filter:
             pull.message_filter = message_filter
-            pull.queue_offset = header.queue_offset  # what was not wanted may be wanted now
+            pull.queue_offset = header.queue_offset  # messages that did not match may match now
 
     async def _read_cold(self, pull: PullRequest) -> bytes:
-        """Read what the page cache does not hold; the worker thread waits for the disk, the loop does not."""
+        """Read cold records; a worker thread waits for the disk, the event loop does not."""
         header = pull.header
         began = trio.current_time()
         result = await self._store.get_message(
@@ -279,7 +279,7 @@ class PullMessageProcessor:
         pull.connection.answer_deferred(pull, encode_frame(refusal))
 
     def _answer(self, pull: PullRequest, code: int, result: GetMessageResult) -> bytes:
-        """Return the frame that ends a pull, once it is counted; RequestError when no frame holds the answer."""
+        """Count a pull and return its response frame; RequestError when the response is longer than a frame."""
         broker_id = 0
         if self._config.slave_read_enable:
             group_config = pull.group_config
@@ -303,7 +303,7 @@ class PullMessageProcessor:
 
 
 def _context(pull: PullRequest, code: int, result: GetMessageResult, base_count: int) -> ConsumeMessageContext:
-    """Return what hooks hear of an answer: messages in units of 64 KiB, or one empty poll."""
+    """Return the hook context of a response: messages counted in units of 64 KiB, or one empty poll."""
     context = ConsumeMessageContext(
         namespace=namespace_of(pull.header.consumer_group),
         consumer_group=pull.header.consumer_group,
@@ -330,6 +330,6 @@ def _count_by_size(body: bytes) -> int:
 
 
 def _damaged(result: GetMessageResult) -> str:
-    """Return why a message cannot be served, and let the operator know too."""
+    """Log the damage, and return the remark for it."""
     _store_error_log.error("a message cannot be served: %s", result.damage)
     return f"the message at this offset cannot be served: {result.damage}"

@@ -1,4 +1,4 @@
-"""A pull on its way: asked, perhaps held, answered once."""
+"""A pull in progress: received, possibly held, answered once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PullHeader(Protocol):
 
 @attrs.define(slots=True)
 class HeldHeader:
-    """What a held pull keeps of its header: texts of any length are left out, its filter is kept apart."""
+    """Header of a held pull without texts of unbounded length; its filter is kept separately."""
 
     consumer_group: str
     topic: str
@@ -70,7 +70,7 @@ class HeldHeader:
 
     @classmethod
     def of(cls, header: PullHeader) -> HeldHeader:
-        """Return what is kept; of the expression only its type, where the pull brought one along."""
+        """Return the header to keep, with the type of the expression if the pull has its own."""
         brings_expression = header.sys_flag & PULL_SUBSCRIPTION_FLAG
         return cls(
             header.consumer_group,
@@ -87,29 +87,29 @@ class HeldHeader:
 
 
 def _nothing(pull: PullRequest) -> None:
-    """Leave a pull without an answer."""
+    """Leave a pull unanswered."""
 
 
 @attrs.define(eq=False, slots=True)
 class PullRequest:
-    """What was asked, by whom, and how far the search for a message has come."""
+    """One pull: its request, its connection, and how far the search for messages has advanced."""
 
     connection: Connection
     opaque: int
     serialize_type: SerializeType
     is_oneway: bool
     header: PullHeader
-    queue_offset: int  # where the search goes on: further than what was asked for while nothing matches
+    queue_offset: int  # of the next unit to examine: advances past the requested offset while nothing matches
     message_filter: MessageFilter | None
     group_config: SubscriptionGroupConfig
     deadline: float  # Trio time
     resume: Callable[[PullRequest, bool], bool]
-    """Try again; the bool says that time is up and any answer is final. True when the pull has been answered."""
+    """Try again; the bool is True at the deadline, when any answer is final. Returns True once answered."""
     fail: Callable[[PullRequest], None] = _nothing
     """Answer a held pull whose ``resume`` has raised."""
-    owner: str | None = None  # whose account it is for, as hooks want to know
-    is_deferred: bool = False  # it is held, or a task answers it
+    owner: str | None = None  # the commercial owner, for hooks
+    is_deferred: bool = False  # held, or answered by a task
     subscription: SubscriptionData | None = None
-    """While it is held: the group's subscription that its filter was made from; None if it brought its own."""
-    held_bytes: int = 0  # what it keeps while it is held, about
-    due_slot: int = 0  # where the hold service has it by time
+    """While held: the group's subscription from which its filter is derived; None if the pull has its own."""
+    held_bytes: int = 0  # approximate memory while held
+    due_slot: int = 0  # the hold service's key in its index by deadline

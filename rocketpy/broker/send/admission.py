@@ -1,7 +1,8 @@
-"""Whether this broker takes sends at the moment: what fast failure closes, and every road of a send asks.
+"""Admission control for sends: the gate that fast failure closes and every send passes.
 
-Open, it costs the hot road nothing: who closes the gate makes :class:`~rocketpy.broker.send.fast_path.HotSend`
-forget which topics are plain, so every send takes the whole road, which asks here first.
+An open gate costs the fast path nothing. Closing it invalidates the topics that
+:class:`~rocketpy.broker.send.fast_path.FastSend` has cached as plain, so every send takes the general path, which
+checks the gate first.
 
 Compatibility: ``SendMessageProcessor.rejectRequest`` and what ``BrokerFastFailure`` answers (4.9.8): SYSTEM_BUSY with
 RocketMQ's texts, followed by the cause and the limit; broker.md 16.
@@ -17,11 +18,11 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.remoting.connection import Connection
 
 Refusal: TypeAlias = Callable[[Connection], str | None]
-"""Says why a request of a connection is refused now, None if this one is not."""
+"""Return why a request of a connection is refused now, or None if it is admitted."""
 
 
 class SendGate:
-    """The gate of one broker; open until it is closed."""
+    """Gate for the sends of one broker; initially open."""
 
     def __init__(self) -> None:
         self.refused_count = 0
@@ -30,7 +31,7 @@ class SendGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether every send is taken."""
+        """Whether every send is admitted."""
         return self._refusal is None
 
     def on_close(self, listener: Callable[[], None]) -> None:
@@ -38,17 +39,17 @@ class SendGate:
         self._on_close.append(listener)
 
     def close(self, refusal: Refusal) -> None:
-        """Ask ``refusal`` about every send from now on."""
+        """Submit every send to ``refusal`` from now on, and notify the listeners."""
         self._refusal = refusal
         for listener in self._on_close:
             listener()
 
     def open(self) -> None:
-        """Take every send again."""
+        """Admit every send again."""
         self._refusal = None
 
     def check(self, connection: Connection) -> None:
-        """Raise RequestError(SYSTEM_BUSY) if a send of this connection is refused now."""
+        """Raise RequestError(SYSTEM_BUSY) if a send on this connection is refused now."""
         if self._refusal is None:
             return
         remark = self._refusal(connection)

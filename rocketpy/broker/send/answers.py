@@ -1,7 +1,8 @@
-"""What a producer reads back: response codes, remarks and headers of every outcome of a send.
+"""Responses to producers: code, remark and header for every outcome of a send.
 
-The plain success in JSON is written by hand, because it is the hottest answer of the broker; everything else takes the
-generic encoder. Both carry MSG_REGION and TRACE_ON, without which the Java client fails with a null pointer.
+The plain success in JSON is formatted from a template, because it is the broker's most frequent response. Everything
+else goes through the generic encoder. Both carry MSG_REGION and TRACE_ON: without them the Java client fails with a
+NullPointerException.
 
 Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8); broker.md 5, wire.md 2.2.
 """
@@ -34,12 +35,12 @@ _STORED_CODES = {
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
-"""Codes of messages that are stored, with a full or a weaker guarantee."""
+"""Codes for stored messages, with the full or a weaker durability guarantee."""
 
 
 @attrs.frozen
 class Receipt:
-    """Where a stored message (or batch) went: enough to answer its producer, at once or after the flush."""
+    """Location of a stored message or batch, sufficient to answer its producer now or after the flush."""
 
     opaque: int
     serialize_type: SerializeType
@@ -49,29 +50,29 @@ class Receipt:
 
 
 class SendAnswers:
-    """Writes answers for one broker: its region, its trace switch and its address are in each of them."""
+    """Encoder of one broker's responses; each carries its region, its trace switch and its address."""
 
     def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
         self._region_id = region_id
         self._message_size_max = message_size_max
         self._host_hex = store_host.hex().upper()
-        self.tell_trace(trace_on)
+        self.set_trace_on(trace_on)
 
-    def tell_trace(self, trace_on: bool) -> None:
-        """Tell producers from now on whether they may write traces."""
+    def set_trace_on(self, trace_on: bool) -> None:
+        """Set TRACE_ON in all further responses: whether producers may write traces."""
         self._ext_fields = {"MSG_REGION": self._region_id, "TRACE_ON": "true" if trace_on else "false"}
         fixed = RemotingCommand(code=0, ext_fields=dict(self._ext_fields), flag=RESPONSE_FLAG, opaque=0)
         self._success = _success_template(encode_frame(fixed), self._host_hex.encode() + b"%016X")
         self._batch_success = _success_template(encode_frame(fixed), b"%b")
 
     def success(self, opaque: int, physical_offset: int, queue_id: int, queue_offset: int) -> bytes:
-        """Return the JSON frame that says SEND_OK: byte for byte what the generic encoder would write."""
+        """Return the JSON frame for SEND_OK, byte for byte what the generic encoder would write."""
         header = self._success % (physical_offset, queue_id, queue_offset, opaque)
         size = len(header)
         return _LENGTHS.pack(size + 4, size) + header
 
     def msg_id(self, physical_offset: int) -> str:
-        """Return the offset message id of a record of this broker."""
+        """Return the offset message id of a record in this broker's log."""
         return f"{self._host_hex}{physical_offset:016X}"
 
     def batch_msg_id(self, physical_offsets: Sequence[int]) -> str:
@@ -81,13 +82,13 @@ class SendAnswers:
         return host_hex + offsets.hex(",", _OFFSET_SIZE).upper().replace(",", "," + host_hex)
 
     def batch_success(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
-        """Return the JSON frame that says SEND_OK for a batch, as :meth:`success` does for a message."""
+        """Return the JSON frame for SEND_OK of a batch; see :meth:`success`."""
         header = self._batch_success % (msg_id.encode(), queue_id, queue_offset, opaque)
         size = len(header)
         return _LENGTHS.pack(size + 4, size) + header
 
     def stored(self, receipt: Receipt, status: PutMessageStatus) -> bytes:
-        """Return the frame for a stored message, whatever its guarantee."""
+        """Return the frame for a stored message, with the code of its durability status."""
         header = SendMessageResponseHeader(
             msg_id=receipt.msg_id, queue_id=receipt.queue_id, queue_offset=receipt.queue_offset
         )
@@ -102,7 +103,7 @@ class SendAnswers:
         )
 
     def refused(self, request: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
-        """Return the answer to a send that stored nothing."""
+        """Return the response to a send that stored nothing."""
         return RemotingCommand(
             code=code,
             remark=remark,
@@ -113,9 +114,9 @@ class SendAnswers:
         )
 
     def refusal(self, status: PutMessageStatus, *, why: str | None, body: bytes, properties: bytes) -> tuple[int, str]:
-        """Return code and remark for a status that means: not stored.
+        """Return the code and remark for a status under which nothing was stored.
 
-        ``why`` is what the store says of itself, ``properties`` the text as it would have been stored.
+        ``why`` is the store's reason for not being writable, ``properties`` the text as it would have been stored.
         """
         if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
             return (
@@ -140,7 +141,7 @@ class SendAnswers:
 
 
 def _success_template(frame: bytes, msg_id: bytes) -> bytes:
-    """Make a %-template of an encoded answer that has no message yet, so that both encoders agree by construction."""
+    """Derive a %-template from an encoded response without message fields, so that both encoders agree."""
     header = frame[8:].replace(b"%", b"%%")
     fields_end = header.index(b'},"flag":')
     fields = b',"msgId":"' + msg_id + b'","queueId":"%d","queueOffset":"%d"'

@@ -1,7 +1,7 @@
-"""Whether a broker takes a message for a topic, and with which topic configuration: RocketMQ's checks in its order.
+"""Checks that a broker applies to a send, in RocketMQ's order, and the topic configuration that they yield.
 
 Compatibility: ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5. Two remarks say more than Java's: the one
-of an illegal queue id names the limit, the one of a topic name its length or its characters.
+for an illegal queue id names the limit, the one for a topic name its length or its characters.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LONG_HEADER_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
 
 class SendCheck:
-    """The checks of one broker."""
+    """The send checks of one broker."""
 
     forbidden_topics = NOT_ALLOWED_SEND_TOPICS
-    """Topics that clients may not send to."""
+    """Topics to which clients may not send."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class SendCheck:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker as such takes every message: then only the topic decides."""
+        """Whether the broker accepts sends in general, so that only the topic can refuse one."""
         config = self._config
         return bool(config.broker_permission & PERM_WRITE) and not config.start_accept_send_request_time_stamp
 
     def checked_topic_config(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
-        """Return the configuration to store under, creating the topic if that is allowed; RequestError otherwise."""
+        """Return the configuration of the topic, creating it if that is allowed; RequestError otherwise."""
         if not self.is_open:
             self._check_broker(header.topic)
         topic = header.topic
@@ -82,9 +82,9 @@ class SendCheck:
         return config
 
     def created_topic_config(self, topic: str, *, queue_nums: int, sys_flag: int = 0) -> TopicConfig:
-        """Return the configuration of an internal topic (retry, dead letters), created when it is missing.
+        """Return the configuration of an internal topic (retry, dead letters), creating it if it is missing.
 
-        RequestError when there are too many topics.
+        Raise RequestError when there are too many topics.
         """
         topics = self._topic_config_manager
         config = topics.create_topic_in_send_message_back_method(topic, queue_nums, PERM_READ_WRITE, sys_flag)
@@ -106,7 +106,7 @@ class SendCheck:
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0
         if is_retry:
-            known_group(self._subscription_group_manager, topic.removeprefix(RETRY_PREFIX))  # or nothing is created
+            known_group(self._subscription_group_manager, topic.removeprefix(RETRY_PREFIX))  # raises first
         if header.unit_mode:
             sys_flag = TOPIC_UNIT_SUB_FLAG if is_retry else TOPIC_UNIT_FLAG
         config = topics.create_topic_in_send_message_method(
@@ -130,14 +130,14 @@ class SendCheck:
 
 
 def read_send_header(request: RemotingCommand) -> SendMessageRequestHeader:
-    """Return the header of a send or a reply, whichever of the two forms its code has."""
+    """Return the header of a send or a reply, in the long or the V2 form according to its code."""
     if request.code in _LONG_HEADER_CODES:
         return read_header(request, SendMessageRequestHeader)
     return read_header(request, SendMessageRequestHeaderV2).to_v1()
 
 
 def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
-    """Return the queue that was asked for, or one by chance for a negative number."""
+    """Return the requested queue id, or a random one if it is negative."""
     if queue_id >= 0:
         return queue_id
     if config.write_queue_nums <= 0:
@@ -146,7 +146,7 @@ def chosen_queue(queue_id: int, config: TopicConfig, randomness: Random) -> int:
 
 
 def _local_time(timestamp_ms: int) -> str:
-    """Return a time as RocketMQ shows it, ``2023-11-14 22:13:20,000``; what is beyond the year 9999 is its end."""
+    """Return a time in RocketMQ's format, ``2023-11-14 22:13:20,000``, capped at the end of the year 9999."""
     seconds, milliseconds = divmod(min(timestamp_ms, _TIMESTAMP_MAX_MS), 1000)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{milliseconds:03d}"
 

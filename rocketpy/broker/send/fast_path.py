@@ -1,12 +1,12 @@
-"""The hot road of a send: a JSON V2 header of the plain kind, and nothing that this kind does not need.
+"""Fast path for ordinary sends and batches: SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in JSON.
 
-Plain is: a known ordinary topic, a valid queue, properties without special meaning, a broker that takes everything.
-Whatever is unusual is declined, with nothing done, and :mod:`.send` serves it with all checks. The tests send the same
-requests down both roads and compare records and answers.
+It takes *plain* requests: a known ordinary topic, a valid queue, properties without special meaning, a broker that
+accepts every send. It declines anything else without side effects, and the general path (:mod:`.processor`) serves it
+with all checks. The tests send the same requests down both paths and compare records and responses.
 
-Rule: a topic is plain for as long as the version of the topics is the very object that it was found plain under.
-Whoever closes the broker for sends (:class:`~rocketpy.broker.send.admission.SendGate`, a change of
-``brokerPermission``) therefore calls :meth:`HotSend.forget`, and not a message is asked for it.
+Rule: the fact that a topic is plain is cached until ``data_version`` is replaced (compared by identity), so there is no
+check per message. Code that closes the broker for sends (:class:`~rocketpy.broker.send.admission.SendGate`, a change of
+``brokerPermission``) must therefore call :meth:`FastSend.invalidate`.
 
 Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
 """
@@ -25,16 +25,16 @@ from rocketpy.broker.send.checks import SendCheck
 from rocketpy.broker.send.long_batch import AT_ONCE_BYTES, AT_ONCE_COUNT, is_long
 from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.properties import (
+    BROKER_ONLY_MARK,
     CLIENT_SYS_FLAGS,
     NOT_PLAIN,
-    PERHAPS_BROKERS_WORD,
     READ_BY_DISPATCH,
     WAIT_TRUE,
     WAIT_TRUE_BACK,
+    cached_tags_code,
     fits_as_batch,
     match_usual,
     plain_properties,
-    remembered_tags_code,
     stored_batch,
 )
 from rocketpy.errors import RemoteProtocolError
@@ -54,19 +54,19 @@ _PUT_OK = PutMessageStatus.PUT_OK
 
 _PLAIN_TOPICS_MAX = 10_000
 
-_SHARED_REMEMBERED_MAX = 16
+_SHARED_CACHED_MAX = 16
 _SHARED_TEXT_MAX = 1000
-"""So many characters the properties of a whole batch have at most: what they mean is remembered."""
+"""Characters; longer properties of a whole batch take the general path. Bounds what the cache keeps."""
 
 _MANY = 100
-"""So many messages of a batch take about a quarter of a millisecond."""
+"""Messages in a batch from which on it is reported as TOOK_LONG; they take about 0.25 ms."""
 
 _IS_BATCH = b'"m":"true"'
-"""As clients write it. The hot decoder takes 1 for true as well, Java does not."""
+"""The flag as clients write it. The fast decoder also takes 1 for true, which Java does not."""
 
 
-class HotSend:
-    """Serves plain sends and batches. One per broker."""
+class FastSend:
+    """Processor for plain sends and batches. One per broker."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class HotSend:
         self._put = store.put
         self._sync_flush = store.sync_flush
         self._topic_config_manager = topic_config_manager
-        self._topics_version = topic_config_manager.data_version  # that _plain_topics is about
-        self._appender = store.appender  # asked for the end of the log without a call: it tells the size of a record
-        # What _note_plain_topic has found, by topic, with the counter of what is put.
+        self._topics_version = topic_config_manager.data_version  # under which _plain_topics was built
+        self._appender = store.appender  # read for wrote_offset without a call: the difference is the size of a record
+        # Cache of _note_plain_topic: by topic, its configuration and its put counter.
         self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
         self._check = check
         self._gate = gate
@@ -97,21 +97,21 @@ class HotSend:
         self._stats = stats
         self._config = config
         cluster = config.broker_cluster_name
-        self._shared_of_batch = lru_cache(maxsize=_SHARED_REMEMBERED_MAX)(partial(_shared_of_batch, cluster=cluster))
+        self._shared_of_batch = lru_cache(maxsize=_SHARED_CACHED_MAX)(partial(_shared_of_batch, cluster=cluster))
         self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take plain sends before anything of them is decoded."""
-        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_hot)
-        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_hot_batch)
+        """Register for both codes; the fast path sees a request before its header is decoded."""
+        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_fast)
+        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_fast_batch)
 
-    def forget(self) -> None:
-        """Decline everything until a topic is found to be plain again: what the check allows has changed."""
+    def invalidate(self) -> None:
+        """Drop the cached topics; call after a change of anything that :meth:`_note_plain_topic` checks."""
         self._plain_topics.clear()
         self._topics_version = self._topic_config_manager.data_version
 
-    def process_hot(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
-        """Serve a plain JSON V2 send; False, with nothing done, when it is of any other kind."""
+    def process_fast(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
+        """Serve a plain JSON V2 send; return False, without side effects, for any other."""
         try:
             request = self._decode(header)
         except HOT_HEADER_ERRORS:
@@ -120,7 +120,7 @@ class HotSend:
         topic = fields.topic
         queue_id = fields.queue_id
         if self._topics_version is not self._topic_config_manager.data_version:
-            self.forget()
+            self.invalidate()
         plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
         if plain is None:
             return False
@@ -149,7 +149,7 @@ class HotSend:
             queue_id,
             body or b"",
             stored.encode() + self._cluster_suffix,
-            0 if tags is None else remembered_tags_code(tags),
+            0 if tags is None else cached_tags_code(tags),
             keys,
             fields.flag,
             fields.sys_flag & CLIENT_SYS_FLAGS,
@@ -159,14 +159,14 @@ class HotSend:
         )
         if status is not _PUT_OK:
             if not request.flag & ONEWAY_FLAG:
-                self._refuse_hot(connection, request.opaque, status, body, stored)
+                self._refuse_fast(connection, request.opaque, status, body, stored)
             return True
         counter.count += 1
         counter.size_bytes += self._appender.wrote_offset - physical_offset
         if self._sync_flush:
             if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
-                answer = partial(self._answer_hot, connection, request.opaque, physical_offset, queue_id, queue_offset)
+                answer = partial(self._answer_fast, connection, request.opaque, physical_offset, queue_id, queue_offset)
                 self._store.wait_durable(self._store.wrote_offset, answer)
             else:
                 self._outcome.flush_soon()
@@ -174,8 +174,8 @@ class HotSend:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
 
-    def process_hot_batch(self, connection: Connection, header: bytes, body: bytes | None) -> int:
-        """Serve a plain JSON batch; False, with nothing done, when it is of any other kind."""
+    def process_fast_batch(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a plain JSON batch; return False, without side effects, for any other."""
         try:
             request = decode_hot_send(header)
         except HOT_HEADER_ERRORS:
@@ -183,7 +183,7 @@ class HotSend:
         fields = request.ext_fields
         topic, queue_id = fields.topic, fields.queue_id
         if self._topics_version is not self._topic_config_manager.data_version:
-            self.forget()
+            self.invalidate()
         plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
         if plain is None:
             return False
@@ -206,9 +206,9 @@ class HotSend:
             columns = split_batch_body(body, count_max=count_max)
         except RemoteProtocolError:
             return False
-        if is_long(columns, body) or PERHAPS_BROKERS_WORD in body or not fits_as_batch(columns, body, suffix):
+        if is_long(columns, body) or BROKER_ONLY_MARK in body or not fits_as_batch(columns, body, suffix):
             return False
-        batch = stored_batch(columns, suffix, suffix_says_nothing=True)
+        batch = stored_batch(columns, suffix, suffix_has_no_tags_or_keys=True)
         status, physical_offsets, queue_offset = self._store.put_batch(
             topic,
             queue_id,
@@ -234,7 +234,7 @@ class HotSend:
             connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
         return True if len(physical_offsets) < _MANY else TOOK_LONG
 
-    def _answer_hot(
+    def _answer_fast(
         self,
         connection: Connection,
         opaque: int,
@@ -243,7 +243,7 @@ class HotSend:
         queue_offset: int,
         status: PutMessageStatus,
     ) -> None:
-        """Answer a plain send whose flush has come, or not in time."""
+        """Answer a plain send after its flush, or after the flush timed out."""
         answers = self._answers
         if status is _PUT_OK:
             frame = answers.success(opaque, physical_offset, queue_id, queue_offset)
@@ -253,7 +253,7 @@ class HotSend:
         connection.reply_deferred(frame)
 
     def _note_plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
-        """Return what to remember of a topic until some configuration changes, None if it is not for the hot road."""
+        """Cache and return a plain topic's configuration and put counter; None if the fast path may not serve it."""
         config = self._topic_config_manager.select_topic_config(topic)
         if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
             return None
@@ -264,7 +264,7 @@ class HotSend:
         plain = self._plain_topics[topic] = config, self._stats.topic_put_counter(topic)
         return plain
 
-    def _refuse_hot(
+    def _refuse_fast(
         self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str
     ) -> None:
         request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
@@ -273,7 +273,7 @@ class HotSend:
 
 
 def _shared_of_batch(text: str, *, cluster: str) -> tuple[bytes, str | None] | None:
-    """Return what the properties of a whole batch add to each message's, and WAIT; None if they are not plain."""
+    """Return the properties that a whole batch adds to each message, and WAIT; None if they are not plain."""
     shared = decode_properties(text)
     if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
         return None

@@ -15,7 +15,7 @@ from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.checks import SendCheck
-from rocketpy.broker.send.fast_path import HotSend
+from rocketpy.broker.send.fast_path import FastSend
 from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.overload import FastFailureService
 from rocketpy.broker.send.processor import SendMessageProcessor
@@ -81,7 +81,7 @@ class SendFeature(Feature):
         self._message_put = message_put
         self._decode = decode
         self.settings = {LIVE_KEYS: self.settings_changed}
-        self._on_change: list[Callable[[], None]] = [lambda: self._answers.tell_trace(config.trace_on)]
+        self._on_change: list[Callable[[], None]] = [lambda: self._answers.set_trace_on(config.trace_on)]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the codes of sends, send-backs and replies; the fast path only without send hooks."""
@@ -100,7 +100,7 @@ class SendFeature(Feature):
 
     def _register_fast_path(self, dispatcher: Dispatcher) -> None:
         context = self._context
-        hot = HotSend(
+        fast = FastSend(
             store=context.store,
             topic_config_manager=context.tables.topics,
             check=self._check,
@@ -111,9 +111,9 @@ class SendFeature(Feature):
             config=context.config,
             decode=self._decode,
         )
-        self.gate.on_close(hot.forget)
-        self._on_change.append(hot.forget)
-        hot.register(dispatcher)
+        self.gate.on_close(fast.invalidate)
+        self._on_change.append(fast.invalidate)
+        fast.register(dispatcher)
 
     def _register_sends(self, dispatcher: Dispatcher) -> None:
         context = self._context

@@ -1,11 +1,12 @@
-"""Batches that are too much for one step of the loop: what their messages mean is found out in slices, over turns.
+"""Processing of batches that are too long for one turn of the event loop.
 
-A batch of thousands of messages, or of long properties, takes many times what one request may keep the loop. Its cut
-and its refusals take little, and are made at once as for any batch; so is its put, one step at the end. What lies
-between is done here, by a task. One batch at a time is worked on, in the order in which they came, and what waits is
-bounded: :meth:`LongBatches.take` refuses more with SYSTEM_BUSY.
+A batch of thousands of messages, or of long properties, takes many times longer than one request may occupy the loop.
+Splitting and refusing it is cheap and happens at once, as for any batch. Its put is one step at the end. The work in
+between, deriving tags codes and index keys, is done here by a task, in slices with a checkpoint after each. One batch
+is processed at a time, in order of arrival. The waiting bytes are bounded: :meth:`LongBatches.take` refuses more with
+SYSTEM_BUSY.
 
-Rule: a batch that waits is stored also when its connection ends meanwhile, like any request that has come whole.
+Rule: a waiting batch is stored even if its connection ends meanwhile, like any request that was read completely.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.append.batch import MessageBatch
 
 AT_ONCE_BYTES = 128 << 10
-"""A batch whose body is as long is served at once, and one whose properties are, if it has few messages."""
+"""A batch up to this body size is served at once; so is one of few messages with so many bytes of properties."""
 
 AT_ONCE_COUNT = 1000
-"""Few messages."""
+"""Messages up to which a larger batch counts as having few."""
 
 WAITING_BYTES_MAX = 128 << 20
-"""What all batches that wait may hold, about: their bodies, in one piece and cut, and the objects of their messages."""
+"""Approximate limit of all waiting batches: their bodies, whole and split, and the objects of their messages."""
 
 _MESSAGE_BYTES = 200
 _SLICE_COUNT = 500
 _SLICE_BYTES = 32 << 10
-"""So many bytes of properties are read in 2 ms, whatever they say."""
+"""Bytes of properties per slice; they are parsed in at most 2 ms, whatever their content."""
 
 _TOO_MANY = "[OVERLOAD]system busy, start flow control for a while: too many long batches wait"
 
 
 def is_long(columns: BatchColumns, body: bytes) -> bool:
-    """Whether a batch is too much for one step; to ask of a short body is cheap."""
+    """Return whether a batch is too long for one turn; cheap for a short body."""
     return len(body) > AT_ONCE_BYTES and (
         len(columns.bodies) > AT_ONCE_COUNT or sum(map(len, columns.properties)) > AT_ONCE_BYTES
     )
@@ -54,13 +55,13 @@ class LongBatches:
 
     @property
     def waiting_bytes(self) -> int:
-        """What the batches hold that wait, or are worked on."""
+        """Approximate bytes held by waiting and running batches."""
         return self._waiting_bytes
 
     def take(self, columns: BatchColumns, body: bytes) -> int:
-        """Count a batch as waiting, and return what it holds; RequestError(SYSTEM_BUSY) when too much waits.
+        """Account for a waiting batch and return its size in bytes; RequestError(SYSTEM_BUSY) beyond the limit.
 
-        It is for the caller to see that :meth:`leave` is called once. One that comes alone is always taken.
+        The caller must call :meth:`leave` exactly once. A batch is always accepted when no other waits.
         """
         size = 2 * len(body) + _MESSAGE_BYTES * len(columns.bodies)
         if self._waiting_bytes and self._waiting_bytes + size > WAITING_BYTES_MAX:
@@ -69,12 +70,12 @@ class LongBatches:
         return size
 
     def leave(self, size: int) -> None:
-        """End the waiting of a batch that holds ``size`` bytes."""
+        """Release the ``size`` bytes of a batch."""
         self._waiting_bytes -= size
 
     @asynccontextmanager
     async def turn(self, size: int) -> AsyncIterator[None]:
-        """Be the one that is worked on, for the block; then the batch, which was taken, has left."""
+        """Hold the turn for the block; on exit the batch is released, as by :meth:`leave`."""
         try:
             async with self._turn:
                 yield
@@ -83,9 +84,9 @@ class LongBatches:
 
 
 async def stored_batch_in_slices(
-    columns: BatchColumns, suffix: bytes, *, suffix_says_nothing: bool, perhaps_brokers_word: bool
+    columns: BatchColumns, suffix: bytes, *, suffix_has_no_tags_or_keys: bool, may_have_broker_only: bool
 ) -> MessageBatch:
-    """Return what ``stored_batch`` does of the messages of clients, with a checkpoint after each slice of them."""
+    """Return what :func:`stored_batch` would, with a checkpoint after each slice of messages."""
     flags: list[int] = []
     bodies: list[bytes] = []
     properties: list[bytes] = []
@@ -93,9 +94,9 @@ async def stored_batch_in_slices(
     keys: list[Sequence[bytes]] = []
     for begin, end in _slices(columns.properties):
         part = BatchColumns(columns.flags[begin:end], columns.bodies[begin:end], columns.properties[begin:end])
-        if perhaps_brokers_word:
+        if may_have_broker_only:
             part = client_columns(part)
-        made = stored_batch(part, suffix, suffix_says_nothing=suffix_says_nothing)
+        made = stored_batch(part, suffix, suffix_has_no_tags_or_keys=suffix_has_no_tags_or_keys)
         flags += made.flags
         bodies += made.bodies
         properties += made.properties
@@ -106,7 +107,7 @@ async def stored_batch_in_slices(
 
 
 def _slices(all_properties: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of slices, each of at least one message and otherwise of few and short ones."""
+    """Yield the bounds of slices; each has at least one message and otherwise stays within the slice limits."""
     begin, size = 0, 0
     for number, own in enumerate(all_properties):
         size += len(own)

@@ -1,25 +1,25 @@
-"""Fast failure: while the disk does not keep up, a send is refused at once instead of waiting behind it.
+"""Fast failure: sends are refused at once, not queued, while the disk does not keep up.
 
-One thread serves every request as it is read, so a request waits in three places only, and each has its answer here::
+One thread serves every request as it is read, so a request can wait in three queues only. Each has its response here::
 
     what waits                                        measured                        answered
-    requests that came while a write to the log took  the write (ends of bursts)      osPageCacheBusyTimeOutMills and
-    longer than it may                                                                more: [PCBUSY_CLEAN_QUEUE]
+    requests that arrived while a write to the log    the write (ends of bursts)      osPageCacheBusyTimeOutMills and
+    took longer than it may                                                           more: [PCBUSY_CLEAN_QUEUE]
     requests that had been read before such a write   since their bytes were read     waitTimeMillsInSendQueue and
                                                                                       more: [TIMEOUT_CLEAN_QUEUE]
-    sends that are stored and wait for the disk       the sync under way              later sends: [REJECTREQUEST]
+    stored sends that wait for the disk               the sync in progress            later sends: [REJECTREQUEST]
     (SYNC_FLUSH)                                      how many they are               later sends: [OVERLOAD]
 
-Of a sync under way nobody is refused before the first who waits for it is told that it takes too long: clients repeat a
-send that timed out, and one that was refused they do not. A message that is stored is never refused: FLUSH_DISK_TIMEOUT
-is what RocketMQ says of it, and the store says so itself.
-After a write that took too long the gate stays closed for ``REOPEN_SECONDS``: so long it takes to read, and refuse,
-what has come meanwhile. With the gate open nothing here costs a message anything.
+During a sync no send is refused before the first waiting producer has been answered that it takes too long: clients
+retry a send that timed out, but not one that was refused. A stored message is never refused: RocketMQ's status for it
+is FLUSH_DISK_TIMEOUT, which the store reports itself.
+After a write that took too long the gate stays closed for ``REOPEN_SECONDS``, about the time to read, and refuse, what
+has arrived meanwhile. An open gate costs nothing per message.
 
-Pulls, heartbeats and ends of transactions are not refused for having waited: to answer them takes no longer.
+Pulls, heartbeats and ends of transactions are not refused for having waited: answering them takes no longer.
 
 Compatibility: ``BrokerFastFailure`` and ``DefaultMessageStore.isOSPageCacheBusy`` (4.9.8); broker.md 16. RocketMQ
-measures how long a put holds its lock, and takes sends under SYNC_FLUSH however long the disk is silent.
+measures how long a put holds its lock, and accepts sends under SYNC_FLUSH however long the disk does not answer.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.message_store import MessageStore
 
 REOPEN_SECONDS = 0.01
-"""How long after a slow write sends are refused: RocketMQ's period of looking."""
+"""How long sends are refused after a slow write: RocketMQ's check period."""
 
 DISK_CHECK_SECONDS = 0.1
-"""How often the sync under way is looked at; under SYNC_FLUSH only."""
+"""How often the sync in progress is checked; under SYNC_FLUSH only."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen
 class FastFailureStatistics:
-    """What was too slow so far."""
+    """Counters since the start."""
 
     slow_write_count: int
     silent_disk_count: int
@@ -55,7 +55,7 @@ class FastFailureStatistics:
 
 
 class FastFailureService:
-    """Closes the gate for sends and opens it again. ``monotonic`` is a clock in seconds that never steps."""
+    """Service that closes and reopens the gate for sends. ``monotonic`` is a clock in seconds that never steps."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class FastFailureService:
         self._gate = gate
         self._config = config
         self._busy_timeout_ms = busy_timeout_ms
-        self._sync_timeout_ms = max(1, sync_timeout_ms)  # it is negative where every send is to time out
+        self._sync_timeout_ms = max(1, sync_timeout_ms)  # the setting is negative to make every send time out
         self._monotonic = monotonic
         self._write_limit_seconds = max(1, min(busy_timeout_ms, config.wait_time_mills_in_send_queue)) / 1000
         self._write_refusal: Refusal | None = None
-        self._reopen_at = 0.0  # by Trio's clock
+        self._reopen_at = 0.0  # Trio time
         self._disk_refusal: Refusal | None = None
         self._slow_write = trio.lowlevel.ParkingLot()
         self._slow_write_count = 0
@@ -86,7 +86,7 @@ class FastFailureService:
         return FastFailureStatistics(self._slow_write_count, self._silent_disk_count, self._gate.refused_count)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch the writes and the disk, and open the gate again when it is time, until cancelled."""
+        """Watch writes and syncs, and reopen the gate in time, until cancelled."""
         self._store.watch_bursts(self._burst_took, self._monotonic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reopen)
@@ -97,7 +97,7 @@ class FastFailureService:
     # ---- slow writes ----------------------------------------------------------------------------------------------
 
     def _burst_took(self, seconds: float) -> None:
-        """Look at how long the end of a burst took. A request ended it, or a service, a flush, a read."""
+        """Check how long the end of a burst took, whether a request, a service, a flush or a read ended it."""
         if seconds >= self._write_limit_seconds:
             self._note_slow_write(seconds * 1000)
 
@@ -118,10 +118,10 @@ class FastFailureService:
             _log.warning("a write to the log took %.0f ms, what waited for it is refused", took_ms)
             self._write_refusal = self._refusal_of_what_waited
         self._slow_write.unpark_all()
-        self._settle()
+        self._update_gate()
 
     def _refusal_of_what_waited(self, connection: Connection) -> str | None:
-        """Refuse a request whose bytes have been here for too long; how long the others waited nobody knows."""
+        """Refuse a request whose bytes were read too long ago; the wait in a socket buffer cannot be measured."""
         waited_ms = (trio.current_time() - connection.last_active) * 1000
         limit_ms = self._config.wait_time_mills_in_send_queue
         if waited_ms < limit_ms:
@@ -137,9 +137,9 @@ class FastFailureService:
             if self._write_refusal is None:
                 await self._slow_write.park()
             await trio.sleep_until(self._reopen_at)
-            if trio.current_time() >= self._reopen_at:  # not when another slow write has come meanwhile
+            if trio.current_time() >= self._reopen_at:  # false after another slow write meanwhile
                 self._write_refusal = None
-                self._settle()
+                self._update_gate()
 
     # ---- the disk -------------------------------------------------------------------------------------------------
 
@@ -154,10 +154,10 @@ class FastFailureService:
                 elif refusal is None:
                     _log.warning("the disk keeps up again, sends are taken")
                 self._disk_refusal = refusal
-                self._settle()
+                self._update_gate()
 
     def _refusal_of_disk(self) -> Refusal | None:
-        """Return the refusal that the disk makes necessary now."""
+        """Return the refusal that the state of the disk requires now, or None."""
         waiting = self._store.flush_wait()
         silent_ms = waiting.sync_seconds * 1000
         if silent_ms >= self._sync_timeout_ms:
@@ -174,7 +174,7 @@ class FastFailureService:
             return None
         return lambda connection: remark
 
-    def _settle(self) -> None:
+    def _update_gate(self) -> None:
         refusal = self._disk_refusal or self._write_refusal
         if refusal is None:
             self._gate.open()

@@ -1,10 +1,10 @@
-"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE: the way of a message from a request into the store.
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE: the general path from a request into the store.
 
-Two roads lead into the store. The hot one (:mod:`.send_hot`) takes plain messages; whatever is unusual it declines, and
-the whole road here serves it: checks in RocketMQ's order, topic creation, retry topics, random queues, half messages,
-delays. The tests send the same requests down both and compare records and answers.
+The fast path (:mod:`.fast_path`) takes plain messages and declines all others. The general path here serves those:
+checks in RocketMQ's order, topic creation, retry topics, random queues, half messages, delays. The tests send the same
+requests down both paths and compare records and responses.
 
-This module checks and rewrites; durability is the store's: under SYNC_FLUSH the answer is deferred to
+This module checks and rewrites. Durability is the store's: under SYNC_FLUSH the response is deferred to
 GroupCommitService. It knows no sockets and no files.
 
 Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5.
@@ -30,8 +30,8 @@ from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.properties import (
     BATCH_BYTES_MAX,
     BATCH_PROPERTIES_MAX,
+    BROKER_ONLY_MARK,
     CLIENT_SYS_FLAGS,
-    PERHAPS_BROKERS_WORD,
     READ_BY_DISPATCH,
     client_columns,
     client_properties,
@@ -73,7 +73,7 @@ _TOO_MANY_TASKS = "[OVERLOAD]system busy, start flow control for a while: too ma
 
 @attrs.frozen
 class _BatchSend:
-    """A batch that is to be stored and answered."""
+    """A checked batch that is still to be stored and answered."""
 
     connection: Connection
     request: RemotingCommand
@@ -83,7 +83,7 @@ class _BatchSend:
 
 
 class SendMessageProcessor:
-    """Serves the three send codes. One per broker."""
+    """Processor of the three send codes. One per broker."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class SendMessageProcessor:
         self._long_batches = LongBatches()
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the send codes."""
+        """Register for the send codes."""
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         dispatcher.register(codes, self.process)
 
@@ -153,8 +153,8 @@ class SendMessageProcessor:
         config: TopicConfig,
         context: SendMessageContext | None,
     ) -> RemotingCommand | None:
-        """Store one message; return the answer if that is refused, otherwise see to it that there will be one."""
-        properties = client_properties(header.properties, comes_back=header.topic.startswith(RETRY_PREFIX))
+        """Store one message; return the response if it is refused, otherwise arrange for one and return None."""
+        properties = client_properties(header.properties, is_retry=header.topic.startswith(RETRY_PREFIX))
         refuse_unreadable_delay(properties)
         if self._named_queues is not None:
             self._named_queues.check(properties)
@@ -209,7 +209,7 @@ class SendMessageProcessor:
         config: TopicConfig,
         context: SendMessageContext | None,
     ) -> RemotingCommand | Deferred | None:
-        """Store a batch; return the answer if that is refused, otherwise see to it that there will be one."""
+        """Store a batch; return the response if it is refused, otherwise arrange for one."""
         body = request.body or b""
         columns = self._columns_of(body)
         shared = client_properties(header.properties)
@@ -218,56 +218,57 @@ class SendMessageProcessor:
         suffix = encode_properties(shared).encode()
         if not fits_as_batch(columns, body, suffix):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _too_large(columns, suffix))
-        if len(body) > self._store.message_size_max:  # with all properties, as in RocketMQ
+        if len(body) > self._store.message_size_max:  # RocketMQ, too, compares the body including properties
             return self._outcome.not_stored(request, PutMessageStatus.MESSAGE_ILLEGAL, body, suffix)
         send = _BatchSend(connection, request, header, context, shared.get("WAIT"))
-        says_nothing = READ_BY_DISPATCH.isdisjoint(shared)
+        has_no_tags_or_keys = READ_BY_DISPATCH.isdisjoint(shared)
         if is_long(columns, body) or self._store.is_index_behind:
-            self._put_later(send, columns, suffix, says_nothing)
+            self._put_later(send, columns, suffix, has_no_tags_or_keys)
             return DEFERRED
-        if PERHAPS_BROKERS_WORD in body:
+        if BROKER_ONLY_MARK in body:
             columns = client_columns(columns)
-        return self._put_made(send, stored_batch(columns, suffix, suffix_says_nothing=says_nothing), config)
+        batch = stored_batch(columns, suffix, suffix_has_no_tags_or_keys=has_no_tags_or_keys)
+        return self._put_prepared(send, batch, config)
 
-    def _put_later(self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool) -> None:
-        """Have a task store a batch; RequestError(SYSTEM_BUSY) when too many wait."""
+    def _put_later(self, send: _BatchSend, columns: BatchColumns, suffix: bytes, has_no_tags_or_keys: bool) -> None:
+        """Leave a batch to a task; RequestError(SYSTEM_BUSY) when too many wait."""
         if not send.connection.may_defer:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
         size = self._long_batches.take(columns, send.request.body or b"")
         if not send.connection.answer_later(
-            send.request, self._put_in_slices, send, columns, suffix, says_nothing, size
+            send.request, self._put_in_slices, send, columns, suffix, has_no_tags_or_keys, size
         ):
             self._long_batches.leave(size)
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
 
     async def _put_in_slices(
-        self, send: _BatchSend, columns: BatchColumns, suffix: bytes, says_nothing: bool, size: int
+        self, send: _BatchSend, columns: BatchColumns, suffix: bytes, has_no_tags_or_keys: bool, size: int
     ) -> RemotingCommand | Deferred:
-        """Store a batch when it is its turn. What was checked before is checked again: it may be long ago."""
+        """Store a batch in its turn. The checks are repeated, because their results may be outdated by then."""
         answer: RemotingCommand | None
         try:
             async with self._long_batches.turn(size):
                 batch = await stored_batch_in_slices(
                     columns,
                     suffix,
-                    suffix_says_nothing=says_nothing,
-                    perhaps_brokers_word=PERHAPS_BROKERS_WORD in (send.request.body or b""),
+                    suffix_has_no_tags_or_keys=has_no_tags_or_keys,
+                    may_have_broker_only=BROKER_ONLY_MARK in (send.request.body or b""),
                 )
                 await self._store.wait_for_index()
                 self._gate.check(send.connection)
                 config = self._check.checked_topic_config(send.connection, send.header)
-                answer = self._put_made(send, batch, config)
+                answer = self._put_prepared(send, batch, config)
         except RequestError as refusal:
             answer = self._answers.refused(send.request, refusal.response_code, refusal.remark)
         if answer is None:
-            send.connection.drop_deferred()  # it is answered, or waits for the disk as any send does
+            send.connection.drop_deferred()  # answered already, or deferred once more until the flush
             return DEFERRED
         if send.context is not None:
             self._hooks.refused(send.context, code=answer.code, remark=answer.remark)
         return answer
 
-    def _put_made(self, send: _BatchSend, batch: MessageBatch, config: TopicConfig) -> RemotingCommand | None:
-        """Store the messages of a batch; return the answer if the store refuses them."""
+    def _put_prepared(self, send: _BatchSend, batch: MessageBatch, config: TopicConfig) -> RemotingCommand | None:
+        """Store the messages of a batch; return the response if the store refuses them."""
         header, connection, request = send.header, send.connection, send.request
         queue_id = chosen_queue(header.queue_id, config, self._randomness)
         status, physical_offsets, queue_offset = self._store.put_batch(
@@ -298,7 +299,7 @@ class SendMessageProcessor:
         context: SendMessageContext | None,
         size_bytes: int,
     ) -> None:
-        """Answer when the disk has the message, and tell the hooks now."""
+        """Answer, under SYNC_FLUSH after the flush, and call the hooks now."""
         self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
         if context is not None:
             self._hooks.stored(
@@ -311,7 +312,7 @@ class SendMessageProcessor:
             )
 
     def _columns_of(self, body: bytes) -> BatchColumns:
-        """Take a batch apart, and refuse one that is none or has too many messages."""
+        """Split a batch body; RequestError when it is malformed, empty or has too many messages."""
         count_max = self._config.batch_messages_max
         try:
             columns = split_batch_body(body, count_max=count_max)
@@ -332,16 +333,16 @@ class SendMessageProcessor:
             )
 
     def _traced(self, header: SendMessageRequestHeader) -> SendMessageRequestHeader:
-        """Return the header with what consumers' traces need, as RocketMQ adds it where there are hooks."""
+        """Return the header with the properties for consumer traces, which RocketMQ adds when it has hooks."""
         if len(header.properties or "") > PROPERTIES_TEXT_MAX:
-            return header  # refused before anything reads it
+            return header  # refused by a later check
         properties = decode_properties(header.properties or "")
         properties[PROPERTY_MSG_REGION] = self._config.region_id
         properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
         return attrs.evolve(header, properties=encode_properties(properties))
 
     def _is_over_retry_limit(self, header: SendMessageRequestHeader, version: int) -> bool:
-        """Whether a message to a retry topic has used up its tries; RequestError when its group does not exist."""
+        """Return whether a message to a retry topic has used up its retries; RequestError for an unknown group."""
         group = header.topic[len(RETRY_PREFIX) :]
         group_config = known_group(self._subscription_group_manager, group)
         limit = retries_max(group_config, version=version, asked=header.max_reconsume_times)

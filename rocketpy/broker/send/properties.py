@@ -1,9 +1,9 @@
-"""What the properties of a send mean to the broker: what is stored of them, indexed, hashed, refused.
+"""Properties of a send: which are stored, indexed, hashed or refused.
 
-Text is ``NAME 1 VALUE 2 NAME 1 VALUE``. A Java producer's ordinary message is recognised in one step by a pattern;
-plain properties in any other order or number are taken apart; whatever changes what a send means is for the whole road
-of :mod:`.send`. Pure functions, shared by single sends and batches. The rules are those of RocketMQ 4.9.8
-(``MessageDecoder``, ``SendMessageProcessor``): the broker adds CLUSTER, and leaves WAIT out of a single send.
+The text is ``NAME 1 VALUE 2 NAME 1 VALUE``. A pattern recognises a Java producer's ordinary message in one step. Plain
+properties in any other order or number are split. Properties that change what a send means are left to the general path
+(:mod:`.processor`). Pure functions, shared by single sends and batches. The rules are those of RocketMQ 4.9.8
+(``MessageDecoder``, ``SendMessageProcessor``): the broker adds CLUSTER, and removes WAIT from a single send.
 """
 
 from __future__ import annotations
@@ -35,22 +35,28 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
 from rocketpy.store.append.batch import MessageBatch
 
-BROKERS_WORD = frozenset(
+BROKER_ONLY_PROPERTIES = frozenset(
     (
         PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
         PROPERTY_TRANSACTION_CHECK_TIMES,
         PROPERTY_ACCOUNT,
     )
 )
-"""Properties that only a broker may write, since it believes them when it reads its store. Clients send them in good
-faith, with the properties of a message that they have consumed and pass on; they are taken away."""
+"""Properties that only a broker may write, because it trusts them when it reads its store. Clients send them in good
+faith when they forward a message that they have consumed, so they are removed, not refused."""
 
 CLIENT_SYS_FLAGS = ~TRANSACTION_COMMIT_TYPE
-"""The bits of sysFlag that a client may set. It prepares a transaction; that one was committed is for the broker to
-say: a start takes the last record of a queue that says so for the end of a transaction."""
+"""The bits of sysFlag that a client may set. A client prepares a transaction; only the broker marks one as committed,
+because recovery takes the last such record of a queue for the end of a transaction."""
 
-NOT_PLAIN = BROKERS_WORD | {"DELAY", "TRAN_MSG", "CLUSTER", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"}
-"""Properties that change what a send means, or that the broker itself adds: the hot road declines them."""
+NOT_PLAIN = BROKER_ONLY_PROPERTIES | {
+    "DELAY",
+    "TRAN_MSG",
+    "CLUSTER",
+    "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET",
+}
+"""Properties that change what a send means, or that the broker itself adds. The fast path declines them."""
 
 WAIT_TRUE = "\x02WAIT\x01true"
 WAIT_TRUE_BACK = -len(WAIT_TRUE)
@@ -60,7 +66,7 @@ _USUAL = (
 )
 """The properties of a Java producer's ordinary message, in the order of its hash map.
 
-What they cost is bounded by the pattern: no other look at their length is taken. Longer ones are read in full.
+The pattern bounds the cost of parsing: there is no other check of the length. Longer properties are split in full.
 """
 _KEYS, _UNIQUE_KEY = 1, 2  # the groups of that pattern
 _BETWEEN_KEYS = b"\x02UNIQ_KEY\x01"
@@ -68,19 +74,19 @@ match_usual = re.compile(_USUAL).fullmatch
 _match_usual_bytes = re.compile(_USUAL.encode()).fullmatch
 
 BATCH_BYTES_MAX = 12 << 20
-"""What a batch may become when each of its messages has the properties of the whole batch: it is made in memory, and
+"""Limit for a batch once each of its messages has the properties of the whole batch: it is built in memory and
 written in one step."""
 
 BATCH_PROPERTIES_MAX = 200_000
-"""Properties and keys of all messages of a batch: each costs a tenth of a microsecond at least."""
+"""Limit for the properties and keys of all messages of a batch: each costs 0.1 microseconds at least."""
 
 READ_BY_DISPATCH = frozenset(("TAGS", "KEYS", "UNIQ_KEY"))
-"""Properties that queues and index are made of."""
+"""Properties that the dispatch to queues and index reads."""
 
-_TAGS_REMEMBERED_MAX = 200
-"""Longer tags (in characters) are hashed anew each time, so that the caches hold little."""
+_TAGS_CACHED_MAX = 200
+"""Characters; longer tags are hashed each time and not cached, which bounds the caches."""
 
-remembered_tags_code = lru_cache(maxsize=4096)(tags_code)
+cached_tags_code = lru_cache(maxsize=4096)(tags_code)
 
 
 @lru_cache(maxsize=4096)
@@ -91,17 +97,19 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 _SHOWN_MAX = 20
 _MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 _KEYS_BYTES = b"KEYS\x01"
-_BROKERS_WORD_BYTES = tuple(name.encode() for name in BROKERS_WORD)
-PERHAPS_BROKERS_WORD = b"_QUEUE_OFFSET"
-"""What a batch contains that has a property of the broker's own which matters without its sysFlag. Looked for in whole
-bodies, so it is one text: the end of INNER_MULTI_QUEUE_OFFSET and of TRAN_PREPARED_QUEUE_OFFSET."""
+_BROKER_ONLY_BYTES = tuple(name.encode() for name in BROKER_ONLY_PROPERTIES)
+BROKER_ONLY_MARK = b"_QUEUE_OFFSET"
+"""Present in the body of every batch with a broker-only property that has an effect without its sysFlag. It is searched
+in whole bodies, so it is one text: the end of INNER_MULTI_QUEUE_OFFSET and of TRAN_PREPARED_QUEUE_OFFSET."""
 
-BROKERS_OWN = f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
+_MULTI_QUEUE_OFFSET_REFUSED = (
+    f"the property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's own and may not be sent"
+)
 
 
 def plain_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | None:
     """Return (stored text without WAIT, index keys, tags) of plain properties in any order; None when not plain."""
-    entries = (text[:-1] if text[-1:] == "\x02" else text).split("\x02")  # older clients end the last entry too
+    entries = (text[:-1] if text[-1:] == "\x02" else text).split("\x02")  # older clients also terminate the last entry
     properties: dict[str, str] = {}
     for entry in entries:
         name, _, value = entry.partition("\x01")
@@ -111,7 +119,7 @@ def plain_properties(text: str) -> tuple[str, tuple[bytes, ...], str | None] | N
     if properties.get("WAIT", "true") != "true" or not NOT_PLAIN.isdisjoint(properties):
         return None
     tags = properties.get("TAGS")
-    if tags is not None and len(tags) > _TAGS_REMEMBERED_MAX:
+    if tags is not None and len(tags) > _TAGS_CACHED_MAX:
         return None
     stored = "\x02".join([entry for entry in entries if entry != "WAIT\x01true"])
     if not stored:
@@ -125,17 +133,17 @@ Meaning: TypeAlias = tuple[int, tuple[bytes, ...]]
 """Tags code and index keys."""
 
 
-def stored_batch(columns: BatchColumns, suffix: bytes, *, suffix_says_nothing: bool) -> MessageBatch:
-    """Return the messages of a batch as they are stored: each with its own properties and behind them the batch's.
+def stored_batch(columns: BatchColumns, suffix: bytes, *, suffix_has_no_tags_or_keys: bool) -> MessageBatch:
+    """Return the messages of a batch as they are stored: each with its own properties followed by the batch's.
 
-    ``suffix`` are the properties of the whole batch; where they name tags or keys too, theirs count.
+    ``suffix`` is the text of the properties of the whole batch; its tags and keys take precedence over a message's own.
     """
     flags, bodies, all_properties = columns
-    alike = _alike_meanings(all_properties) if suffix_says_nothing else None
+    alike = _alike_meanings(all_properties) if suffix_has_no_tags_or_keys else None
     if alike is not None:
         usual_suffix = b"\x02" + suffix
         return MessageBatch(flags, bodies, [own + usual_suffix for own in all_properties], *alike)
-    if suffix_says_nothing:
+    if suffix_has_no_tags_or_keys:
         meanings = list(map(_meaning, all_properties))
     else:
         meanings = _shared_meanings(all_properties, decode_properties(suffix.decode("utf-8", "replace")))
@@ -147,8 +155,8 @@ def stored_batch(columns: BatchColumns, suffix: bytes, *, suffix_says_nothing: b
 def _alike_meanings(all_properties: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]] | None:
     """Return tags codes and index keys of a producer's ordinary messages that differ in their keys only.
 
-    So do those of most batches. Keys are taken from where the first text has them. If all texts can be put together
-    again from these and from what the first one has around them, they have the form of the first. None if not.
+    Most batches are of this kind. The keys are read at their position in the first text. If joining them with the first
+    text's surroundings reproduces all texts, every text has the form of the first. Otherwise return None.
     """
     first, count = all_properties[0], len(all_properties)
     match = _match_usual_bytes(first)
@@ -193,7 +201,7 @@ def _unusual_meaning(text: bytes) -> Meaning:
 
 
 def _shared_meanings(all_properties: Sequence[bytes], shared: Mapping[str, str]) -> list[Meaning]:
-    """Return what messages mean when the whole batch names tags or keys: those are read once, not for each message."""
+    """Return the meanings of messages whose batch names tags or keys; those are parsed once for the batch."""
     shared_tags, unique_key, keys_text = (shared.get(name) for name in ("TAGS", "UNIQ_KEY", "KEYS"))
     code = tags_code(shared_tags) if shared_tags else None
     keys = index_keys(None, keys_text)
@@ -210,7 +218,7 @@ def _own_properties(text: bytes) -> Mapping[str, str]:
 
 
 def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
-    """Whether a batch is one that may be stored: each message gets the properties of the whole batch."""
+    """Return whether a batch is within the limits once each message has the properties of the whole batch."""
     count = len(columns.bodies)
     return (
         count > 0
@@ -223,7 +231,7 @@ def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
 
 
 def count_properties(columns: BatchColumns, suffix: bytes) -> int:
-    """Return about how many properties and keys the messages of a batch have, none of which is taken apart for that.
+    """Estimate how many properties and keys the messages of a batch have, without splitting any text.
 
     Keys of the whole batch are indexed for each of its messages.
     """
@@ -231,62 +239,62 @@ def count_properties(columns: BatchColumns, suffix: bytes) -> int:
     if _KEYS_BYTES in suffix:
         shared_count = min(suffix.count(b" ") + 1, INDEX_KEYS_MAX) * len(columns.bodies)
     if sum(map(len, columns.properties)) <= BATCH_PROPERTIES_MAX:
-        return shared_count  # of their own they cannot have too many
+        return shared_count  # their own texts are too short for too many
     return shared_count + sum(own.count(b"\x02") + own.count(b" ") for own in columns.properties)
 
 
-def client_properties(text: str | None, *, comes_back: bool = False) -> dict[str, str]:
-    """Return the properties that a client has sent, without those that are the broker's word.
+def client_properties(text: str | None, *, is_retry: bool = False) -> dict[str, str]:
+    """Return the properties that a client has sent, without :data:`BROKER_ONLY_PROPERTIES`.
 
-    Every way of a message into the store begins here, or has found by :data:`NOT_PLAIN` that it need not. A message
-    that ``comes_back`` (to a retry topic) has lost the queues that it named; any other is refused if it says where in
-    them it lies.
+    Every path of a message into the store calls this, unless :data:`NOT_PLAIN` shows that it has none of them. With
+    ``is_retry`` (a send to a retry topic) the named light queues are removed. Otherwise RequestError when the message
+    carries offsets in such queues.
     """
     properties = decode_properties(text or "")
-    if comes_back:
-        leave_named_queues(properties)
-    refuse_brokers_own(properties)
-    take_away_brokers_word(properties)
+    if is_retry:
+        remove_named_queues(properties)
+    refuse_multi_queue_offset(properties)
+    remove_broker_only_properties(properties)
     return properties
 
 
-def take_away_brokers_word(properties: dict[str, str]) -> None:
-    """Remove what only a broker may say of a message: see :data:`BROKERS_WORD`."""
-    for name in BROKERS_WORD:
+def remove_broker_only_properties(properties: dict[str, str]) -> None:
+    """Remove :data:`BROKER_ONLY_PROPERTIES`, in place."""
+    for name in BROKER_ONLY_PROPERTIES:
         properties.pop(name, None)
 
 
 def client_columns(columns: BatchColumns) -> BatchColumns:
-    """Return the messages of a batch as :func:`client_properties` does: without the broker's word, or refused."""
+    """Apply the rules of :func:`client_properties` to each message of a batch."""
     if any(_MULTI_QUEUE_OFFSET in own for own in columns.properties):
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
-    if not any(name in own for own in columns.properties for name in _BROKERS_WORD_BYTES):
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _MULTI_QUEUE_OFFSET_REFUSED)
+    if not any(name in own for own in columns.properties for name in _BROKER_ONLY_BYTES):
         return columns
     return columns._replace(properties=tuple(map(_client_text, columns.properties)))
 
 
 def _client_text(own: bytes) -> bytes:
-    if not any(name in own for name in _BROKERS_WORD_BYTES):
+    if not any(name in own for name in _BROKER_ONLY_BYTES):
         return own
     properties = decode_properties(own.decode("utf-8", "replace"))
-    take_away_brokers_word(properties)
+    remove_broker_only_properties(properties)
     return encode_properties(properties).encode()
 
 
-def refuse_brokers_own(properties: Mapping[str, str]) -> None:
-    """Refuse what only a broker may write: recovery believes it, and would put the message into queues of any name."""
+def refuse_multi_queue_offset(properties: Mapping[str, str]) -> None:
+    """Refuse offsets in named queues: recovery trusts them, and would put the message into queues of any name."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, BROKERS_OWN)
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _MULTI_QUEUE_OFFSET_REFUSED)
 
 
-def leave_named_queues(properties: dict[str, str]) -> None:
-    """Take the names of queues from a message that comes back: it is for the group that gave it back alone."""
+def remove_named_queues(properties: dict[str, str]) -> None:
+    """Remove the names of light queues, in place: a message that is sent back is for its group alone."""
     properties.pop(PROPERTY_INNER_MULTI_DISPATCH, None)
     properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
 
 
 def refuse_unreadable_delay(properties: Mapping[str, str]) -> None:
-    """Refuse a delay that is no number: the message would be delivered at once. RocketMQ has a failure of its own."""
+    """Refuse a delay that is not a number, which would be delivered at once. RocketMQ fails on it as well."""
     text = properties.get(PROPERTY_DELAY_TIME_LEVEL)
     if text is not None and read_delay_level(text) is None:
         remark = f"property {PROPERTY_DELAY_TIME_LEVEL}: expected an integer, found {text[:_SHOWN_MAX]!r}"
@@ -294,15 +302,15 @@ def refuse_unreadable_delay(properties: Mapping[str, str]) -> None:
 
 
 def is_transactional(properties: Mapping[str, str]) -> bool:
-    """Whether a message is to wait for its producer's word."""
+    """Return whether a message is prepared for a transaction."""
     return properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
 
 
 def refuse_special_batch(shared: Mapping[str, str]) -> None:
-    """Refuse a batch that is to wait: a delay as RocketMQ's store does, a transaction although RocketMQ delivers it.
+    """Refuse a delayed batch, as RocketMQ's store does, and a transactional one, which RocketMQ delivers.
 
-    Compatibility: ``CommitLog.asyncPutMessages`` (4.9.8). What single messages of a batch say of delays and
-    transactions counts for nothing, here and there; RocketMQ's client makes no such batches.
+    Compatibility: ``CommitLog.asyncPutMessages`` (4.9.8). Delays and transactions in the properties of single messages
+    of a batch are ignored by both; RocketMQ's client does not build such batches.
     """
     refuse_unreadable_delay(shared)
     delay = shared.get(PROPERTY_DELAY_TIME_LEVEL, "0")

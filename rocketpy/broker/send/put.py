@@ -1,12 +1,12 @@
-"""How a message that the broker has made or rewritten gets into the store.
+"""Puts messages that the broker has built or rewritten into the store.
 
-Whoever has a message in its hands as values (a send down the whole road, a retry, a reply, a committed transaction, a
-delayed message whose time has come) puts it here. The message says everything that is stored of it; the store is handed
-the tags code and the keys, because it knows no properties. Nothing here waits: durability is asked for by whoever
-answers somebody, with ``MessageStore.wait_durable``.
+Used for messages that exist as values: sends on the general path, retries, replies, committed transactions, delayed
+messages that are due. The message has every field that is stored of it; the tags code and the keys are passed to the
+store, because it does not parse properties. Nothing here waits: callers that answer a client ask for durability with
+``MessageStore.wait_durable``.
 
 Compatibility: ``MessageExtBrokerInner`` and the first part of ``CommitLog.asyncPutMessage`` (4.9.8). Every record
-carries this broker's own store host, also of a message that was read from the store and put again.
+carries this broker's own store host, even when the message was read from the store and is put again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rocketpy.store.results import PutMessageStatus
 
 @attrs.define(kw_only=True, eq=False)
 class MessageExtBrokerInner:
-    """A message on its way into the store; who rewrites it (delay, transaction, retry) changes it in place."""
+    """A message to be stored. Rewriting (delay, transaction, retry) changes it in place."""
 
     topic: str
     queue_id: int
-    body: bytes  # as it is stored: compressed if the system flag says so
+    body: bytes  # as stored: compressed if sys_flag says so
     properties: dict[str, str]  # without WAIT unless it is to be stored
     flag: int = 0
     sys_flag: int = 0
@@ -43,9 +43,9 @@ class MessageExtBrokerInner:
     def of_stored(
         cls, stored: MessageExt, *, topic: str, queue_id: int, properties: dict[str, str] | None = None
     ) -> MessageExtBrokerInner:
-        """Return a message to put that says what a stored one does, in another place; its body not decompressed.
+        """Return a copy of a stored message for another topic and queue; its body is not decompressed.
 
-        The properties are those given, or a copy of the stored ones. Of a transaction it says nothing yet.
+        The properties are those given, or a copy of the stored ones. ``prepared_transaction_offset`` is 0.
         """
         return cls(
             topic=topic,
@@ -62,7 +62,7 @@ class MessageExtBrokerInner:
 
 @attrs.frozen(slots=True)
 class PutMessageResult:
-    """What became of a message, and the queue it was really written to; offsets are -1 when it was refused."""
+    """Status of a put, and the topic and queue that were written; offsets are -1 when the message was refused."""
 
     status: PutMessageStatus
     physical_offset: int
@@ -77,19 +77,19 @@ class PutMessageResult:
 
 
 class DelayedDelivery(Protocol):
-    """Who delivers delayed messages: ScheduleMessageService."""
+    """Listener for delayed messages: ScheduleMessageService."""
 
     def before_delayed(self) -> None:
-        """Hear that a message is about to be put where it waits."""
+        """Called before a delayed message is stored."""
         ...
 
     def message_delayed(self, level: int) -> None:
-        """Hear that it was put."""
+        """Called after a delayed message was stored."""
         ...
 
 
 class MessagePut:
-    """Puts messages into the store of one broker. ``delivery`` is told of each one that has to wait."""
+    """Writer of messages to the store of one broker. ``delivery`` is notified of each delayed one."""
 
     def __init__(self, *, store: MessageStore, levels: DelayLevels, delivery: DelayedDelivery | None = None) -> None:
         self._store = store
@@ -97,9 +97,9 @@ class MessagePut:
         self._delivery = delivery
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Append a message; readable, and safe from a kill, with the end of the burst (``MessageStore.end_burst``).
+        """Append a message. It is readable, and survives a kill, after ``MessageStore.end_burst``.
 
-        One that wants a delay is rewritten, see :meth:`DelayLevels.rewrite`, and waits in SCHEDULE_TOPIC_XXXX.
+        A message with a delay is rewritten by :meth:`DelayLevels.rewrite` and waits in SCHEDULE_TOPIC_XXXX.
         """
         level = self._levels.rewrite(message)
         properties = message.properties

@@ -1,18 +1,18 @@
-"""SEND_REPLY_MESSAGE and its V2: the answer of a request-reply, pushed to who asked, and stored.
+"""SEND_REPLY_MESSAGE and its V2: a reply is pushed to its requester, and stored.
 
 ::
 
     replier --324/325--> broker --326 PUSH_REPLY_MESSAGE_TO_CLIENT--> requester
                            |  (10 s at most)                             |
-                           |<--------------- taken, or not --------------+
+                           |<--------------- accepted, or not -----------+
                          store (storeReplyMessageEnable)
-    replier <---answer-----+
+    replier <---response---+
 
-The requester is the producer whose client id the reply names (REPLY_TO_CLIENT); it must be connected to this very
-broker. Each reply is a task: it waits for the requester, and under SYNC_FLUSH for the disk.
+The requester is the producer whose client id the reply names (REPLY_TO_CLIENT). It must be connected to this broker.
+Each reply is a task: it waits for the requester, and under SYNC_FLUSH for the disk.
 
-Compatibility: ``ReplyMessageProcessor`` (4.9.8); broker.md 20. The answer's code says whether the push worked, whatever
-becomes of the stored copy; where that copy is refused the log says why.
+Compatibility: ``ReplyMessageProcessor`` (4.9.8); broker.md 20. The response code says whether the push succeeded, even
+if the copy was not stored; the log has the reason for that.
 """
 
 from __future__ import annotations
@@ -61,31 +61,31 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 PUSH_TIMEOUT_SECONDS = 10.0
-"""How long the requester may take to say that it has the reply."""
+"""Time in which the requester must acknowledge the reply."""
 
 WAITING_MAX = 400
-"""So many replies may wait for their requesters at a time; more are refused."""
+"""Replies that may wait for their requesters at a time; more are refused."""
 WAITING_FOR_ONE_MAX = 128
-"""So many of them for one requester: one that never answers must not take those of the others."""
+"""The same for one requester, so that one that never answers does not use up the total."""
 
 _SHOWN_MAX = 255
 
 FindChannel = Callable[[str], Connection | None]
-"""Returns the connection of a producer by its client id."""
+"""Return the connection of a producer by its client id."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen
 class _Pushed:
-    """Whether the requester has the reply, and if not why."""
+    """Whether the requester has acknowledged the reply, and if not why."""
 
     is_ok: bool
     remark: str | None = None
 
 
 class ReplyMessageProcessor:
-    """Serves both reply codes. One per broker."""
+    """Processor of both reply codes. One per broker."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class ReplyMessageProcessor:
         )
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take both reply codes."""
+        """Register for both reply codes."""
         codes = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
         dispatcher.register_task(codes, self.process)
 
     async def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Push and store a reply; every refusal is answered as a send's."""
+        """Push and store a reply; refusals have the form of a send's."""
         context = None
         try:
             self._gate.check(connection)
@@ -140,7 +140,7 @@ class ReplyMessageProcessor:
         except RequestError as refusal:
             answer, result = self._answers.refused(request, refusal.response_code, refusal.remark), None
         if context is not None:
-            self._tell_hooks(context, answer, result)
+            self._run_hooks(context, answer, result)
         return answer
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class ReplyMessageProcessor:
         header: SendMessageRequestHeader,
         properties: dict[str, str],
     ) -> _Pushed:
-        """Hand the reply to who asked, and wait until it has been taken."""
+        """Push the reply to its requester, and wait for the acknowledgement."""
         client_id = properties.get(PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
             return _Pushed(False, f"reply message properties[{PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null")
@@ -235,7 +235,7 @@ class ReplyMessageProcessor:
         )
 
     async def _put(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
-        """Store a copy, and wait for the disk as its sender wishes; None, and a line in the log, when it is refused."""
+        """Store a copy, and wait for the flush unless WAIT=false; None, after logging why, when it is refused."""
         topic = message.topic
         result = self._message_put.put(message)
         if not result.is_ok:
@@ -252,9 +252,7 @@ class ReplyMessageProcessor:
             self._outcome.flush_soon()
         return result
 
-    def _tell_hooks(
-        self, context: SendMessageContext, answer: RemotingCommand, result: PutMessageResult | None
-    ) -> None:
+    def _run_hooks(self, context: SendMessageContext, answer: RemotingCommand, result: PutMessageResult | None) -> None:
         if result is None:
             self._hooks.refused(context, code=answer.code, remark=answer.remark)
             return
@@ -273,6 +271,6 @@ def _locate(answer: RemotingCommand, header: SendMessageResponseHeader) -> None:
 
 
 def _not_taken(client_id: str, why: str) -> _Pushed:
-    """Return RocketMQ's remark, which lacks a space, and why."""
+    """Return RocketMQ's remark, which lacks a space, followed by the reason."""
     _log.warning("push reply message to <%s> failed: %s", client_id, why)
     return _Pushed(False, f"push reply message to {client_id}fail. {why}")

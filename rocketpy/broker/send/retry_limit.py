@@ -1,4 +1,4 @@
-"""How often a consumer group may have a message again: one rule for send-backs and for sends to a retry topic.
+"""Retry limit of a consumer group, for send-backs and for sends to a retry topic.
 
 Compatibility: ``SendMessageProcessor.handleRetryAndDLQ`` and ``asyncConsumerSendMsgBack`` (4.9.8); broker.md 5 and 6.
 """
@@ -29,7 +29,7 @@ def known_group(manager: SubscriptionGroupManager, group: str) -> SubscriptionGr
 
 
 def retries_max(group_config: SubscriptionGroupConfig, *, version: int, asked: int | None) -> int:
-    """Return how many tries a message has: the group's number, or what a client of 3.4.9 and later asks for."""
+    """Return the retry limit of a message: the group's, or the one that a client of 3.4.9 or later asks for."""
     if version >= _FIRST_VERSION_WITH_RETRY_LIMIT and asked is not None:
         return asked
     return group_config.retry_max_times

@@ -1,15 +1,15 @@
-"""CONSUMER_SEND_MSG_BACK: a consumer gives a message back, to have it again later or to have it out of the way.
+"""CONSUMER_SEND_MSG_BACK: a consumer returns a message, to have it redelivered later or moved to the dead letters.
 
-The message is read from the log and put again, under the retry topic of the group with a delay that grows with its
-tries, or, when they are used up, under the group's dead letter topic. The put is the end of it: nobody waits for the
-disk (WAIT=false), as in RocketMQ, so that an answer never takes longer than the page cache.
+The message is read from the log and put again: under the group's retry topic with a delay that grows with its retries,
+or, when they are used up, under the group's dead letter topic. The response does not wait for the disk (WAIT=false), as
+in RocketMQ, so it never takes longer than the page cache.
 
-A record in memory is read and put here and now; one that is cold is read by a task, and its answer is deferred.
+A record in memory is read and put in the same turn. A cold one is read by a task, and the response is deferred.
 
 Compatibility: ``SendMessageProcessor.asyncConsumerSendMsgBack`` (4.9.8); broker.md 6. Java stores the new message with
-the store host of the old one, and an id made of it leads to another place once stores have moved; ours carries this
-broker's. A message of light queues is for the group alone when it comes back; Java puts it into all of them again.
-Of the transaction that it was delivered by it says nothing any more.
+the store host of the old one, so an id derived from it points to the wrong record after a store has moved; ours carries
+this broker's. A message of light queues goes back to its group only; Java puts it into all of them again. The
+transaction type of a message that a transaction delivered is cleared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.checks import SendCheck
 from rocketpy.broker.send.outcome import SendOutcome
-from rocketpy.broker.send.properties import leave_named_queues, take_away_brokers_word
+from rocketpy.broker.send.properties import remove_broker_only_properties, remove_named_queues
 from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.send.retry_limit import known_group, retries_max
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -56,14 +56,14 @@ from rocketpy.store.message_store import MessageStore
 
 DLQ_NUMS_PER_GROUP = 1
 FIRST_RETRY_LEVEL = 3
-"""The delay level of the first retry when the consumer leaves it to the broker: 10 s with the usual levels."""
+"""Delay level of the first retry when the consumer does not choose one: 10 s with the default levels."""
 
 _TOO_MANY_READS = "[OVERLOAD]system busy, start flow control for a while: too many reads from disk are running"
 
 
 @attrs.frozen
 class _SendBack:
-    """A request that has passed the checks: what is still missing is the message."""
+    """A request that has passed the checks; its message is still to be read."""
 
     connection: Connection
     request: RemotingCommand
@@ -74,7 +74,7 @@ class _SendBack:
 
 
 class SendBackProcessor:
-    """Serves CONSUMER_SEND_MSG_BACK. One per broker."""
+    """Processor of CONSUMER_SEND_MSG_BACK. One per broker."""
 
     def __init__(
         self,
@@ -104,11 +104,11 @@ class SendBackProcessor:
         self._randomness = randomness
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take CONSUMER_SEND_MSG_BACK."""
+        """Register for CONSUMER_SEND_MSG_BACK."""
         dispatcher.register(RequestCode.CONSUMER_SEND_MSG_BACK, self.process)
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
-        """Put the message again, or say why not; a refusal is raised as RequestError."""
+        """Put the message again; RequestError when that is refused."""
         self._gate.check(connection)
         header = read_header(request, ConsumerSendMsgBackRequestHeader)
         if self._hooks:
@@ -128,7 +128,7 @@ class SendBackProcessor:
     def _checked(
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
     ) -> _SendBack | None:
-        """Do RocketMQ's checks in its order; None when the group wants no retries and the message is dropped."""
+        """Apply RocketMQ's checks in its order; None when the group has no retry queues and the message is dropped."""
         retry_topic = RETRY_PREFIX + header.group
         if not header.group:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the group of a message that comes back is blank")
@@ -162,7 +162,7 @@ class SendBackProcessor:
         return retries_max(group_config, version=request.version, asked=header.max_reconsume_times)
 
     async def _read_cold(self, send_back: _SendBack) -> RemotingCommand:
-        """Read what memory does not hold (or nobody does), then go on as usual."""
+        """Read a record that is not in memory, or does not exist, then continue as usual."""
         return self._put_again(send_back, await self._store.look_message_by_offset(send_back.header.offset))
 
     def _put_again(self, send_back: _SendBack, record: bytes | None) -> RemotingCommand:
@@ -175,7 +175,7 @@ class SendBackProcessor:
                 ResponseCode.SYSTEM_ERROR, f"{result.status.name}{_because(self._store.writable_or_why())}"
             )
         self._outcome.flush_soon()
-        if result.topic == SCHEDULE_TOPIC:  # a dead letter counts for nobody, as in RocketMQ
+        if result.topic == SCHEDULE_TOPIC:  # dead letters are not counted, as in RocketMQ
             size = self._store.wrote_offset - result.physical_offset
             self._stats.inc_topic_put(result.topic, 1, size)
             self._stats.inc_queue_put(result.topic, result.queue_id, 1, size)
@@ -183,7 +183,7 @@ class SendBackProcessor:
         return make_response(send_back.request, ResponseCode.SUCCESS)
 
     def _rewritten(self, send_back: _SendBack, message: MessageExt) -> MessageExtBrokerInner:
-        """Return the message as it is stored again: for another try, or as a dead letter."""
+        """Return the message to store: a retry, or a dead letter."""
         topic, queue_id = send_back.retry_topic, send_back.queue_id
         delay_level = send_back.header.delay_level
         if message.reconsume_times >= send_back.retries_max or delay_level < 0:
@@ -198,8 +198,8 @@ class SendBackProcessor:
         if not properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "").strip():
             msg_id = encode_offset_msg_id(encode_host(message.store_host), message.physical_offset)
             properties[PROPERTY_ORIGIN_MESSAGE_ID] = msg_id
-        leave_named_queues(properties)
-        take_away_brokers_word(properties)
+        remove_named_queues(properties)
+        remove_broker_only_properties(properties)
         retry = MessageExtBrokerInner.of_stored(message, topic=topic, queue_id=queue_id, properties=properties)
         retry.sys_flag = with_transaction_type(message.sys_flag, TRANSACTION_NOT_TYPE)
         retry.reconsume_times = min(message.reconsume_times + 1, _INT32_MAX)

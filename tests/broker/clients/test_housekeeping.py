@@ -60,7 +60,7 @@ async def test_locks_that_nobody_renews_are_forgotten(broker: BrokerOnBytes) -> 
     broker.tables.locks.try_lock_batch("g", [MessageQueue("t", "b", 0)], "c1")
     broker.tables.time.now += 601
     broker.housekeeping.scan()
-    assert broker.housekeeping.statistics().forgotten_locks == 1
+    assert broker.housekeeping.statistics().dropped_locks == 1
 
 
 async def test_it_scans_every_ten_seconds(
@@ -86,4 +86,4 @@ async def test_filters_of_groups_that_left_long_ago_are_forgotten(broker_with: C
     broker.tables.clock.advance_ms(60_000)
     broker.housekeeping.scan()
     assert filters.get("t", "g") is None
-    assert broker.housekeeping.statistics().forgotten_filters == 1
+    assert broker.housekeeping.statistics().dropped_filters == 1

@@ -47,7 +47,7 @@ def test_only_the_holder_frees_a_queue(tables: Tables) -> None:
 
 def test_asking_for_nothing_leaves_nothing(tables: Tables) -> None:
     assert tables.locks.try_lock_batch("g", [], "c1") == []
-    assert tables.locks.forget_expired() == 0
+    assert tables.locks.drop_expired() == 0
 
 
 def test_locks_that_nobody_renews_are_forgotten(tables: Tables) -> None:
@@ -55,11 +55,11 @@ def test_locks_that_nobody_renews_are_forgotten(tables: Tables) -> None:
     tables.time.now += 300
     tables.locks.try_lock_batch("g", [Q1], "c1")
     tables.time.now += 301
-    assert tables.locks.forget_expired() == 1
+    assert tables.locks.drop_expired() == 1
     assert tables.locks.holder("g", Q0) is None
     assert tables.locks.holder("g", Q1) == "c1"
     tables.time.now += 301
-    assert tables.locks.forget_expired() == 1
+    assert tables.locks.drop_expired() == 1
 
 
 def test_how_long_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_how_long_a_lock_lives_is_a_setting(tmp_path: Path) -> None:
     tables.time.now += 0.001
     assert tables.locks.try_lock_batch("g", [Q0], "c2") == [Q0]
     tables.time.now += 14
-    assert tables.locks.forget_expired() == 0
+    assert tables.locks.drop_expired() == 0
     tables.time.now += 1.1
-    assert tables.locks.forget_expired() == 1
+    assert tables.locks.drop_expired() == 1
 
 
 def test_who_gets_and_gives_queues_is_logged_and_renewals_are_not(
@@ -101,7 +101,7 @@ def test_there_is_an_end_to_locks(tables: Tables, monkeypatch: pytest.MonkeyPatc
     tables.locks.unlock_batch("g", [Q1], "c1")
     assert tables.locks.try_lock_batch("h", [Q0, Q1], "c1") == [Q0]
     tables.time.now += 601
-    assert tables.locks.forget_expired() == 2
+    assert tables.locks.drop_expired() == 2
     assert tables.locks.try_lock_batch("h", [Q0, Q1, Q2], "c2") == [Q0, Q1]
 
 

@@ -30,7 +30,7 @@ class Group:
         self._caplog.clear()
         peer = self.peers.setdefault(client_id, Peer())
         client = ClientChannelInfo(peer, client_id, LanguageCode.JAVA, 409, 0.0)  # type: ignore[arg-type]
-        self.watch.heard(client, ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions)))
+        self.watch.update(client, ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions)))
         return self._lines()
 
     def leave(self, client_id: str) -> list[str]:

@@ -16,7 +16,7 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
         if request.param == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         yield broker
 
 

@@ -192,7 +192,7 @@ class Hook:
 async def test_hooks_hear_of_every_answer(autojump_clock: trio.testing.MockClock) -> None:
     hook = Hook()
     async with open_message_broker(hooks=BrokerHooks(consume=(hook,)), commercial_base_count=3) as broker:
-        broker.use_whole_road()
+        broker.use_general_path()
         await broker.ask(send(b"x" * 70_000))
         await broker.ask(send(b"small"))
         request = pull(consumer_group="NS%G")

@@ -23,14 +23,14 @@ async def damaged(broker: MessageBroker, disk: SimDisk) -> None:
     disk.flip_bit(QUEUE_FILE, UNIT_SIZE + 1, 6)
 
 
-@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("is_fast", [True, False])
 async def test_a_pull_ends_before_the_damage_and_the_next_one_names_it(
-    is_hot: bool, caplog: pytest.LogCaptureFixture
+    is_fast: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = SimDisk()
     async with open_message_broker(disk=disk) as broker:
-        if not is_hot:
-            broker.use_whole_road()
+        if not is_fast:
+            broker.use_general_path()
         await damaged(broker, disk)
         first = await broker.ask(pull())
         assert (bodies(first), offsets(first)) == (["a"], (1, 0, 3))

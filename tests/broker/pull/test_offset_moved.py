@@ -32,7 +32,7 @@ async def events(broker: MessageBroker) -> list[tuple[dict[str, object], str | N
 async def test_an_offset_that_moved_is_told_in_a_message(road: str, caplog: pytest.LogCaptureFixture) -> None:
     async with open_message_broker() as broker:
         if road == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         await send_tags(broker, "a", "b")
         answer = await broker.ask(pull(queue_offset=99))
         assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")

@@ -22,7 +22,7 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
         if request.param == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         yield broker
 
 

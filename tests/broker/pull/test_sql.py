@@ -21,7 +21,7 @@ from tests.broker.pull.pulling import SUBSCRIPTION, SUSPEND, bodies, offsets, su
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker(enable_property_filter=True) as broker:
         if request.param == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         yield broker
 
 

@@ -26,7 +26,7 @@ from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, o
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
         if request.param == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         yield broker
 
 
@@ -209,13 +209,13 @@ async def test_at_the_end_the_consumer_is_told_how_far_the_broker_has_looked(
 # ---- the disk -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("is_fast", [True, False])
 @pytest.mark.parametrize("subscription", ["*", "b"])
-async def test_what_is_cold_is_read_by_a_task(is_hot: bool, subscription: str) -> None:
+async def test_what_is_cold_is_read_by_a_task(is_fast: bool, subscription: str) -> None:
     disk = SimDisk()
     async with open_message_broker(disk=disk) as broker:
-        if not is_hot:
-            broker.use_whole_road()
+        if not is_fast:
+            broker.use_general_path()
         await send_tags(broker, "a", "b")
         disk.evict(LOG_FILE)
         connection = broker.connect()
@@ -229,12 +229,12 @@ async def test_what_is_cold_is_read_by_a_task(is_hot: bool, subscription: str) -
         assert broker.store.statistics().get_cold_count == 1
 
 
-@pytest.mark.parametrize("is_hot", [True, False])
-async def test_too_many_cold_reads_are_refused(is_hot: bool) -> None:
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_too_many_cold_reads_are_refused(is_fast: bool) -> None:
     disk = SimDisk()
     async with open_message_broker(disk=disk) as broker:
-        if not is_hot:
-            broker.use_whole_road()
+        if not is_fast:
+            broker.use_general_path()
         await send_tags(broker, "a")
         disk.evict(LOG_FILE)
         broker.transport.start_task = lambda *arguments: False  # type: ignore[method-assign]

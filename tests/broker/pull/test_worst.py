@@ -93,11 +93,11 @@ async def test_nor_does_one_whose_filter_and_messages_are_the_worst_there_are(br
         begin = offsets(answer)[0]
 
 
-@pytest.mark.parametrize("is_hot", [True, False])
-async def test_pulls_that_come_together_are_served_in_turns(broker: MessageBroker, is_hot: bool) -> None:
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_pulls_that_come_together_are_served_in_turns(broker: MessageBroker, is_fast: bool) -> None:
     """A burst may bring sixty: after each of this kind the driver looks at its clock."""
-    if not is_hot:
-        broker.use_whole_road()
+    if not is_fast:
+        broker.use_general_path()
     await send_many(broker, 2000, Message(TOPIC, b"x", properties={"a": "0"}))
     connection = broker.connect()
     connection.receive(encode_frame(pull(subscription="a > 1", expression_type="SQL92")) * 60)

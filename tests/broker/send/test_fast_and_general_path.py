@@ -72,13 +72,13 @@ async def assert_agreement(
     """Serve frames on both roads and compare; return which of them the hot road took."""
     seen: list[object] = []
     taken: list[bool] = []
-    for is_hot in (True, False):
+    for is_fast in (True, False):
         async with open_message_broker(put_status=put_status, **settings) as broker:  # type: ignore[arg-type]
-            if is_hot:
+            if is_fast:
                 taken = broker.send_path.taken
                 broker.pull_path.taken = broker.batch_path.taken = taken
             else:
-                broker.use_whole_road()
+                broker.use_general_path()
             prepare_consumers(broker)
             answers = await answers_of(broker, frames)
             offsets = broker.tables.offsets.offset_table
@@ -220,7 +220,7 @@ async def test_a_nested_value_in_a_field_that_is_not_read_is_passed_over_or_garb
         frame = frame_of(310, send_fields(n=nested))
         (taken,) = await answers_of(broker, [frame])
         assert taken.startswith(b"\0\0")
-        broker.use_whole_road()
+        broker.use_general_path()
         (refused,) = await answers_of(broker, [frame])
         assert refused.startswith(b"closed: JSON header: expected a text")
 
@@ -260,7 +260,7 @@ async def test_sends_while_the_gate_is_closed() -> None:
             answers.append(await answers_of(broker, [encode_frame(send()), encode_frame(send(oneway=True))]))
             broker.send_feature.gate.open()
             assert broker.send_path.taken in ([], [False, False])
-            broker.use_whole_road()
+            broker.use_general_path()
         assert answers[0] == answers[1]
         assert answers[0][1] == b""
         assert broker.stored_bytes == 0

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy.broker import hooks as broker_hooks
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks, SendMessageContext
-from rocketpy.broker.send import fast_path as send_hot
+from rocketpy.broker.send import fast_path
 from rocketpy.broker.send import processor as send_processor
 from rocketpy.broker.send import properties as send_properties
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -116,7 +116,7 @@ async def test_properties_as_long_as_a_header_hold_up_nobody(way: str, propertie
     hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
     async with open_message_broker(hooks=hooks) as broker:
         if way == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         await broker.ask(send())
         frame = encode_frame(send(properties=properties))
         codes = set()
@@ -144,7 +144,7 @@ async def test_longer_properties_than_are_stored_are_never_taken_apart(
         return noted
 
     for module, name in (
-        (send_hot, "plain_properties"),  # match_usual is bounded by its pattern
+        (fast_path, "plain_properties"),  # match_usual is bounded by its pattern
         (broker_hooks, "decode_properties"),
         (send_processor, "decode_properties"),
         (send_properties, "decode_properties"),
@@ -153,7 +153,7 @@ async def test_longer_properties_than_are_stored_are_never_taken_apart(
     hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
     async with open_message_broker(hooks=hooks) as broker:
         if way == "whole":
-            broker.use_whole_road()
+            broker.use_general_path()
         assert (await broker.ask(send())).code == ResponseCode.SUCCESS
         for begin in ("a\x01", "KEYS\x01", "UNIQ_KEY\x01"):
             properties = begin + "b" * PROPERTIES_TEXT_MAX + "\x02UNIQ_KEY\x01c\x02WAIT\x01true"

@@ -169,14 +169,14 @@ async def test_slices_of_any_size_say_the_same(
     own: list[bytes], slice_count: int, slice_bytes: int, suffix: bytes
 ) -> None:
     columns = BatchColumns(list(range(len(own))), [b"%d" % number for number in range(len(own))], own)
-    says_nothing = suffix == SUFFIX
+    has_no_tags_or_keys = suffix == SUFFIX
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_batch, "_SLICE_COUNT", slice_count)
         patch.setattr(long_batch, "_SLICE_BYTES", slice_bytes)
         sliced = await stored_batch_in_slices(
-            columns, suffix, suffix_says_nothing=says_nothing, perhaps_brokers_word=True
+            columns, suffix, suffix_has_no_tags_or_keys=has_no_tags_or_keys, may_have_broker_only=True
         )
-    whole = stored_batch(client_columns(columns), suffix, suffix_says_nothing=says_nothing)
+    whole = stored_batch(client_columns(columns), suffix, suffix_has_no_tags_or_keys=has_no_tags_or_keys)
     assert tuple(map(list, sliced)) == tuple(map(list, whole))
 
 
@@ -206,7 +206,7 @@ async def test_a_long_batch_does_not_keep_the_loop(form: str, has_fast_path: boo
     frame = encode_frame(send_batch(batch_of(FORMS[form], 10_000)))
     async with roomy_broker(disk=OsDisk(), root=str(tmp_path)) as broker:
         if not has_fast_path:
-            broker.use_whole_road()
+            broker.use_general_path()
         await assert_short_slices(broker, frame)
 
 
@@ -428,7 +428,7 @@ async def test_a_body_longer_than_a_message_is_refused(has_fast_path: bool) -> N
     """Compatibility: RocketMQ compares the whole body of a batch, properties and all, with maxMessageSize."""
     async with open_message_broker(store={"max_message_size": 1000}) as broker:
         if not has_fast_path:
-            broker.use_whole_road()
+            broker.use_general_path()
         answer = await broker.ask(send_batch(item(b"", b"a\x01" + b"x" * 20) * 23))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "limit 1000B" in (answer.remark or "")

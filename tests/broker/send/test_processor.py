@@ -338,20 +338,20 @@ async def test_a_property_that_recovery_believes_is_not_taken_from_clients(broke
     assert answer.remark == "the property INNER_MULTI_QUEUE_OFFSET is the broker's own and may not be sent"
 
 
-BROKERS_WORD = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
+BROKER_ONLY = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
 
 
-@pytest.mark.parametrize("is_hot", [True, False])
+@pytest.mark.parametrize("is_fast", [True, False])
 @pytest.mark.parametrize("topic", [TOPIC, "%RETRY%g"])
 @pytest.mark.parametrize("first", ["a\x01b", "DELAY\x011", "TRAN_MSG\x01true\x02PGROUP\x01P"])
 async def test_what_a_start_believes_of_transactions_is_not_taken_from_clients(
-    broker: MessageBroker, is_hot: bool, topic: str, first: str
+    broker: MessageBroker, is_fast: bool, topic: str, first: str
 ) -> None:
     """The last message of a queue would end somebody's open transaction, or be a copy of another's half message."""
-    if not is_hot:
-        broker.use_whole_road()
+    if not is_fast:
+        broker.use_general_path()
     for code in (V1, V2):
-        answer = await broker.ask(send(code=code, topic=topic, sys_flag=8 | 1, properties=f"{first}\x02{BROKERS_WORD}"))
+        answer = await broker.ask(send(code=code, topic=topic, sys_flag=8 | 1, properties=f"{first}\x02{BROKER_ONLY}"))
         assert answer.code == ResponseCode.SUCCESS
     stored = [message for queue in broker.store.queues() for message in await broker.messages(*queue)]
     assert [transaction_type(message.sys_flag) for message in stored] == [0, 0]

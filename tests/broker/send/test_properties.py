@@ -13,7 +13,7 @@ from rocketpy.broker.send.properties import (
     is_transactional,
     match_usual,
     plain_properties,
-    refuse_brokers_own,
+    refuse_multi_queue_offset,
     refuse_special_batch,
     refuse_unreadable_delay,
     stored_batch,
@@ -56,12 +56,12 @@ def test_plain_properties_in_any_order(text: str, expected: object) -> None:
     assert plain_properties(text) == expected
 
 
-BROKERS_WORD = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
+BROKER_ONLY = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
 
 
 def test_what_only_the_broker_may_say_is_taken_from_what_clients_send() -> None:
     """They send it in good faith, when they pass on a message that was committed after a check."""
-    assert client_properties(f"a\x01b\x02{BROKERS_WORD}\x02{JAVA}") == {"a": "b", **decode_properties(JAVA)}
+    assert client_properties(f"a\x01b\x02{BROKER_ONLY}\x02{JAVA}") == {"a": "b", **decode_properties(JAVA)}
     assert client_properties(None) == {}
     for name in ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "ROCKETPY_ACCOUNT"):
         assert client_properties(f"{name}\x017") == {}
@@ -80,13 +80,13 @@ def test_what_real_clients_send_stays() -> None:
 
 def test_of_what_comes_back_the_queues_that_it_named_are_forgotten() -> None:
     text = "INNER_MULTI_DISPATCH\x01a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02a\x01b"
-    assert client_properties(text, comes_back=True) == {"a": "b"}
+    assert client_properties(text, is_retry=True) == {"a": "b"}
     with pytest.raises(RequestError, match="is the broker's own"):
         client_properties(text)
 
 
 def test_messages_of_a_batch_keep_their_bytes_but_for_the_brokers_word() -> None:
-    own = (b"a\x01b\x02", f"a\x01b\x02{BROKERS_WORD}".encode(), b"", b"TAGS\x01TRAN_PREPARED_QUEUE_OFFSET")
+    own = (b"a\x01b\x02", f"a\x01b\x02{BROKER_ONLY}".encode(), b"", b"TAGS\x01TRAN_PREPARED_QUEUE_OFFSET")
     columns = BatchColumns((1, 2, 3, 4), (b"x",) * 4, own)
     assert client_columns(columns) == columns._replace(properties=(own[0], b"a\x01b", b"", own[3]))
     plain = columns._replace(properties=(JAVA.encode(),) * 4)
@@ -100,10 +100,10 @@ def test_a_client_prepares_and_does_not_commit() -> None:
         assert flag & CLIENT_SYS_FLAGS == flag
 
 
-@pytest.mark.parametrize("suffix_says_nothing", [True, False])
-def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_says_nothing: bool) -> None:
+@pytest.mark.parametrize("suffix_has_no_tags_or_keys", [True, False])
+def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_has_no_tags_or_keys: bool) -> None:
     columns = BatchColumns((1, 2, 3), (b"x", b"y", b"z"), (JAVA.encode(), b"a\x01b\x02", b""))
-    batch = stored_batch(columns, b"CLUSTER\x01c", suffix_says_nothing=suffix_says_nothing)
+    batch = stored_batch(columns, b"CLUSTER\x01c", suffix_has_no_tags_or_keys=suffix_has_no_tags_or_keys)
     assert list(zip(*batch, strict=True)) == [
         (1, b"x", JAVA.encode() + b"\x02CLUSTER\x01c", tags_code("t"), (b"0A", b"k1", b"k2")),
         (2, b"y", b"a\x01b\x02CLUSTER\x01c", 0, ()),
@@ -113,7 +113,7 @@ def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_says_nothing
 
 def test_tags_of_the_whole_batch_count() -> None:
     columns = BatchColumns((0,), (b"",), (JAVA.encode(),))
-    batch = stored_batch(columns, b"TAGS\x01all\x02KEYS\x01k", suffix_says_nothing=False)
+    batch = stored_batch(columns, b"TAGS\x01all\x02KEYS\x01k", suffix_has_no_tags_or_keys=False)
     assert batch.properties[0].endswith(b"\x02TAGS\x01all\x02KEYS\x01k")
     assert (*batch.tags_codes, *batch.keys) == (tags_code("all"), (b"0A", b"k"))
 
@@ -155,16 +155,18 @@ def texts_of_a_batch(draw: st.DrawFn) -> list[str]:
 def test_messages_that_are_nearly_alike_keep_their_own_meaning(texts: list[str]) -> None:
     own = [text.encode() for text in texts]
     count = len(own)
-    batch = stored_batch(BatchColumns([0] * count, [b""] * count, own), b"CLUSTER\x01c", suffix_says_nothing=True)
+    batch = stored_batch(
+        BatchColumns([0] * count, [b""] * count, own), b"CLUSTER\x01c", suffix_has_no_tags_or_keys=True
+    )
     for text, stored, code, keys in zip(own, batch.properties, batch.tags_codes, batch.keys, strict=True):
         assert stored == text + (b"" if text.endswith(b"\x02") else b"\x02") + b"CLUSTER\x01c"
         assert (code, keys) == as_read_from_the_log(stored)
 
 
 def test_what_only_the_broker_may_write_is_refused() -> None:
-    refuse_brokers_own({"INNER_MULTI_DISPATCH": "a"})
+    refuse_multi_queue_offset({"INNER_MULTI_DISPATCH": "a"})
     with pytest.raises(RequestError, match="INNER_MULTI_QUEUE_OFFSET is the broker's own") as refusal:
-        refuse_brokers_own({"INNER_MULTI_QUEUE_OFFSET": "0"})
+        refuse_multi_queue_offset({"INNER_MULTI_QUEUE_OFFSET": "0"})
     assert refusal.value.response_code == ResponseCode.MESSAGE_ILLEGAL
 
 
