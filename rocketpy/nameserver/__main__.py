@@ -30,12 +30,12 @@ EXIT_WRONG = 2
 
 EVERY_ADDRESS = (None, "0.0.0.0", "::")
 OPEN = (
-    "without access control: whoever reaches it may register brokers and change routes "
-    "(bindAddress and routeChangeAllowList narrow it)"
+    "without access control: any host that reaches it may register brokers and change routes "
+    "(restrict it with bindAddress or routeChangeAllowList)"
 )
 
 GC_THRESHOLDS = (50_000, 20, 100)
-"""As a broker's: the tables of routes are long-lived, and looking through them often stops everything else."""
+"""As in the broker: route tables are long-lived, and frequent collections over them would stall the event loop."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,13 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rocketpy.nameserver", description="A RocketMQ 4.9 nameserver.", allow_abbrev=False
     )
-    parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="properties file to start with")
+    parser.add_argument(
+        "-c", "--configFile", dest="config_file", metavar="FILE", help="properties file with the settings"
+    )
     parser.add_argument(
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
-    parser.add_argument("--log-directory", metavar="DIR", help="where log files go (without: standard error)")
+    parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument(
-        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"
+        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""A whole nameserver: its tables, its processor, its server and its housekeeping, nested as they depend on each other.
+"""Composition root of a nameserver: tables, processor, housekeeping and server, nested by dependency.
 
-``python -m rocketpy.nameserver`` runs it, and so does a broker that brings its own. Nothing is global: a process may
-run several on several ports.
+``python -m rocketpy.nameserver`` runs it, and so does a broker with an embedded nameserver. There is no global state: a
+process may run several on different ports.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ async def run_nameserver(
     unknown: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; reports the listening port when brokers and clients may come.
+    """Serve until cancelled; reports the listening port once it accepts connections.
 
     :param host: the address to listen on, None for every address.
-    :param unknown: keys of the configuration file that mean nothing here, kept for the day it is written.
+    :param unknown: unused keys of the configuration file, kept so that they survive when it is rewritten.
 
-    Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file makes no sense, and
-    :class:`~rocketpy.errors.SettingsError` if a file of ``tls`` (permissive if left out) does not.
+    Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file is malformed, and
+    :class:`~rocketpy.errors.SettingsError` if a file named by ``tls`` is wrong. Without ``tls`` the mode is permissive.
     """
     server_tls = ServerTls(tls or TlsServerConfig(), report=lambda text: _log.info("%s", text))
     kv_config = KVConfigManager(
@@ -93,7 +93,7 @@ async def run_nameserver(
 
 
 def route_limits(config: NamesrvConfig) -> RouteLimits:
-    """Return the bounds of the routing tables that the settings give."""
+    """Return the bounds of the route tables from the settings."""
     return RouteLimits(
         brokers_max=config.brokers_max,
         brokers_per_connection_max=config.brokers_per_connection_max,
@@ -106,7 +106,7 @@ def route_limits(config: NamesrvConfig) -> RouteLimits:
 
 
 def kv_limits(config: NamesrvConfig) -> KVLimits:
-    """Return the bounds of the KV configuration that the settings give."""
+    """Return the bounds of the KV configuration from the settings."""
     return KVLimits(entries_max=config.kv_config_entries_max, bytes_max=config.kv_config_bytes_max)
 
 

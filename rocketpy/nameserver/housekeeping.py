@@ -1,6 +1,6 @@
-"""Takes brokers out of the routes when their connection ends or nothing was heard of them for too long.
+"""Removal of brokers from the routes when their connection ends or their registration expires.
 
-The topics of a broker that is gone are freed a slice at a time: one may have a hundred thousand.
+The topics of a removed broker are freed a slice at a time: one may have a hundred thousand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger("rocketpy.nameserver")
 
 @attrs.frozen
 class HousekeepingStatistics:
-    """What has been done since the start."""
+    """Counters since the start."""
 
     scans: int
     expired_addresses: int
@@ -30,7 +30,7 @@ class HousekeepingStatistics:
 
 
 class BrokerHousekeepingService:
-    """One loop over the live table, and the verb that the server calls when a connection has ended."""
+    """Scan loop over the live table, and the callback for closed connections."""
 
     def __init__(self, *, route_info: RouteInfoManager[Connection], current_time: Callable[[], float]) -> None:
         self._route_info = route_info
@@ -50,17 +50,17 @@ class BrokerHousekeepingService:
             await trio.sleep(SCAN_PERIOD_SECONDS)
 
     def scan_not_active_brokers(self) -> None:
-        """Remove the addresses that were silent for too long and close their connections."""
+        """Remove expired addresses and close their connections."""
         self._scans += 1
         for broker_addr, connection in self._route_info.remove_expired_brokers(self._current_time()):
             self._expired += 1
-            _log.warning("broker %s expired: nothing heard for %d s", broker_addr, BROKER_EXPIRED_SECONDS)
+            _log.warning("broker %s expired: no registration for %d s", broker_addr, BROKER_EXPIRED_SECONDS)
             connection.close()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Remove at once what was registered over a connection that has ended, for whatever reason.
+        """Remove at once the brokers that were registered over a closed connection.
 
-        No route shows it any more; what is left of many topics in the tables is freed with the next scans.
+        They leave all routes immediately; the remaining topic entries are freed by the next scans.
         """
         for broker_addr in self._route_info.remove_connection(connection, connection.peer):
             self._disconnected += 1

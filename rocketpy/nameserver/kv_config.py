@@ -1,11 +1,11 @@
-"""Namespaces of keys and values that a nameserver keeps for everybody, in one JSON file.
+"""KV configuration of a nameserver: namespaces of keys and values in one JSON file.
 
-RocketMQ uses the namespace ORDER_TOPIC_CONFIG itself: brokers are told it when they register, and clients of an ordered
-topic see its value in the route. Rule: a change is visible, and answered, only when it is in the file; if the file
-cannot be written the table is as before. The file (``{"configTable":{namespace:{key:value}}}``) is read by Java too.
+RocketMQ uses the namespace ORDER_TOPIC_CONFIG itself: it is returned to brokers that register, and clients of an
+ordered topic get its value in the route. Rule: a change is visible, and answered, only when it is in the file; if the
+file cannot be written the table is unchanged. Java reads the file (``{"configTable":{namespace:{key:value}}}``) too.
 
-Changes that come while the file is written are written together, in the order in which they came, and the text is made
-in the thread that writes it: many changes of a large table cost the loop a copy of its keys each time.
+Changes that arrive during a write are coalesced into the next write, in order of arrival. The worker thread encodes the
+text, so a write costs the event loop one copy of the table's keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocketpy.store.disk.text_files import persist_small_file, read_text
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 SPECIAL_NAMES = frozenset({"$ref", "@type"})
-"""What fastjson takes for a reference and a class wherever it stands: Java could not read a file with such a name."""
+"""Names that fastjson reads as a reference or a class anywhere: Java could not read a file that contains one."""
 
 NAME_LENGTH_MAX = 512
 VALUE_LENGTH_MAX = 65_536
@@ -35,22 +35,22 @@ ConfigTable = dict[str, dict[str, str]]
 
 @attrs.frozen(kw_only=True)
 class KVLimits:
-    """How large the table may become: settings of the nameserver."""
+    """Bounds of the table, from the nameserver's settings."""
 
     entries_max: int = 10_000  # namespaces and keys
-    bytes_max: int = 1_048_576  # of their names and values in the file
+    bytes_max: int = 1_048_576  # names and values, as they are encoded in the file
 
 
 @attrs.define(eq=False)
 class _Draft:
-    """A copy of the table that changes are tried on."""
+    """Copy of the table to which waiting changes are applied before it is written."""
 
     table: ConfigTable
     sizes: dict[tuple[str, str], int]  # of each key with its value in the file
     size: int  # of all of them and the names of namespaces
 
     def put(self, namespace: str, key: str, value: str | None, entry_size: int, limits: KVLimits) -> None:
-        """Set a value, or only make the namespace; RequestError, with nothing changed, when there is no room."""
+        """Set a value, or only create the namespace; RequestError, with nothing changed, when the table is full."""
         is_new_namespace = namespace not in self.table
         old_size = self.sizes.get((namespace, key))
         size = self.size - (old_size or 0) + entry_size + (_size_of(namespace) if is_new_namespace else 0)
@@ -76,9 +76,9 @@ class _Draft:
 
 @attrs.define(eq=False)
 class _Change:
-    """A change that waits to be written."""
+    """A change waiting to be written."""
 
-    apply: Callable[[_Draft], None]  # RequestError if it cannot be
+    apply: Callable[[_Draft], None]  # RequestError if it is refused
     is_over: bool = False
     failure: StoreError | RequestError | None = None
 
@@ -92,7 +92,7 @@ class KVConfigStatistics:
 
 
 class KVConfigManager:
-    """The table of one nameserver with its file."""
+    """The KV table of one nameserver and its file."""
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, limits: KVLimits | None = None) -> None:
         self._path = path
@@ -107,9 +107,9 @@ class KVConfigManager:
         self._change_lock = trio.Lock()
 
     def load(self) -> None:
-        """Read the file; without one the table is empty. Blocks: for the time before anything is served.
+        """Read the file; without one the table is empty. Blocks, so call it before the server starts.
 
-        Raises :class:`StartError` if neither the file nor its ``.bak`` can be understood.
+        Raises :class:`StartError` if neither the file nor its ``.bak`` can be parsed.
         """
         try:
             self._config_table = _loaded(self._disk, self._path)
@@ -127,15 +127,15 @@ class KVConfigManager:
         return self._config_table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Return the keys of a namespace (none after the last was deleted), or None if it never was."""
+        """Return the keys of a namespace (empty after the last one was deleted), or None if it never existed."""
         table = self._config_table.get(namespace)
         return None if table is None else dict(table)
 
     async def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value, durably; with None the namespace is made and the key is not found, as in Java.
+        """Set a value, durably; with None the namespace is created and the key stays absent, as in Java.
 
         Raises, with nothing changed, ``StoreError`` if the file cannot be written, and ``RequestError`` for a name that
-        the file cannot hold and when the table is full.
+        Java could not read back or when the table is full.
         """
         for field, name in (("namespace", namespace), ("key", key)):
             if name in SPECIAL_NAMES:
@@ -148,7 +148,7 @@ class KVConfigManager:
         await self._change(lambda draft: draft.put(namespace, key, value, entry_size, self._limits))
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Remove a key, durably; an unknown one is no error. The namespace stays, as in Java."""
+        """Delete a key, durably; an unknown key is no error. The namespace stays, as in Java."""
         await self._change(lambda draft: draft.delete(namespace, key))
 
     def statistics(self) -> KVConfigStatistics:
@@ -158,7 +158,7 @@ class KVConfigManager:
         )
 
     async def _change(self, apply: Callable[[_Draft], None]) -> None:
-        """Make a change, durably, together with all that wait by now."""
+        """Apply a change durably, in one write with all changes that are waiting."""
         change = _Change(apply)
         self._waiting.append(change)
         async with self._change_lock:
@@ -186,7 +186,7 @@ class KVConfigManager:
             for change in taken:
                 change.failure = failure
         except BaseException:
-            # Of the one who writes; what the others want is written by the next of them.
+            # The caller that writes was cancelled or failed; the next waiting caller writes the other changes.
             self._waiting = [change for change in taken if change is not first] + self._waiting
             raise
         for change in taken:
@@ -194,7 +194,7 @@ class KVConfigManager:
 
 
 def _persist(disk: Disk, path: str, table: ConfigTable) -> None:
-    """Write the file: in a thread, for the text is made here too."""
+    """Encode and write the file; runs in a worker thread, because encoding a large table takes time."""
     persist_small_file(disk, path, encode_config_table(table))
 
 
@@ -207,12 +207,12 @@ def _refusal(remark: str) -> RequestError:
 
 
 def encode_config_table(table: ConfigTable) -> str:
-    """Return the text of the file, compact as Java writes it."""
+    """Return the file's text, compact as Java writes it."""
     return fastjson.dumps({"configTable": table})
 
 
 def decode_config_table(text: str) -> ConfigTable:
-    """Read the text of the file; ``RemoteProtocolError`` if it is not one. Empty text is an empty table, as in Java."""
+    """Parse the file's text; ``RemoteProtocolError`` if it is malformed. Empty text is an empty table, as in Java."""
     document = fastjson.loads(text, references=False) if text.strip() else None
     if document is None:
         return {}
@@ -228,7 +228,7 @@ def decode_config_table(text: str) -> ConfigTable:
 
 
 def _loaded(disk: Disk, path: str) -> ConfigTable:
-    """Read the file, or its ``.bak`` if the file is there but makes no sense (``read_text`` covers a missing one)."""
+    """Read the file, or its ``.bak`` if the file is malformed (``read_text`` covers a missing file)."""
     text = read_text(disk, path)
     if text is None:
         return {}

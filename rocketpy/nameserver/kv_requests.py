@@ -1,4 +1,4 @@
-"""Requests for the KV configuration."""
+"""Requests that read and change the KV configuration."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class KVConfigProcessor:
     _kv_config: KVConfigManager
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes; those that write the file run as tasks."""
+        """Register the request codes; those that write the file run as tasks."""
         dispatcher.register(RequestCode.GET_KV_CONFIG, self.get_kv_config)
         dispatcher.register(RequestCode.GET_KVLIST_BY_NAMESPACE, self.get_kv_list_by_namespace)
         dispatcher.register_task(RequestCode.PUT_KV_CONFIG, self.put_kv_config)
         dispatcher.register_task(RequestCode.DELETE_KV_CONFIG, self.delete_kv_config)
 
     def get_kv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """101: one value."""
+        """101: return one value."""
         header = read_header(request, GetKVConfigRequestHeader)
         check_names(header, namespace=header.namespace, key=header.key)
         value = self._kv_config.get(header.namespace, header.key)
@@ -54,7 +54,7 @@ class KVConfigProcessor:
         return make_response(request, header=GetKVConfigResponseHeader(value=value))
 
     def get_kv_list_by_namespace(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """219: all values of a namespace."""
+        """219: return all values of a namespace."""
         header = read_header(request, GetKVListByNamespaceRequestHeader)
         check_names(header, namespace=header.namespace)
         table = self._kv_config.namespace(header.namespace)
@@ -64,7 +64,7 @@ class KVConfigProcessor:
         return make_response(request, body=encode_body(KVTable(table=table)))
 
     async def put_kv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """100: set a value; answered when it is in the file."""
+        """100: set a value; answered once it is durable."""
         header = read_header(request, PutKVConfigRequestHeader)
         check_names(header, namespace=header.namespace, key=header.key)
         try:
@@ -76,7 +76,7 @@ class KVConfigProcessor:
         return make_response(request)
 
     async def delete_kv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """102: remove a value; answered when it is gone from the file."""
+        """102: delete a value; answered once the deletion is durable."""
         header = read_header(request, DeleteKVConfigRequestHeader)
         check_names(header, namespace=header.namespace, key=header.key)
         try:

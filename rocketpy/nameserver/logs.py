@@ -1,6 +1,6 @@
-"""Where a nameserver's log goes: to ``namesrv.log`` in ``logDirectory``, or without one to standard error.
+"""Logging of a nameserver: to ``namesrv.log`` in ``logDirectory``, or to standard error without one.
 
-Compatibility: sizes and numbers of RocketMQ's ``logback_namesrv.xml``; without ``logDirectory`` no file appears.
+Compatibility: file sizes and counts of RocketMQ's ``logback_namesrv.xml``; without ``logDirectory`` no file is created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONCERNS = (
 
 
 def configure_logging(config: NamesrvConfig) -> None:
-    """Let logs go where the settings say. Call once, in a ``__main__``; StartError when the directory cannot be."""
+    """Open the configured log. Call once, in ``__main__``; StartError when the directory is not writable."""
     if not config.log_directory:
         log_to_standard_error(CONCERNS)
     else:
@@ -35,5 +35,5 @@ def configure_logging(config: NamesrvConfig) -> None:
 
 
 def apply_log_level(config: NamesrvConfig) -> None:
-    """Let the level of the settings count from now on."""
+    """Apply the log level of the settings."""
     set_levels(CONCERNS, level=config.log_level, levels={}, in_files=bool(config.log_directory))

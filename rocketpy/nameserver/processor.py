@@ -1,15 +1,15 @@
-"""Answers every request of a nameserver: reads the header, asks the tables, writes the reply.
+"""Composition of the nameserver's request processors: registration, routes, KV configuration, settings.
 
-What a request means is in the tables (``route_info``, ``kv_config``, ``config``); what is here is the shape of
-questions and answers. Rule: a request that is refused has changed nothing, and its remark names the field. Rule: what a
-request asks for is done in slices of some milliseconds: the first two at once, the others in a task between which
-everything else is served.
+Each processor reads the header, asks the tables (``route_info``, ``kv_config``, ``config``) and writes the reply. The
+tables hold the meaning; processors know only headers and bodies. Rule: a refused request has changed nothing, and its
+remark names the field. Rule: work is done in slices of a few milliseconds (``slices``): the first two at once, the
+others in a task, so that other requests are served in between.
 
 Compatibility: ``DefaultRequestProcessor`` of 4.9.8, with these differences. A missing or empty name is refused with
-SYSTEM_ERROR, where Java goes on with null and answers not found, or success. Request codes that a nameserver does not
-know are answered REQUEST_CODE_NOT_SUPPORTED by the dispatcher, where Java is silent and the caller times out.
-With ``clusterTest`` a topic that is missing here is not looked up in another environment. What a registration may bring
-is bounded, and so is what is registered at a time (SECURITY.md).
+SYSTEM_ERROR, where Java goes on with null and answers not found, or success. The dispatcher answers an unknown request
+code with REQUEST_CODE_NOT_SUPPORTED, where Java is silent and the caller times out. With ``clusterTest`` a topic that
+is missing here is not looked up in another environment. The size of a registration and the total size of concurrent
+registrations are bounded (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 
 
 class DefaultRequestProcessor:
-    """The request codes of one nameserver over its tables."""
+    """All request codes of one nameserver."""
 
     def __init__(
         self,
@@ -48,6 +48,6 @@ class DefaultRequestProcessor:
         )
 
     def register_with(self, dispatcher: Dispatcher) -> None:
-        """Enter every request code into the dispatcher's table."""
+        """Register every request code with the dispatcher."""
         for processor in self._processors:
             processor.register(dispatcher)

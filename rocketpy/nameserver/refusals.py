@@ -1,4 +1,4 @@
-"""Refusals that several kinds of requests share."""
+"""Refusals shared by the request processors: empty names, files that cannot be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("rocketpy.nameserver")
 
 
 def check_names(header: object, **names: str) -> None:
-    """Refuse an empty name: a binary header cannot tell empty from missing either."""
+    """Refuse an empty name. A binary header cannot distinguish empty from missing, so JSON headers do not either."""
     for field, name in names.items():
         if not name:
             remark = f"{type(header).__name__}.{field}: expected a name, found an empty text"
@@ -19,6 +19,6 @@ def check_names(header: object, **names: str) -> None:
 
 
 def not_written(error: StoreError) -> RequestError:
-    """A file of a few lines that cannot be written refuses the change; the routes, which need no disk, go on."""
+    """Return the refusal of a change whose file cannot be written. Routes need no disk and stay available."""
     _log.error("%s", error)
     return RequestError(ResponseCode.SYSTEM_ERROR, f"nothing has changed, the file could not be written: {error}")

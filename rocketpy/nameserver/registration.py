@@ -34,13 +34,13 @@ from rocketpy.remoting.deferred import Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 
 VERSION_SIZE_MAX = 16_384
-"""How long the body of QUERY_DATA_VERSION may be; it holds two numbers."""
+"""Bound of the body of QUERY_DATA_VERSION, which holds two numbers."""
 
 REGISTERING_BYTES_MAX = 268_435_456
-"""How long the bodies may be together that are registered in slices."""
+"""Bound of the total size of all registration bodies that are being processed."""
 
 VERSION_V3_0_11 = 37
-"""Brokers before this one send their topics without filter servers around them."""
+"""First version whose registration body has filter servers; older brokers send the topic table alone."""
 
 BodyT = TypeVar("BodyT")
 
@@ -49,23 +49,23 @@ _log = logging.getLogger("rocketpy.nameserver")
 
 @attrs.define(eq=False, kw_only=True)
 class RegistrationProcessor:
-    """Serves the requests by which brokers come, stay and go."""
+    """Serves REGISTER_BROKER, UNREGISTER_BROKER and QUERY_DATA_VERSION."""
 
     _route_info: RouteInfoManager[Connection]
     _kv_config: KVConfigManager
     _configuration: NamesrvConfiguration
     _current_time: Callable[[], float]  # Trio's clock: seconds that never step
-    # Bodies that are registered in slices now: at most one of a connection.
+    # Sizes of the bodies that are being registered in slices, at most one per connection.
     _registering: dict[Connection, int] = attrs.field(factory=dict, init=False)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register(RequestCode.REGISTER_BROKER, self.register_broker)
         dispatcher.register(RequestCode.UNREGISTER_BROKER, self.unregister_broker)
         dispatcher.register(RequestCode.QUERY_DATA_VERSION, self.query_data_version)
 
     def register_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """103: a broker, or one slave of it, says that it is here and which topics it has."""
+        """103: register a master or slave with its topics."""
         header = read_header(request, RegisterBrokerRequestHeader)
         check_names(
             header, brokerName=header.broker_name, brokerAddr=header.broker_addr, clusterName=header.cluster_name
@@ -87,11 +87,11 @@ class RegistrationProcessor:
         self._registering[connection] = len(request.body or b"")
         try:
             body = yield from self._decoded_registration(request, is_compressed=header.compressed)
-            if connection.is_closed:  # what it registered now nothing would remove for two minutes
+            if connection.is_closed:  # its on_close has run: only expiry, after two minutes, would remove the broker
                 return make_response(request, ResponseCode.SYSTEM_ERROR, "the connection has ended")
             wrapper = body.topic_config_serialize_wrapper
             topics = list(wrapper.topic_config_table.values())
-            # An old broker says nothing of filter servers.
+            # The body of an old broker has no filter servers.
             filter_servers = None if request.version < VERSION_V3_0_11 else body.filter_server_list
             result = self._route_info.register_broker(
                 cluster_name=header.cluster_name,
@@ -136,10 +136,10 @@ class RegistrationProcessor:
     def _put_topics(
         self, header: RegisterBrokerRequestHeader, data_version: DataVersion, topics: list[TopicConfig]
     ) -> Generator[None, None, str | None]:
-        """Put topics in slices, unless the broker has gone meanwhile; return a remark if some were left out.
+        """Put topics in slices while the broker stays registered; return a remark if some were left out.
 
-        Two registrations of one address may do so at the same time: each puts what it brought, as long as the version
-        that was registered last is its own.
+        Two registrations of one address may overlap. Each puts its own topics only as long as the data version
+        registered last is its own.
         """
         left_out = 0
         for start in range(0, len(topics), TOPICS_PER_SLICE):
@@ -158,7 +158,7 @@ class RegistrationProcessor:
     def _check_takeover(
         self, connection: Connection, header: RegisterBrokerRequestHeader | UnRegisterBrokerRequestHeader
     ) -> None:
-        """Leave a broker that is live to the host that registered it, if the settings say so."""
+        """Refuse to replace a live broker from another host when ``brokerTakeoverEnable`` is false."""
         if self._configuration.namesrv.broker_takeover_enable:
             return
         addresses = {header.broker_addr, self._route_info.address_of(header.broker_name, header.broker_id)}
@@ -172,7 +172,7 @@ class RegistrationProcessor:
                 )
 
     def unregister_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """104: a broker takes leave."""
+        """104: unregister a broker."""
         header = read_header(request, UnRegisterBrokerRequestHeader)
         check_names(
             header, brokerName=header.broker_name, brokerAddr=header.broker_addr, clusterName=header.cluster_name
@@ -184,7 +184,7 @@ class RegistrationProcessor:
         return make_response(request)
 
     def query_data_version(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """322: a broker asks whether its topics are known in this version; if so, the question is a life sign."""
+        """322: compare a broker's data version with the registered one; when equal, the request is a heartbeat."""
         header = read_header(request, QueryDataVersionRequestHeader)
         check_names(
             header, brokerName=header.broker_name, brokerAddr=header.broker_addr, clusterName=header.cluster_name

@@ -1,9 +1,9 @@
-"""Who may change the routes, the KV configuration and the settings of a nameserver.
+"""Address allow list for changes of routes, KV configuration and settings of a nameserver.
 
-RocketMQ's nameserver has no accounts: whoever reaches it may register a broker under any name and so take over its
-routes. ``routeChangeAllowList`` names the addresses of brokers and administrators; everybody else may only ask.
+RocketMQ's nameserver has no accounts: any peer may register a broker under any name and so take over its routes.
+``routeChangeAllowList`` names the addresses of brokers and administrators; all other peers may only read.
 
-Rule: the guard looks at the request code and the peer's address before anything else of a request is read.
+Rule: the guard checks the request code and the peer's address before anything else of a request is read.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CHANGING_CODES = frozenset(
         RequestCode.ADD_WRITE_PERM_OF_BROKER,
     }
 )
-"""QUERY_DATA_VERSION among them: it is a life sign of a broker."""
+"""QUERY_DATA_VERSION is included because it renews a broker's registration."""
 
 
 class RouteGuard:
-    """Refuses requests that change something, unless they come from an allowed address."""
+    """Refuses changing requests from addresses that are not allowed."""
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = tuple(allowed)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> None:
-        """Raise :class:`~rocketpy.errors.RequestError` with NO_PERMISSION if the peer may not ask for this."""
+        """Raise :class:`~rocketpy.errors.RequestError` with NO_PERMISSION if the peer may not send this code."""
         if request.code not in CHANGING_CODES:
             return
         host = connection.peer.rpartition(":")[0].partition("%")[0]

@@ -1,7 +1,7 @@
-"""Which broker has which topic: the tables of a nameserver and every question about them.
+"""Route tables of a nameserver: brokers, clusters and topics, with all queries and changes.
 
-Plain values and the time go in, values come out; nothing here awaits, logs or knows a socket. The tables are RocketMQ's
-(``RouteInfoManager`` 4.9.8) and live in memory only: brokers register again every 30 seconds.
+Plain values and the current time go in, values come out; nothing here awaits, logs or knows a socket. The tables are
+RocketMQ's (``RouteInfoManager`` 4.9.8) and live in memory only: brokers register again every 30 seconds.
 
 Rules that hold between calls, checked by :meth:`RouteInfoManager.check_invariants`:
 
@@ -10,11 +10,11 @@ Rules that hold between calls, checked by :meth:`RouteInfoManager.check_invarian
 - every address of a broker is live, so it can expire; filter servers belong to live addresses;
 - no table grows beyond :class:`RouteLimits`.
 
-Rule: no call takes longer than some milliseconds, however large the tables are. What concerns many topics is an
-iterator that does a slice of it at each step (``topic_table``); the end of a connection costs what came over it.
+Rule: no call takes longer than a few milliseconds, however large the tables are. Operations over many topics are
+iterators that process one slice per step (``topic_table``); a closed connection costs time for its own brokers only.
 
-Times are seconds of a clock that never steps (Trio's): a wall clock set forward would make every broker expire at once.
-Queue entries are replaced, never changed, so they may leave as they are; brokers leave as copies.
+Times are seconds of a monotonic clock (Trio's): a wall clock set forward would make every broker expire at once. Queue
+entries are replaced, never changed, so they are returned without a copy; broker entries are copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 
 ConnectionT = TypeVar("ConnectionT")
-"""Whatever stands for a connection; told apart by identity only."""
+"""Type of a connection; compared by identity only."""
 
 BROKER_EXPIRED_SECONDS = 120.0
 
@@ -43,7 +43,7 @@ FILTER_SERVERS_MAX = 64
 
 @attrs.frozen(kw_only=True)
 class RouteLimits:
-    """How large the tables may become; settings of the nameserver."""
+    """Bounds of the tables, from the nameserver's settings."""
 
     brokers_max: int = 1_000  # addresses of brokers, and their entries by name and id
     brokers_per_connection_max: int = 64  # addresses; also names and ids of one address
@@ -63,12 +63,12 @@ class BrokerLiveInfo(Generic[ConnectionT]):
 
 @attrs.frozen
 class RegisterBrokerResult:
-    """What a registering broker is told; both addresses are None for a master or while the master is away."""
+    """Result of a registration; both addresses are None for a master, or when the master is not registered."""
 
     ha_server_addr: str | None
     master_addr: str | None
     is_new: bool  # the address was not live before
-    takes_topics: bool  # the topics of the registration are to be put
+    takes_topics: bool  # the caller has to put the registration's topics
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ class RouteInfoStatistics:
 
 
 class RouteInfoManager(Generic[ConnectionT]):
-    """The tables of one nameserver."""
+    """The route tables of one nameserver."""
 
     def __init__(self, limits: RouteLimits | None = None) -> None:
         self._limits = limits or RouteLimits()
@@ -96,7 +96,7 @@ class RouteInfoManager(Generic[ConnectionT]):
         self._connection_table: dict[ConnectionT, dict[str, None]] = {}  # connection -> the addresses that came over it
         self._filter_server_table: dict[str, list[str]] = {}  # broker address -> filter servers
 
-    # -- brokers come ---------------------------------------------------------------------------------------------
+    # -- registration ---------------------------------------------------------------------------------------------
 
     def register_broker(
         self,
@@ -111,14 +111,14 @@ class RouteInfoManager(Generic[ConnectionT]):
         connection: ConnectionT,
         now: float,
     ) -> RegisterBrokerResult:
-        """Take a registration: one address of a broker. ``takes_topics`` asks for :meth:`put_topics`.
+        """Register one address of a broker. When ``takes_topics`` is set, call :meth:`put_topics` next.
 
         A master's topics are taken only when the data version differs from the last one of this address, or the
-        address is new for its id: so a wiped permission survives until the broker changes a topic, and a slave that
-        becomes master with the version that it had brings its topics. ``filter_servers`` None (an old broker) leaves
-        the filter servers as they are.
+        address is new for its id. Therefore a wiped permission survives until the broker changes a topic, and a slave
+        promoted to master with an unchanged version still brings its topics. ``filter_servers`` None (an old broker)
+        keeps the known filter servers.
 
-        Raises :class:`~rocketpy.errors.RequestError` when a table is full; nothing has changed then.
+        Raises :class:`~rocketpy.errors.RequestError`, with nothing changed, when a table is full.
         """
         self._check_room(cluster_name, broker_addr, broker_name, broker_id, connection)
         self._cluster_addr_table.setdefault(cluster_name, {})[broker_name] = None
@@ -145,14 +145,14 @@ class RouteInfoManager(Generic[ConnectionT]):
         return RegisterBrokerResult(master.ha_server_addr, master_addr, is_new, takes_topics)
 
     def put_topics(self, broker_name: str, topic_configs: Iterable[TopicConfig]) -> int:
-        """Set topics of a broker that is registered, a slice at a time; return how many a full table has no room for.
+        """Set one slice of topics of a registered broker; return how many were left out because the table is full.
 
-        Topics that are not named stay.
+        Topics that are not named keep their entries.
         """
         return self._topics.put(broker_name, topic_configs)
 
     def is_registered(self, broker_name: str, broker_id: int, broker_addr: str, data_version: DataVersion) -> bool:
-        """Whether a registration still counts: the address has this id, and was last heard of with this version."""
+        """Whether a registration is current: the address has this id, and its last data version is this one."""
         broker = self._broker_addr_table.get(broker_name)
         is_here = broker is not None and broker.broker_addrs.get(broker_id) == broker_addr
         return is_here and self.data_version_of(broker_addr) == data_version
@@ -163,14 +163,14 @@ class RouteInfoManager(Generic[ConnectionT]):
         return None if live is None else live.connection
 
     def address_of(self, broker_name: str, broker_id: int) -> str | None:
-        """Return the address that a broker's id has."""
+        """Return the address registered for a broker's id."""
         broker = self._broker_addr_table.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(broker_id)
 
     def _check_room(
         self, cluster_name: str, broker_addr: str, broker_name: str, broker_id: int, connection: ConnectionT
     ) -> None:
-        """Refuse what would make a table larger than it may be."""
+        """Refuse a registration that would exceed a bound."""
         limits = self._limits
         for field, name in (("clusterName", cluster_name), ("brokerAddr", broker_addr), ("brokerName", broker_name)):
             if len(name) > NAME_LENGTH_MAX:
@@ -216,7 +216,7 @@ class RouteInfoManager(Generic[ConnectionT]):
             del self._connection_table[connection]
 
     def _set_address(self, broker: BrokerData, broker_id: int, broker_addr: str) -> None:
-        """Give an id of a broker an address, which has no other id of it: a slave may have become master."""
+        """Assign an address to a broker's id and remove its other ids: a slave may have been promoted to master."""
         name = broker.broker_name
         entries = self._broker_live_table[broker_addr].entries
         for _, other_id in [each for each in entries if each[0] == name and each[1] != broker_id]:
@@ -232,7 +232,7 @@ class RouteInfoManager(Generic[ConnectionT]):
         entries[name, broker_id] = None
 
     def is_data_version_changed(self, broker_addr: str, data_version: DataVersion) -> bool:
-        """Tell whether the topics of an address may differ from what is known: it is unknown or its version differs."""
+        """Whether an address is unknown or has another data version, so that its topics may differ."""
         return self.data_version_of(broker_addr) != data_version
 
     def data_version_of(self, broker_addr: str) -> DataVersion | None:
@@ -241,32 +241,32 @@ class RouteInfoManager(Generic[ConnectionT]):
         return None if live is None else live.data_version
 
     def touch_broker(self, broker_addr: str, now: float) -> None:
-        """Note a life sign of an address; nothing happens if it is unknown."""
+        """Renew the registration of an address; no effect if it is unknown."""
         live = self._broker_live_table.get(broker_addr)
         if live is not None:
             live.last_update = now
 
-    # -- brokers go -----------------------------------------------------------------------------------------------
+    # -- removal --------------------------------------------------------------------------------------------------
 
     def unregister_broker(self, broker_addr: str) -> bool:
-        """Forget an address that takes leave; return whether it was known.
+        """Remove an address that unregisters; return whether it was known.
 
-        Compatibility: Java removes the broker id of the request whatever address it holds meanwhile, and so takes a
-        successor that has registered already out of all routes. Here only the address counts.
+        Compatibility: Java removes the broker id of the request, whatever address has it by then, and so removes a
+        successor that has registered already. Here only the address counts.
         """
         return self._remove_address(broker_addr)
 
     def remove_connection(self, connection: ConnectionT, peer: str) -> list[str]:
-        """Forget every address that last registered over a connection that has ended; return them.
+        """Remove every address that last registered over a closed connection; return them.
 
-        If there is none, the peer's own ``ip:port`` is taken for a broker address, as Java does.
-        Compatibility: Java forgets one address per connection, the others when they expire.
+        If there is none, the peer's own ``ip:port`` is taken as a broker address, as in Java.
+        Compatibility: Java removes one address per connection; the others remain until they expire.
         """
         found = list(self._connection_table.get(connection, ()))
         return [addr for addr in found or [peer] if self._remove_address(addr)]
 
     def remove_expired_brokers(self, now: float) -> list[tuple[str, ConnectionT]]:
-        """Forget every address that was not heard of for longer than 120 seconds.
+        """Remove every address whose last registration or version query is more than 120 seconds old.
 
         Returns the addresses with their connections, which the caller closes.
         """
@@ -280,7 +280,7 @@ class RouteInfoManager(Generic[ConnectionT]):
         return expired
 
     def _remove_address(self, broker_addr: str) -> bool:
-        """Forget one address wherever it is; return whether it was anywhere."""
+        """Remove one address from all tables; return whether it was in any."""
         live = self._broker_live_table.pop(broker_addr, None)
         if live is None:
             return False
@@ -291,14 +291,14 @@ class RouteInfoManager(Generic[ConnectionT]):
         return True
 
     def _remove_broker_id(self, broker: BrokerData, broker_id: int) -> None:
-        """Remove one id of a broker; with the last one go its cluster memberships and all its topics."""
+        """Remove one id of a broker; the last id removes its cluster memberships and topics too."""
         del broker.broker_addrs[broker_id]
         self._broker_entry_count -= 1
         if broker.broker_addrs:
             return
         name = broker.broker_name
         del self._broker_addr_table[name]
-        # A broker that once registered with two cluster names is in both sets; Java leaves the second one behind.
+        # A broker that has registered with two cluster names is in both sets; Java never removes the second one.
         for cluster in self._clusters_table.pop(name):
             members = self._cluster_addr_table[cluster]
             del members[name]
@@ -307,15 +307,15 @@ class RouteInfoManager(Generic[ConnectionT]):
         self._topics.remove_broker(name)
 
     def purge(self, topics_max: int = TOPICS_PER_SLICE) -> bool:
-        """Free a slice of what brokers had that are gone; return whether there may be more."""
+        """Free one slice of the topics of removed brokers; return whether there may be more."""
         return self._topics.purge(topics_max)
 
-    # -- questions ------------------------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------------------
 
     def pick_up_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """Return where a topic's queues are, or None if no broker that is here has it.
+        """Return the route of a topic, or None if no registered broker has it.
 
-        Brokers without write permission are in it: clients look at ``perm`` themselves.
+        Brokers without write permission are included: clients check ``perm`` themselves.
         """
         queues = self._topics.queues_of(topic)
         if not queues:
@@ -337,18 +337,18 @@ class RouteInfoManager(Generic[ConnectionT]):
         )
 
     def all_topics(self) -> Iterator[list[str]]:
-        """Every topic, in slices (as the next four are): what changes meanwhile is there or not."""
+        """Yield all topics in slices, like the next four. Concurrent changes may or may not show."""
         return self._topics.topics_where(bool)
 
     def topics_of_cluster(self, cluster: str) -> Iterator[list[str]]:
-        """The topics that any broker of a cluster has; none if there is no such cluster."""
+        """Yield the topics of all brokers of a cluster; none for an unknown cluster."""
         names = self._cluster_addr_table.get(cluster)
         if names is None:
             return iter(())
         return self._topics.topics_where(lambda queues: any(queue.broker_name in names for queue in queues))
 
     def system_topics(self) -> TopicList:
-        """Return the names that brokers register as topics of their own, and one broker to ask for more."""
+        """Return the names of clusters and brokers, which are topics too, and one broker to query for more."""
         topics = list(self._cluster_names())
         broker = next(iter(self._broker_addr_table.values()), None)
         broker_addr = None if broker is None else broker.broker_addrs[min(broker.broker_addrs)]
@@ -360,15 +360,15 @@ class RouteInfoManager(Generic[ConnectionT]):
             yield from names
 
     def unit_topics(self) -> Iterator[list[str]]:
-        """The topics of a unit (judged, like the next two, by the first broker of a topic)."""
+        """Yield the topics of a unit. This and the next two use the flags of the topic's first broker."""
         return self._topics.topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_FLAG))
 
     def unit_sub_topics(self) -> Iterator[list[str]]:
-        """The topics that a unit subscribes to."""
+        """Yield the topics that a unit subscribes to."""
         return self._topics.topics_where(lambda queues: bool(_first_flag(queues) & TOPIC_UNIT_SUB_FLAG))
 
     def unit_sub_ununit_topics(self) -> Iterator[list[str]]:
-        """The topics that a unit subscribes to and that are of no unit."""
+        """Yield the topics that a unit subscribes to and that belong to no unit."""
         both = TOPIC_UNIT_FLAG | TOPIC_UNIT_SUB_FLAG
         return self._topics.topics_where(lambda queues: _first_flag(queues) & both == TOPIC_UNIT_SUB_FLAG)
 
@@ -382,18 +382,18 @@ class RouteInfoManager(Generic[ConnectionT]):
             filter_server_addresses=len(self._filter_server_table),
         )
 
-    # -- commands -------------------------------------------------------------------------------------------------
+    # -- administration -------------------------------------------------------------------------------------------
 
     def wipe_write_perm(self, broker_name: str) -> Iterator[int]:
-        """Take the write permission of every topic of a broker, in memory only; each slice says how many it had."""
+        """Remove write permission from every topic of a broker, in memory only; yield each slice's topic count."""
         return self._topics.change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> Iterator[int]:
-        """Set every topic of a broker to read and write (nothing else survives, as in Java), in slices as well."""
+        """Set every topic of a broker to read-write (other bits are dropped, as in Java); yield each slice's count."""
         return self._topics.change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
-        """Forget a topic, or only what the brokers of one cluster have of it; it returns if a broker still has it."""
+        """Delete a topic, or its entries in one cluster; it reappears when a broker that still has it registers."""
         self._topics.delete(topic, self._cluster_addr_table.get(cluster_name, {}) if cluster_name else None)
 
     def check_invariants(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests for routes, clusters and lists of topics, and changes of routes by operators."""
+"""Requests for routes, clusters and topic lists, and administrative changes of routes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rocketpy.remoting.deferred import Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 
 VERSION_V4_9_4 = 401
-"""Clients since this one read standard JSON in routes."""
+"""First client version that reads standard JSON in routes."""
 
 FAQ_SUFFIX = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -47,7 +47,7 @@ class RouteProcessor:
     _configuration: NamesrvConfiguration
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, self.get_route_info_by_topic)
         dispatcher.register(RequestCode.GET_BROKER_CLUSTER_INFO, self.get_broker_cluster_info)
         dispatcher.register(RequestCode.WIPE_WRITE_PERM_OF_BROKER, self.wipe_write_perm_of_broker)
@@ -64,7 +64,7 @@ class RouteProcessor:
         dispatcher.register(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, self.get_system_topic_list)
 
     def get_route_info_by_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """105: a client or tool asks where the queues of a topic are."""
+        """105: return the route of a topic."""
         header = read_header(request, GetRouteInfoRequestHeader)
         check_names(header, topic=header.topic)
         route = self._route_info.pick_up_topic_route_data(header.topic)
@@ -79,22 +79,22 @@ class RouteProcessor:
         return make_response(request, body=encode_body(route, standard=is_new_client and not config.cluster_test))
 
     def get_broker_cluster_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """106: every broker and cluster; never standard JSON, whoever asks."""
+        """106: return every broker and cluster; never standard JSON, whatever the client's version."""
         return make_response(request, body=encode_body(self._route_info.cluster_info()))
 
     def get_topics_by_cluster(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """224: the topics of a cluster."""
+        """224: return the topics of a cluster."""
         header = read_header(request, GetTopicsByClusterRequestHeader)
         check_names(header, cluster=header.cluster)
         topics = self._route_info.topics_of_cluster(header.cluster)
         return served(connection, request, _topic_list_steps(request, topics))
 
     def get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """304: names of clusters and brokers, and an address to ask for more."""
+        """304: return the names of clusters and brokers, and the address of one broker to query for more."""
         return make_response(request, body=encode_body(self._route_info.system_topics()))
 
     def wipe_write_perm_of_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """205: nobody shall write to a broker any more."""
+        """205: remove write permission from all topics of a broker."""
         header = read_header(request, WipeWritePermOfBrokerRequestHeader)
         check_names(header, brokerName=header.broker_name)
 
@@ -106,7 +106,7 @@ class RouteProcessor:
         return served(connection, request, steps())
 
     def add_write_perm_of_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """327: everybody may write to a broker again."""
+        """327: restore write permission on all topics of a broker."""
         header = read_header(request, AddWritePermOfBrokerRequestHeader)
         check_names(header, brokerName=header.broker_name)
 
@@ -118,7 +118,7 @@ class RouteProcessor:
         return served(connection, request, steps())
 
     def delete_topic_in_namesrv(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """216: forget a topic, or a cluster's part of it."""
+        """216: delete a topic from the routes, or only from those of one cluster."""
         header = read_header(request, DeleteTopicFromNamesrvRequestHeader)
         check_names(header, topic=header.topic)
         self._route_info.delete_topic(header.topic, header.cluster_name)
@@ -128,7 +128,7 @@ class RouteProcessor:
 def _topic_list_processor(
     topics: Callable[[], Iterator[list[str]]],
 ) -> Callable[[Connection, RemotingCommand], RemotingCommand | Deferred]:
-    """206, 311, 312, 313: a list of topics, without any question."""
+    """206, 311, 312, 313: return a list of topics; these requests have no header fields."""
 
     def get_topic_list(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
         return served(connection, request, _topic_list_steps(request, topics()))
@@ -137,7 +137,7 @@ def _topic_list_processor(
 
 
 def _topic_list_steps(request: RemotingCommand, topics: Iterator[list[str]]) -> Steps:
-    """The bytes of ``encode_body(TopicList(...))``, a slice of the topics at a time."""
+    """Produce the bytes of ``encode_body(TopicList(...))``, one slice of the topics at a time."""
     pieces: list[str] = []
     for names in topics:
         pieces += map(dumps, names)

@@ -16,7 +16,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 SETTINGS_SIZE_MAX = 16_384
-"""How long a text of settings may be that a request brings; all of them with their defaults have some 2 KiB."""
+"""Bound of the properties text in a request; all settings with their defaults take about 2 KiB."""
 
 _log = logging.getLogger("rocketpy.nameserver")
 
@@ -28,16 +28,16 @@ class NamesrvConfigProcessor:
     _configuration: NamesrvConfiguration
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes; the one that writes the file runs as a task."""
+        """Register the request codes; the one that writes the file runs as a task."""
         dispatcher.register(RequestCode.GET_NAMESRV_CONFIG, self.get_namesrv_config)
         dispatcher.register_task(RequestCode.UPDATE_NAMESRV_CONFIG, self.update_namesrv_config)
 
     def get_namesrv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """319: every setting, as properties text."""
+        """319: return every setting as properties text."""
         return make_response(request, body=format_properties(self._configuration.values()).encode())
 
     async def update_namesrv_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """318: change settings; answered when they are in the file."""
+        """318: change settings; answered once they are in the file."""
         size = len(request.body or b"")
         if size > SETTINGS_SIZE_MAX:
             remark = f"nothing has changed: body: expected at most {SETTINGS_SIZE_MAX} bytes of settings, found {size}"

@@ -1,4 +1,4 @@
-"""Requests that are served in slices of some milliseconds: the first two at once, the others in a task."""
+"""Execution of long requests in slices of a few milliseconds: the first two at once, the others in a task."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from rocketpy.remoting.deferred import DEFERRED, Deferred
 SLICES_AT_ONCE = 2
 
 Steps = Generator[None, None, RemotingCommand]
-"""The work for one request: it yields between its slices, and returns the answer."""
+"""The work for one request: a generator that yields between slices and returns the response."""
 
 
 def served(connection: Connection, request: RemotingCommand, steps: Steps) -> RemotingCommand | Deferred:
-    """Do the first slices of the work for a request at once, and the others in a task."""
+    """Run the first slices at once; return the response, or DEFERRED if a task runs the remaining slices.
+
+    RequestError(SYSTEM_BUSY) when the connection may not start another task.
+    """
     try:
         for _ in range(SLICES_AT_ONCE):
             next(steps)

@@ -1,13 +1,12 @@
-"""Which broker name has which queues of which topic: the largest table of a nameserver.
+"""Table of queues by topic and broker name, the largest table of a nameserver.
 
-It knows no address, no cluster and no life sign; those are ``route_info``'s, and so is who may ask.
+It knows no addresses, clusters or expiry; those belong to ``route_info``.
 
-Rule: no call takes longer than some milliseconds, however large the table is. What concerns all topics of a broker, or
-all topics at all, is an iterator that does a slice of it at each step. A broker that goes leaves its topics behind for
-:meth:`TopicTable.purge`; nothing shows them from then on, also not when a broker of the same name comes before they are
-freed.
+Rule: no call takes longer than a few milliseconds, however large the table is. Operations over all topics of a broker,
+or over all topics, are iterators that process one slice per step. Topics of a removed broker stay allocated until
+:meth:`TopicTable.purge` frees them, but are invisible at once, even if a broker of the same name registers before.
 
-Queue entries are replaced, never changed, so they may leave as they are.
+Queue entries are replaced, never changed, so they may be handed out without a copy.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from rocketpy.protocol.bodies.route import QueueData
 from rocketpy.protocol.bodies.topic import TopicConfig
 
 TOPICS_PER_SLICE = 1000
-"""How many topics one step of an iterator, or one call of ``purge``, looks at."""
+"""Topics per step of an iterator and per call of ``purge``."""
 
 NAME_LENGTH_MAX = 512
-"""Of topics, brokers, clusters and addresses. RocketMQ's longest topic, of retries, has 255 and 7 characters."""
+"""Bound for names of topics, brokers, clusters and addresses. RocketMQ's longest topic, %RETRY% + group, has 262."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicLimits:
-    """How large the table may become; settings of the nameserver."""
+    """Bounds of the table, from the nameserver's settings."""
 
     topics_max: int = 200_000
     topics_per_broker_max: int = 100_000
@@ -38,7 +37,7 @@ class TopicLimits:
 
 @attrs.define(eq=False)
 class _BrokerTopics:
-    """The topics of a broker name from its first address until its last one goes; after that it has new ones."""
+    """Topics of a broker name from its first address until the last is removed; the next registration starts empty."""
 
     broker_name: str
     queues: dict[str, QueueData] = attrs.field(factory=dict)  # topic -> queues
@@ -50,31 +49,33 @@ class TopicTable:
 
     def __init__(self, limits: TopicLimits) -> None:
         self._limits = limits
-        self._owners: dict[str, dict[str, _BrokerTopics]] = {}  # topic -> broker name -> topics, gone ones too
+        self._owners: dict[
+            str, dict[str, _BrokerTopics]
+        ] = {}  # topic -> broker name -> topics, removed brokers included
         self._brokers: dict[str, _BrokerTopics] = {}  # broker name -> topics
-        self._gone: deque[_BrokerTopics] = deque()  # what ``purge`` takes out of the owners
+        self._gone: deque[_BrokerTopics] = deque()  # removed, waiting for ``purge``
         self._route_count = 0  # of queues in all of these
 
     @property
     def broker_names(self) -> Collection[str]:
-        """The brokers that are here, with topics or without."""
+        """Names of the registered brokers, with or without topics."""
         return self._brokers.keys()
 
     def add_broker(self, broker_name: str) -> None:
-        """Let a broker have topics."""
+        """Add a broker without topics."""
         assert broker_name not in self._brokers, broker_name
         self._brokers[broker_name] = _BrokerTopics(broker_name)
 
     def remove_broker(self, broker_name: str) -> None:
-        """Let nothing show the topics of a broker any more; :meth:`purge` frees them."""
+        """Hide the topics of a broker at once; :meth:`purge` frees them."""
         topics = self._brokers.pop(broker_name)
         topics.is_gone = True
         self._gone.append(topics)
 
     def put(self, broker_name: str, topic_configs: Iterable[TopicConfig]) -> int:
-        """Set topics of a broker that is here; return how many were left out because the table is full.
+        """Set topics of a registered broker; return how many were left out because the table is full.
 
-        Topics that are not named stay as they are. Call it with a slice of a registration at a time.
+        Topics that are not named keep their entries. Call it with one slice of a registration at a time.
         """
         topics = self._brokers[broker_name]
         left_out = 0
@@ -101,7 +102,7 @@ class TopicTable:
         )
 
     def purge(self, entries_max: int = TOPICS_PER_SLICE) -> bool:
-        """Free the topics of brokers that are gone, at most so many; return whether there may be more."""
+        """Free up to ``entries_max`` topics of removed brokers; return whether there may be more."""
         while self._gone:
             topics = self._gone[0]
             while topics.queues:
@@ -114,23 +115,23 @@ class TopicTable:
         return False
 
     def delete(self, topic: str, broker_names: Collection[str] | None = None) -> None:
-        """Forget a topic, or only what some brokers have of it."""
+        """Delete a topic, or only the entries of some brokers."""
         for name, topics in list(self._owners.get(topic, {}).items()):
             if broker_names is None or name in broker_names:
                 del topics.queues[topic]
                 self._remove_owner(topic, topics)
 
     def _remove_owner(self, topic: str, topics: _BrokerTopics) -> None:
-        """Let a topic have one owner less, whose queues of it are removed already."""
+        """Remove one owner of a topic whose queues are removed already."""
         self._route_count -= 1
         owners = self._owners.get(topic, {})
-        if owners.get(topics.broker_name) is topics:  # and not one that came under its name since
+        if owners.get(topics.broker_name) is topics:  # not a later broker of the same name
             del owners[topics.broker_name]
             if not owners:
                 del self._owners[topic]
 
     def change_perm(self, broker_name: str, change: Callable[[int], int]) -> Iterator[int]:
-        """Change the permission of every topic of a broker; each slice says how many it had."""
+        """Change the permission of every topic of a broker; yield the number of topics in each slice."""
         topics = self._brokers.get(broker_name)
         if topics is None:
             return
@@ -144,12 +145,12 @@ class TopicTable:
             yield changed
 
     def queues_of(self, topic: str) -> list[QueueData]:
-        """Return the queues of a topic, one entry for each broker that is here and has it."""
+        """Return the queues of a topic, one entry per registered broker that has it."""
         owners = self._owners.get(topic)
         return [] if owners is None else [each.queues[topic] for each in owners.values() if not each.is_gone]
 
     def topics_where(self, condition: Callable[[list[QueueData]], bool]) -> Iterator[list[str]]:
-        """Yield the topics whose queues are so, in slices; what comes or goes meanwhile is among them or not."""
+        """Yield the topics whose queues satisfy the condition, in slices. Concurrent changes may or may not show."""
         for names in _sliced(self._owners):
             queues = {name: self.queues_of(name) for name in names}
             yield [name for name, each in queues.items() if each and condition(each)]
@@ -162,7 +163,9 @@ class TopicTable:
         for topic, by_name in self._owners.items():
             for name, topics in by_name.items():
                 assert topic in topics.queues, "an owner without queues"
-                assert topics.is_gone != (self._brokers.get(name) is topics), "an owner that nobody knows"
+                assert topics.is_gone != (self._brokers.get(name) is topics), (
+                    "an owner that is neither registered nor removed"
+                )
         for topics in self._brokers.values():
             assert all(self._owners[topic][topics.broker_name] is topics for topic in topics.queues)
             assert len(topics.queues) <= self._limits.topics_per_broker_max

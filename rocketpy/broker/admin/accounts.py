@@ -1,9 +1,9 @@
-"""Accounts by command: change, remove, list, and the global white list.
+"""Administration of accounts and of the global white list.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8), and for GET_BROKER_CLUSTER_ACL_CONFIG 4.9.7, the last version that has
-it and the one whose ``mqadmin getAclConfig`` asks for it. Without ``aclEnable`` RocketMQ answers the text of a
-NullPointerException, or nothing at all; here every code is answered, and the remark says so. A white list is checked
-before it is written; there it is written, and the file no longer loads.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8), and for GET_BROKER_CLUSTER_ACL_CONFIG 4.9.7, the last version that
+serves it and whose ``mqadmin getAclConfig`` sends it. Without ``aclEnable`` RocketMQ responds with the text of a
+NullPointerException, or not at all; here every code is answered, and the remark says that access control is disabled. A
+white list is validated before it is written; RocketMQ writes an invalid one, and the file no longer loads.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NOT_ENABLED = "access control is not enabled: the broker runs with aclEnable=fa
 
 @attrs.define(eq=False, kw_only=True)
 class AdminAclProcessor:
-    """Serves the codes about accounts. ``manager`` is None when there is no access control."""
+    """Serves the account codes. ``manager`` is None without access control."""
 
     _manager: PlainPermissionManager | None
     _config: BrokerConfig
     _broker_addr: str
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.process_update)
         dispatcher.register_task(RequestCode.DELETE_ACL_CONFIG, self.process_delete)
         dispatcher.register_task(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, self.process_update_white_addresses)
@@ -50,7 +50,7 @@ class AdminAclProcessor:
         dispatcher.register(GET_BROKER_CLUSTER_ACL_CONFIG, self.process_get_config)
 
     async def process_update(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Change or add an account; answered when it is durable and counts."""
+        """Change or add an account; answered once it is durable and in effect."""
         failed = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
         header = read_header(request, CreateAccessConfigRequestHeader)
         change = PlainAccessConfig(
@@ -70,7 +70,7 @@ class AdminAclProcessor:
         return make_response(request)
 
     async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remove an account."""
+        """Delete an account."""
         failed = ResponseCode.DELETE_ACL_CONFIG_FAILED
         access_key = read_header(request, DeleteAccessConfigRequestHeader).access_key
         try:
@@ -84,7 +84,7 @@ class AdminAclProcessor:
         return make_response(request)
 
     async def process_update_white_addresses(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Replace the global white list of one of the files that are read already; no request names another."""
+        """Replace the global white list of one of the loaded files; a request cannot name any other file."""
         failed = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
         header = read_header(request, UpdateGlobalWhiteAddrsConfigRequestHeader)
         addresses = [each for each in header.global_white_addrs.split(",") if each]
@@ -102,7 +102,7 @@ class AdminAclProcessor:
         return make_response(request)
 
     def process_get_version(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer how often each file was changed, and when last."""
+        """Return the data version of each file: change count and last change time."""
         manager = self._enabled(ResponseCode.SYSTEM_ERROR)
         versions = {path: encode_value(version) for path, version in manager.versions().items()}
         header = GetBrokerAclConfigResponseHeader(
@@ -115,7 +115,7 @@ class AdminAclProcessor:
         return make_response(request, header=header)
 
     def process_get_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer all accounts, secrets included: what an administrator asks for."""
+        """Return all accounts, secrets included; only administrators may send this code."""
         return make_response(request, body=encode_body(self._enabled(ResponseCode.SYSTEM_ERROR).config()))
 
     def _enabled(self, failed: int) -> PlainPermissionManager:
@@ -125,7 +125,7 @@ class AdminAclProcessor:
 
 
 def _split(text: str | None) -> list[str] | None:
-    """Split at commas as Java does: what is empty at the end does not count."""
+    """Split at commas as Java does: trailing empty parts are dropped."""
     if text is None:
         return None
     parts = text.split(",")

@@ -1,8 +1,8 @@
-"""The broker about itself: its figures.
+"""GET_BROKER_RUNTIME_INFO: the broker's runtime figures.
 
-Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Every key that a Java
-broker prints is there. Requests are served as they are read, so the queues of thread pools are empty and nobody waits
-in them: their sizes and waits are 0, and their capacities are what the settings say.
+Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Every key of a Java
+broker is present. Requests are served as they are read, so there are no thread pool queues: their sizes and wait times
+are 0, and their capacities come from the settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RuntimeInfo = Callable[[], Mapping[str, str]]
 
 
 class AdminBrokerProcessor:
-    """Serves GET_BROKER_RUNTIME_INFO. Each of ``figures`` adds rows of its own."""
+    """Serves GET_BROKER_RUNTIME_INFO. Each of ``figures`` contributes rows."""
 
     def __init__(self, *, config: BrokerConfig, store: MessageStore, figures: Sequence[RuntimeInfo]) -> None:
         self._config = config
@@ -32,11 +32,11 @@ class AdminBrokerProcessor:
         self._figures = tuple(figures)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the code."""
+        """Register the request code."""
         dispatcher.register(RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info)
 
     def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer figures by name, all of them text."""
+        """Return the figures by name, all as text."""
         table = self._own() | self._store.runtime_info()
         for figures in self._figures:
             table |= figures()
@@ -54,7 +54,7 @@ class AdminBrokerProcessor:
             "brokerVersion": str(MQ_VERSION),
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
-            "pageCacheLockTimeMills": "0",  # a write is over when somebody can ask
+            "pageCacheLockTimeMills": "0",  # no write is in progress while a request is served
             "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
         }
         for pool, capacity in capacities.items():

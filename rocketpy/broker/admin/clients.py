@@ -1,9 +1,9 @@
-"""What an operator asks of clients through the broker: reset offsets, say where you are, show yourself, consume this.
+"""Requests relayed to consumers: offset reset, status, running info, direct consume.
 
 Compatibility: ``Broker2Client`` and ``AdminBrokerProcessor.callConsumer`` (4.9.8); broker.md 18 and 20. Consumers are
-asked side by side, where Java asks one after the other, and an old one among them is found out before any is told. A
-group that is not online is refused, where Java fails with a null pointer. The operator's signature stays here; Java
-hands it on to the consumer.
+asked concurrently, where Java asks one after the other, and an unsupported client version is detected before any
+request is sent. A group that is not online is refused, where Java fails with a null pointer. The operator's signature
+is removed before relaying; Java forwards it to the consumer.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 CALL_CONSUMER_SECONDS = 10.0
-"""How long a consumer may take to show itself or to consume a message."""
+"""Timeout for a consumer's running info or direct consumption."""
 GET_STATUS_SECONDS = 5.0
-"""How long a consumer may take to say where it is."""
+"""Timeout for a consumer's status."""
 
 RELAYS_MAX = 100
-"""So many requests of operators may wait for consumers at a time; more are refused."""
+"""Relayed requests that may wait for consumers at a time; further ones are refused."""
 RELAYS_OF_CONNECTION_MAX = 10
-"""So many of one connection."""
+"""Bound of the same per connection."""
 
 _MEMBERS_PER_TURN = 32
 _QUEUES_PER_TURN = 500
@@ -65,7 +65,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.define(eq=False, kw_only=True)
 class AdminClientProcessor:
-    """Serves the codes that are answered by consumers. One per broker."""
+    """Serves the codes that consumers answer. One per broker."""
 
     _config: BrokerConfig
     _topic_config_manager: TopicConfigManager
@@ -81,14 +81,14 @@ class AdminClientProcessor:
         )
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.process_reset_offset)
         dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.process_get_consumer_status)
         dispatcher.register_task(RequestCode.GET_CONSUMER_RUNNING_INFO, self.process_get_consumer_running_info)
         dispatcher.register_task(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.process_consume_message_directly)
 
     async def process_reset_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Tell every member of a group where to go on, and answer it; the members commit it, not the broker."""
+        """Send the new offsets to every member of a group and return them. The members commit them, not the broker."""
         header = read_header(request, ResetOffsetRequestHeader)
         table = await self._reset_table(header)
         members = self._members(header.group)
@@ -101,7 +101,7 @@ class AdminClientProcessor:
         _check_versions(members)
         body = encode_body(ResetOffsetBody(offset_table=table))
         order_header = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
-        # The operator says that the members are written in C++ by being "written" in it.
+        # A request whose own language is CPP asks for the body format of C++ clients.
         order = _body_for_c(table) if request.language is LanguageCode.CPP else body
         for number, member in enumerate(members, 1):
             if number % _MEMBERS_PER_TURN == 0:
@@ -120,7 +120,7 @@ class AdminClientProcessor:
         return make_response(request, body=body)
 
     async def process_get_consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Ask the members of a group, or one of them, where they are in a topic; who does not say it is left out."""
+        """Return the consumer offsets of a group's members, or of one, in a topic; failing members are omitted."""
         header = read_header(request, GetConsumerStatusRequestHeader)
         members = self._members(header.group)
         if not members:
@@ -141,7 +141,7 @@ class AdminClientProcessor:
     async def process_get_consumer_running_info(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer what a consumer says of itself."""
+        """Return a consumer's running info."""
         header = read_header(request, GetConsumerRunningInfoRequestHeader)
         with self._relays.counted(connection):
             return await self._call_consumer(
@@ -151,7 +151,7 @@ class AdminClientProcessor:
     async def process_consume_message_directly(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Let a consumer consume one message now, and answer what it made of it."""
+        """Have a consumer consume one message now, and return its result."""
         header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
         try:
             _, physical_offset = decode_offset_msg_id(header.msg_id or "")
@@ -171,7 +171,10 @@ class AdminClientProcessor:
         return [] if online is None else list(online.channel_info_table.values())
 
     async def _reset_table(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-        """Return where the group goes on in each write queue: at a time, or at the end for -1; forwards if forced."""
+        """Return the new offset of each write queue: at a timestamp, or the max offset for -1.
+
+        Without ``is_force`` an offset never moves forward.
+        """
         topic_config = self._topic_config_manager.select_topic_config(header.topic)
         if topic_config is None:
             raise RequestError(
@@ -202,7 +205,7 @@ class AdminClientProcessor:
         fields: Mapping[str, str],
         body: bytes | None,
     ) -> RemotingCommand:
-        """Hand a request on to one member of a group, and its answer back."""
+        """Relay a request to one member of a group, and return its response."""
         online = self._consumer_manager.get_consumer_group_info(group)
         member = None if online is None or client_id is None else online.find_channel(client_id)
         if member is None:
@@ -238,7 +241,7 @@ def _check_versions(members: Sequence[ClientChannelInfo]) -> None:
 async def _ask_status(
     member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, found: dict[str, dict[MessageQueue, int]]
 ) -> None:
-    """Put what a member says into ``found``; one that fails is only logged."""
+    """Add a member's status to ``found``; a failure is only logged."""
     question_header = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
     question = make_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question_header)
     try:
@@ -246,7 +249,7 @@ async def _ask_status(
         if answer.code == ResponseCode.SUCCESS and answer.body is not None:
             found[member.client_id] = decode_body(answer.body, GetConsumerStatusBody).message_queue_table
     except (RemotingError, RemoteProtocolError) as failure:
-        _log.warning("consumer %s of group %s does not say where it is: %s", member.client_id, header.group, failure)
+        _log.warning("consumer %s of group %s returned no status: %s", member.client_id, header.group, failure)
 
 
 def _body_for_c(table: Mapping[MessageQueue, int]) -> bytes:
@@ -257,5 +260,5 @@ def _body_for_c(table: Mapping[MessageQueue, int]) -> bytes:
 
 
 def _public_fields(request: RemotingCommand) -> dict[str, str]:
-    """The fields of a request without those that prove who sent it."""
+    """Return the fields of a request without access key, signature and token."""
     return {key: value for key, value in (request.ext_fields or {}).items() if key not in _SECRETS}

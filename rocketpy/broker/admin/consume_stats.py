@@ -1,10 +1,10 @@
-"""How far groups have come: queue by queue, for one group or all, in messages and in time.
+"""Consumption progress of groups by queue: offsets, lag and store times.
 
-A broker may have a hundred thousand queues to tell of. So the answer is made in pieces, others run in between, and the
-pieces are put together to the very bytes that the generic encoder would make of the whole.
+A broker may have a hundred thousand queues. The response is therefore encoded in pieces, with other tasks running in
+between; joined, the pieces have exactly the bytes that the generic encoder produces.
 
-GET_BROKER_CONSUME_STATS lists groups with their topics; it looks at write queues, GET_CONSUME_STATS at read queues, as
-in RocketMQ. A group that has consumed all of a queue is late by 0, also where retention has taken what it consumed.
+GET_BROKER_CONSUME_STATS lists all groups with their topics and covers write queues; GET_CONSUME_STATS covers read
+queues, as in RocketMQ. The lag of a group that has consumed a whole queue is 0, even if retention deleted the messages.
 
 Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
 """
@@ -46,11 +46,11 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 _ENTRIES_BEGIN, _ENTRIES_END = len(encode_body(ConsumeStats())) - 2, -2
-"""Where in an encoded ConsumeStats its offset table has entries: the braces of the table and of the whole end it."""
+"""Position for the offset table's entries in an encoded ConsumeStats: before the closing braces of table and object."""
 
 QUEUES_PER_SLICE = 64
 SHOWN_MAX = 255
-"""So much of a name is repeated in a remark: an answer must fit into a frame."""
+"""Characters of a name that a remark repeats: a response must fit into a frame."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -68,13 +68,13 @@ class ConsumeStatsProcessor:
     _clock: Clock
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes. Each may read from disk for a while."""
+        """Register the request codes, as tasks: each may read from disk."""
         dispatcher.register_task(RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats)
         dispatcher.register_task(RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats)
         dispatcher.register_task(RequestCode.QUERY_CONSUME_TIME_SPAN, self.process_query_consume_time_span)
 
     async def process_get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer how far a group is in one topic or in all in which it has offsets, and how many it gets per second."""
+        """Return a group's progress in one topic, or in all with offsets, and its consumption rate per second."""
         header = read_header(request, GetConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = self._consumer_offset_manager.which_topic_by_consumer(group)
@@ -92,7 +92,7 @@ class ConsumeStatsProcessor:
     async def process_get_broker_consume_stats(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the same for every group, topic by topic; of ordered topics only if the header says so."""
+        """Return the progress of every group by topic; only of ordered topics if the header says so."""
         header = read_header(request, GetConsumeStatsInBrokerHeader)
         groups: list[bytes] = []
         total_diff = 0
@@ -114,7 +114,7 @@ class ConsumeStatsProcessor:
     async def process_query_consume_time_span(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer when the messages of a topic's queues were stored, and where among them a group is."""
+        """Return each queue's store times: of the first and last message, and at the group's offset."""
         header = read_header(request, QueryConsumeTimeSpanRequestHeader)
         config = self._topic_config_manager.select_topic_config(header.topic)
         if config is None:
@@ -129,7 +129,7 @@ class ConsumeStatsProcessor:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _consumed(self, group: str, topics: list[str]) -> Iterator[TopicConfig]:
-        """Return those topics that exist and, when the group is online, are subscribed."""
+        """Return the topics that exist and, when the group is online, that it subscribes to."""
         online = self._consumer_manager.get_consumer_group_info(group)
         subscribed = online.subscription_table if online is not None else None
         for topic in topics:
@@ -138,7 +138,7 @@ class ConsumeStatsProcessor:
                 yield config
 
     async def _offsets(self, group: str, topic: str, queue_nums: int) -> tuple[bytes, int]:
-        """Return the entries of an offset table, encoded, and how far behind the group is in all of them."""
+        """Return the encoded entries of an offset table, and the group's total lag in them."""
         pieces: list[bytes] = []
         total_diff = 0
         for first in range(0, queue_nums, QUEUES_PER_SLICE):

@@ -1,9 +1,9 @@
-"""Offsets of groups beside each other: where one may go on so that none misses anything, and copies of another's.
+"""Requests that compare or copy the offsets of groups.
 
-Compatibility: ``AdminBrokerProcessor`` and ``ConsumerOffsetManager`` (4.9.8); broker.md 18, trap 21. Where RocketMQ
-fails to do what it is asked, it is done here: QUERY_CORRECTION_OFFSET leaves groups out (RocketMQ deletes their
-offsets, of every topic) and compares with the group named (RocketMQ looks it up under swapped names, and finds
-nothing); CLONE_GROUP_OFFSET without a topic copies every topic (RocketMQ copies none).
+Compatibility: ``AdminBrokerProcessor`` and ``ConsumerOffsetManager`` (4.9.8); broker.md 18, trap 21. Two faults of
+RocketMQ are not copied. QUERY_CORRECTION_OFFSET ignores the filtered groups (RocketMQ deletes their offsets in every
+topic) and compares with the group named (RocketMQ looks it up under swapped names and finds nothing).
+CLONE_GROUP_OFFSET without a topic copies every topic (RocketMQ copies none).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 NO_CORRECTION = (1 << 63) - 1
-"""The answer for a queue in which the compared group is not ahead of the others."""
+"""Response for a queue in which the compared group is not ahead of the others."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -38,13 +38,12 @@ class AdminGroupOffsetProcessor:
     _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register(RequestCode.QUERY_CORRECTION_OFFSET, self.process_query_correction_offset)
         dispatcher.register(RequestCode.CLONE_GROUP_OFFSET, self.process_clone_group_offset)
 
     def process_query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer, for each queue, how far all groups have come, and that nothing is to be done if the group named has
-        not come further."""
+        """Return, for each queue, the smallest offset of all groups, or a no-op value if the group is not ahead."""
         header = read_header(request, QueryCorrectionOffsetHeader)
         left_out = frozenset(filter(None, (header.filter_groups or "").split(",")))
         corrections = self._min_offsets(header.topic, left_out)
@@ -55,9 +54,9 @@ class AdminGroupOffsetProcessor:
         return make_response(request, body=encode_body(QueryCorrectionOffsetBody(correction_offsets=corrections)))
 
     def process_clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let a group go on where another one is, in one topic or in all in which that one has offsets.
+        """Copy the offsets of one group to another, in one topic or in all topics where the source has offsets.
 
-        Unless the group is said to be offline, topics that it does not subscribe to any more are passed over.
+        Unless the header says that the group is offline, topics that the source no longer subscribes to are skipped.
         """
         header = read_header(request, CloneGroupOffsetRequestHeader)
         check_name(header, "srcGroup", header.src_group)
@@ -74,7 +73,7 @@ class AdminGroupOffsetProcessor:
         return make_response(request)
 
     def _min_offsets(self, topic: str, left_out: frozenset[str]) -> dict[int, int]:
-        """Return the smallest offset of all groups in each queue; an offset whose message is gone does not count."""
+        """Return the smallest offset of all groups in each queue, ignoring offsets below the queue's min offset."""
         smallest: dict[int, int] = {}
         for group in self._consumer_offset_manager.which_group_by_topic(topic):
             if group in left_out:

@@ -1,7 +1,7 @@
-"""Groups by command: create, change, delete, list, and who is connected.
+"""Administration of groups: create, change, delete, list, and their connected members.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A group without a name is refused; Java answers success
-or a null pointer.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A group without a name is refused; Java responds with
+success or a null pointer exception.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from rocketpy.remoting.dispatch import Dispatcher
 
 _MEMBERS_PER_TURN = 1000
 _GROUP_SIZE_MAX = 65_536
-"""How long the settings of a group may be that a request brings: they are some hundred bytes."""
+"""Bound of a group configuration in a request, which takes a few hundred bytes."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class AdminGroupProcessor:
-    """Serves the codes about groups. One per broker."""
+    """Serves the group codes. One per broker."""
 
     _subscription_group_manager: SubscriptionGroupManager
     _consumer_manager: ConsumerManager
@@ -63,7 +63,7 @@ class AdminGroupProcessor:
     _clock: Clock
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create)
         dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete)
         dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
@@ -72,7 +72,7 @@ class AdminGroupProcessor:
         dispatcher.register_task(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Create a group or replace its configuration; in the file before it is answered."""
+        """Create a group or replace its configuration; answered once it is in the file."""
         group_config = read_body(request, SubscriptionGroupConfig, _GROUP_SIZE_MAX)
         check_name(group_config, "groupName", group_config.group_name)
         check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
@@ -81,7 +81,7 @@ class AdminGroupProcessor:
         return make_response(request)
 
     async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Delete a group, whether or not it exists, and if asked its offsets."""
+        """Delete a group, whether or not it exists, and on request its offsets."""
         header = read_header(request, DeleteSubscriptionGroupRequestHeader)
         check_name(header, "groupName", header.group_name)
         self._subscription_group_manager.delete_subscription_group_config(header.group_name)
@@ -93,7 +93,7 @@ class AdminGroupProcessor:
         return make_response(request)
 
     async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the whole table: what a slave copies."""
+        """Return the whole table, as a slave requests it."""
         groups = self._subscription_group_manager
         body = await self._whole_answers.encode_table("all groups", lambda: groups.data_version, groups.wrapper)
         return make_response(request, body=body)
@@ -101,7 +101,7 @@ class AdminGroupProcessor:
     async def process_get_consumer_connection_list(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the members of a consumer group and what it subscribes to."""
+        """Return the members and subscriptions of a consumer group."""
         group = read_header(request, GetConsumerConnectionListRequestHeader).consumer_group
         info = self._consumer_manager.get_consumer_group_info(group)
         if info is None:
@@ -118,7 +118,7 @@ class AdminGroupProcessor:
     async def process_get_producer_connection_list(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the members of a producer group."""
+        """Return the members of a producer group."""
         group = read_header(request, GetProducerConnectionListRequestHeader).producer_group
         members = self._producer_manager.members(group)
         if members is None:
@@ -127,7 +127,7 @@ class AdminGroupProcessor:
         return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
 
     async def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the members of every producer group, with when each was heard of last."""
+        """Return the members of every producer group, each with its last heartbeat."""
         table: dict[str, Sequence[ProducerInfo]] = {}
         count = 0
         for group in self._producer_manager.groups:

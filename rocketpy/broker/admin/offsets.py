@@ -1,7 +1,7 @@
-"""Where queues begin and end, and where they were at a time.
+"""Requests for the min, max and timestamp offsets of queues.
 
 Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A queue that does not exist has the offsets 0 and no
-earliest time (-1); a negative queue id is refused, where Java makes a queue of it.
+earliest time (-1); a negative queue id is refused, where Java creates a queue for it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rocketpy.store.message_store import MessageStore
 
 @attrs.define(eq=False, kw_only=True)
 class AdminOffsetProcessor:
-    """Serves the codes about offsets. One per broker."""
+    """Serves the offset codes. One per broker."""
 
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
     _whole_answers: WholeAnswers
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp)
         dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset)
         dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset)
@@ -49,21 +49,21 @@ class AdminOffsetProcessor:
     async def process_search_offset_by_timestamp(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the queue offset nearest to a time."""
+        """Return the queue offset nearest to a timestamp."""
         header = read_header(request, SearchOffsetRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
         offset = await self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp)
         return make_response(request, header=SearchOffsetResponseHeader(offset))
 
     def process_get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the queue offset that the next message will get."""
+        """Return the max offset, which the next message will get."""
         header = read_header(request, GetMaxOffsetRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
         offset = self._store.max_offset_in_queue(header.topic, header.queue_id)
         return make_response(request, header=GetMaxOffsetResponseHeader(offset))
 
     def process_get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the smallest queue offset that is still there."""
+        """Return the min offset: the smallest queue offset that still exists."""
         header = read_header(request, GetMinOffsetRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
         offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
@@ -72,7 +72,7 @@ class AdminOffsetProcessor:
     async def process_get_earliest_msg_storetime(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer when the oldest message of a queue was stored."""
+        """Return the store time of a queue's oldest message."""
         header = read_header(request, GetEarliestMsgStoretimeRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
         min_offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
@@ -84,7 +84,7 @@ class AdminOffsetProcessor:
     async def process_get_all_consumer_offset(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer the whole table: what a slave copies."""
+        """Return the whole table, as a slave requests it."""
         offsets = self._consumer_offset_manager
         body = await self._whole_answers.encode_table(
             "all offsets",

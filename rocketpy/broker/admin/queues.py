@@ -1,7 +1,7 @@
-"""The units of a queue by command: what ``mqadmin queryCq`` shows, and whether a group's filter lets them through.
+"""QUERY_CONSUME_QUEUE: the units of a queue as ``mqadmin queryCq`` shows them, with a group's filter results.
 
-Compatibility: ``AdminBrokerProcessor.queryConsumeQueue`` (4.9.8); broker.md 18. One answer has at most UNITS_MAX units,
-and a negative number is refused; in RocketMQ the end of a file is the only limit.
+Compatibility: ``AdminBrokerProcessor.queryConsumeQueue`` (4.9.8); broker.md 18. One response has at most UNITS_MAX
+units, and a negative number is refused; in RocketMQ the end of a file is the only limit.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rocketpy.store.queue.extension import CqExtUnit, is_ext_address
 from rocketpy.store.results import ListedUnit, MessageFilter
 
 UNITS_MAX = 4096
-"""So many units an answer has at most, whatever was asked for."""
+"""Bound of the units in one response, whatever count the request has."""
 
 FilterOf = Callable[[str, SubscriptionData], "tuple[MessageFilter, str]"]
-"""Returns the filter of a group with a subscription, and what the broker knows of it beyond that, as pretty JSON."""
+"""Returns a group's message filter for a subscription, and the broker's filter entry as pretty JSON."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -44,11 +44,11 @@ class AdminQueueProcessor:
     _filter_of: FilterOf
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the code."""
+        """Register the request code."""
         dispatcher.register_task(RequestCode.QUERY_CONSUME_QUEUE, self.process_query_consume_queue)
 
     async def process_query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer units of a queue from one on, up to the end of its file, and what a group wants of the topic."""
+        """Return units of a queue from an index on, up to the end of their file, and a group's subscription."""
         header = read_header(request, QueryConsumeQueueRequestHeader)
         check_range(header, "queueId", header.queue_id, 0)
         if not header.topic.strip():
@@ -75,7 +75,7 @@ class AdminQueueProcessor:
     def _filter(
         self, group: str | None, topic: str
     ) -> tuple[SubscriptionData | None, str | None, MessageFilter | None]:
-        """Return subscription, text about the filter, and the filter of a group; nothing when none was named."""
+        """Return a group's subscription, its filter as text and its filter; None for each without a group."""
         if group is None:
             return None, None, None
         subscription = self._consumer_manager.find_subscription_data(group, topic)
@@ -86,7 +86,7 @@ class AdminQueueProcessor:
 
 
 def _shown(unit: ListedUnit, message_filter: MessageFilter | None) -> ConsumeQueueData:
-    """Return a unit as the tool prints it; RocketMQ judges only those that have more in an extension."""
+    """Return a unit as the tool prints it. As in RocketMQ, only units with an extension are filtered."""
     plain = ConsumeQueueData(physic_offset=unit.physical_offset, physic_size=unit.size, tags_code=unit.tags_code)
     if not is_ext_address(unit.tags_code):
         return plain
@@ -109,7 +109,7 @@ def _shown(unit: ListedUnit, message_filter: MessageFilter | None) -> ConsumeQue
 
 
 def _ext_json(unit: CqExtUnit) -> str:
-    """Return an extension as fastjson writes Java's class of it, byte for byte: keys by name, bytes in Base64."""
+    """Encode an extension unit byte for byte as fastjson does: keys sorted by name, bytes in Base64."""
     fields: dict[str, object] = {}
     if unit.bit_map:
         fields["filterBitMap"] = b64encode(unit.bit_map).decode()
@@ -118,7 +118,7 @@ def _ext_json(unit: CqExtUnit) -> str:
 
 
 def _bits(bit_map: bytes) -> str:
-    """Return a bit map as RocketMQ prints it: the highest byte first, a line end behind each eight bytes.
+    """Return a bit map as RocketMQ prints it: the highest byte first, a newline after every eight bytes.
 
     >>> _bits(bytes([1, 128]))
     '1000000000000001\\n'

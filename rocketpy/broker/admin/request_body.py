@@ -1,4 +1,4 @@
-"""Reads the JSON body of a request; what is wrong with it refuses this request and leaves the connection alone."""
+"""Decoding and validation of request bodies. An invalid body refuses the request; the connection stays open."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rocketpy.protocol.command import RemotingCommand
 BodyT = TypeVar("BodyT")
 
 SETTINGS_SIZE_MAX = 65_536
-"""How long a text of settings may be that a request brings: there are some hundred, of some bytes each."""
+"""Bound of the properties text in a request: there are a few hundred settings of a few bytes each."""
 
 
 def read_body(request: RemotingCommand, body_class: type[BodyT], size_max: int | None = None) -> BodyT:
-    """Return the body as a value; RequestError(SYSTEM_ERROR) naming class and field when it is missing or wrong.
+    """Return the decoded body; RequestError(SYSTEM_ERROR) naming class and field when it is missing or invalid.
 
-    One of more than ``size_max`` bytes is refused before it is read, which takes a second for what a frame may hold.
+    A body above ``size_max`` bytes is refused without decoding, which would take a second for a full frame.
     """
     if not request.body:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{body_class.__name__}: expected a body, found none")
@@ -44,7 +44,7 @@ def check_range(header: object, field: str, value: int, low: int, high: int | No
 
 
 def check_name(owner: object, field: str, value: str | None) -> str:
-    """Return a name; refuse one that is missing, blank or too long with a remark that names its place."""
+    """Return a name; refuse a missing, blank or too long one with a remark that names class and field."""
     if value is None or not value.strip():
         found = "nothing" if value is None else "a blank text"
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"{type(owner).__name__}.{field}: expected a name, found {found}")
@@ -53,7 +53,7 @@ def check_name(owner: object, field: str, value: str | None) -> str:
 
 
 def check_length(owner: object, field: str, value: str, length_max: int) -> None:
-    """Refuse a text that is too long with a remark that names its place."""
+    """Refuse a text that is too long with a remark that names class and field."""
     if len(value) > length_max:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,

@@ -1,11 +1,11 @@
-"""The broker's settings by command: what they are, and changes of some of them.
+"""GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG: the broker's settings by request.
 
-No request changes a path, a command, an address or code to load: what CVE-2023-33246 and its successors did with
-``rocketmqHome``, ``filterServerNums`` and ``brokerConfigPath`` is refused, whatever the black list of the file says.
+No request changes a path, a command, an address or code to load. This refuses the attacks of CVE-2023-33246 and its
+successors through ``rocketmqHome``, ``filterServerNums`` and ``brokerConfigPath``, whatever the configured black list.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Refusals name the key; keys that count from the next
-start only are named in the remark of the success. Java refuses the keys of its black list alone, and so lets a request
-move the store, the addresses and the nameservers.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Refusals name the key. Keys that take effect at the next
+start are named in the remark of the success. Java refuses only the keys of its black list, so a request can change the
+store path, the addresses and the nameservers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("rocketpy.broker")
 class AdminConfigProcessor:
     """Serves UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG.
 
-    ``permission_changed`` makes the nameservers hear of another ``brokerPermission`` and never fails.
+    ``permission_changed`` registers a changed ``brokerPermission`` with the nameservers and never fails.
     """
 
     _config: BrokerConfig
@@ -43,12 +43,12 @@ class AdminConfigProcessor:
     _permission_changed: Callable[[], Awaitable[None]]
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.UPDATE_BROKER_CONFIG, self.process_update_broker_config)
         dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config)
 
     async def process_update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Change settings, all that are named or none; answered when they are in the file."""
+        """Change all named settings or none; answered once they are in the file."""
         text = _text_of(request.body or b"")
         try:
             change = await self._live_settings.update(text, black_list=self._black_list())
@@ -57,7 +57,7 @@ class AdminConfigProcessor:
             raise RequestError(ResponseCode.NO_PERMISSION, f"Can not update config in black list. {error}") from error
         except SettingsError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"nothing has changed: {error}") from error
-        except StoreError as error:  # a file of settings that cannot be written stops no message
+        except StoreError as error:  # not fatal: messages do not depend on this file
             _log.error("settings not changed: %s", error)
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"nothing has changed, the file could not be written: {error}"
@@ -76,7 +76,7 @@ class AdminConfigProcessor:
         return make_response(request)
 
     def process_get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the accepted value of every setting, and the one in force where that is another, as properties."""
+        """Return as properties every setting's accepted value, and its value in force where it differs."""
         header = GetBrokerConfigResponseHeader(version=encode_text(self._live_settings.data_version))
         return make_response(request, header=header, body=self._live_settings.text().encode())
 
@@ -85,7 +85,7 @@ class AdminConfigProcessor:
 
 
 def _text_of(body: bytes) -> str:
-    """Decode properties text as Java does, which reads a request as UTF-8."""
+    """Decode properties text as UTF-8, as Java does for a request."""
     if len(body) > SETTINGS_SIZE_MAX:
         remark = f"nothing has changed: body: expected at most {SETTINGS_SIZE_MAX} bytes of settings, found {len(body)}"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,6 +1,6 @@
-"""One figure of the statistics, for the last minute, hour and day.
+"""VIEW_BROKER_STATS_DATA: one counter of the statistics over the last minute, hour and day.
 
-A name that is none is refused with the same words as a key under which nothing was counted.
+An unknown name gets the same refusal as a key under which nothing was counted.
 
 Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8); broker.md 17 and 18.
 """
@@ -20,7 +20,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 
 SHOWN_MAX = 1000
-"""So much of a name is repeated in a remark: an answer must fit into a frame."""
+"""Characters of a name that a remark repeats: a response must fit into a frame."""
 
 
 class AdminStatsProcessor:
@@ -30,11 +30,11 @@ class AdminStatsProcessor:
         self._stats = stats
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the code."""
+        """Register the request code."""
         dispatcher.register(RequestCode.VIEW_BROKER_STATS_DATA, self.process_view_broker_stats_data)
 
     def process_view_broker_stats_data(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer a counter's sum, rate and average over each window."""
+        """Return a counter's sum, rate and average over each window."""
         header = read_header(request, ViewBrokerStatsDataRequestHeader)
         item = self._stats.get_stats_item(header.stats_name, header.stats_key)
         if item is None:

@@ -1,4 +1,4 @@
-"""Cleaning of the store by command.
+"""Requests that delete expired files and unused queues.
 
 Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
 """
@@ -23,13 +23,13 @@ class AdminStoreProcessor:
     _topic_config_manager: TopicConfigManager
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register(RequestCode.DELETE_EXPIRED_COMMITLOG, self.process_delete_expired_commit_log)
         dispatcher.register_task(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.process_clean_expired_consume_queue)
         dispatcher.register_task(RequestCode.CLEAN_UNUSED_TOPIC, self.process_clean_unused_topic)
 
     def process_delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let the store delete expired files in its next runs, whatever the hour; answered before it has."""
+        """Schedule the deletion of expired files regardless of ``deleteWhen``; answered before it has run."""
         self._store.execute_delete_files_manually()
         return make_response(request)
 
@@ -41,6 +41,6 @@ class AdminStoreProcessor:
         return make_response(request)
 
     async def process_clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Delete the queues of topics that are not in the table."""
+        """Delete the queues of topics that are not in the topic table."""
         await self._store.clean_unused_topics(self._topic_config_manager.topic_config_table.keys())
         return make_response(request)

@@ -1,8 +1,8 @@
-"""Topics by command: create, change, delete, list, and where their queues stand.
+"""Administration of topics: create, change, delete, list, and the offsets of their queues.
 
-A change is in the file and with the nameservers before it is answered, so whoever asked may send at once.
+A change is in the file and registered with the nameservers before it is answered, so clients may send at once.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Numbers of queues and permissions have bounds here.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Queue counts and permissions are bounded here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _QUEUES_PER_TURN = 500
 
 @attrs.define(eq=False, kw_only=True)
 class AdminTopicProcessor:
-    """Serves the codes about topics. One per broker. ``register_topics`` tells every nameserver and never fails."""
+    """Serves the topic codes. One per broker. ``register_topics`` registers with every nameserver and never fails."""
 
     _config: BrokerConfig
     _topic_config_manager: TopicConfigManager
@@ -58,7 +58,7 @@ class AdminTopicProcessor:
     _register_topics: Callable[[], Awaitable[None]]
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_TOPIC, self.process_update_and_create_topic)
         dispatcher.register_task(RequestCode.DELETE_TOPIC_IN_BROKER, self.process_delete_topic)
         dispatcher.register_task(RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config)
@@ -101,13 +101,13 @@ class AdminTopicProcessor:
         return make_response(request)
 
     async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the whole table: what a slave copies."""
+        """Return the whole table, as a slave requests it."""
         topics = self._topic_config_manager
         body = await self._whole_answers.encode_table("all topics", lambda: topics.data_version, topics.wrapper)
         return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
 
     async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer smallest and largest offset of every write queue, and when its last message came."""
+        """Return min offset, max offset and last store time of every write queue."""
         topic = read_header(request, GetTopicStatsInfoRequestHeader).topic
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
@@ -129,14 +129,14 @@ class AdminTopicProcessor:
         return make_response(request, body=body)
 
     def process_query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the groups that subscribe to a topic or have offsets in it."""
+        """Return the groups that subscribe to a topic or have offsets in it."""
         topic = read_header(request, QueryTopicConsumeByWhoRequestHeader).topic
         groups = set(self._consumer_manager.query_topic_consume_by_who(topic))
         groups.update(self._consumer_offset_manager.which_group_by_topic(topic))
         return make_response(request, body=encode_body(GroupList(group_list=sorted(groups))))
 
     def process_get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the topics that belong to the broker itself."""
+        """Return the broker's own topics."""
         body = TopicList(topic_list=self._topic_config_manager.system_topics())
         return make_response(request, body=encode_body(body))
 

@@ -1,7 +1,7 @@
-"""Encodes answers that list everything there is of something, a slice at a time.
+"""Encoding of responses with a whole table, in slices.
 
-A table of 50,000 topics takes half a second to encode. Others are served in between, one answer is encoded at a time,
-and what does not fit a frame is refused as soon as that is known.
+A table of 50,000 topics takes half a second to encode. Other requests are served between slices, one response is
+encoded at a time, and one that exceeds a frame is refused as soon as that is known.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from rocketpy.protocol.frame import FRAME_LENGTH_MAX
 
 PIECES_PER_SLICE = 50
 _BODY_BYTES_MAX = FRAME_LENGTH_MAX - 65_536
-"""What is left for the header of an answer is more than any has."""
+"""Leaves more room in the frame than any response header needs."""
 
 
 class WholeAnswers:
-    """Encodes bodies one after the other; those of a table whose version has not changed are kept."""
+    """Encodes bodies one at a time; a table's body is cached until its version changes."""
 
     def __init__(self) -> None:
         self._encoding = trio.Lock()  # encoding awaits, and many at once would hold many megabytes each
         self._kept: dict[str, tuple[object, bytes]] = {}
 
     async def encode(self, what: str, body: object) -> bytes:
-        """Return the bytes of a body, which nobody changes meanwhile; RequestError(SYSTEM_ERROR) beyond a frame.
+        """Encode a body, which must not change meanwhile; RequestError(SYSTEM_ERROR) when it exceeds a frame.
 
-        ``what`` names it in the remark.
+        ``what`` names the content in the remark.
         """
         async with self._encoding:
             return await _encoded(what, body)
 
     async def encode_table(self, what: str, version: Callable[[], object], body: Callable[[], object]) -> bytes:
-        """Return the bytes of a table, the last ones while its version is equal."""
+        """Return the encoded table, from the cache while its version is equal."""
         async with self._encoding:
             now = version()
             kept = self._kept.get(what)

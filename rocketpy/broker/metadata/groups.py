@@ -1,12 +1,12 @@
-"""The consumer groups that a broker knows: ``subscriptionGroup.json``.
+"""Table of consumer groups, persisted in ``subscriptionGroup.json``.
 
-One table, group -> :class:`SubscriptionGroupConfig`. A group appears with its first heartbeat or pull while
-``autoCreateSubscriptionGroup`` is on, and while there are not too many, counted and in bytes; every change moves the
-data version.
+It maps a group to its :class:`SubscriptionGroupConfig`. A group is created by its first heartbeat or pull while
+``autoCreateSubscriptionGroup`` is on and the table is below its bounds in entries and bytes. Every change increments
+the data version.
 
 Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20. Where
-automatic creation is off, or there are too many groups, RocketMQ creates every group whose name begins with
-``CID_RMQ_SYS_``; here only the broker's own.
+automatic creation is off, RocketMQ still creates every group whose name begins with ``CID_RMQ_SYS_``; here only the
+broker's own groups are created then, or when the table is full.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PREDEFINED_GROUPS = (
     "CID_ONSAPI_OWNER",
 )
 OWN_GROUPS = frozenset(("CID_RMQ_SYS_TRANS",))
-"""The broker's own groups, which appear whatever the settings say: they are few."""
+"""The broker's own groups, which are created whatever the settings are."""
 
 NAME_LENGTH_MAX = 255
-"""Longer names of groups and clients are refused: RocketMQ's clients do not let them out either."""
+"""Longer names of groups and clients are refused; RocketMQ's clients refuse to send them too."""
 
 _ENTRY_BYTES = 280
-"""What a group takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
+"""Largest size of a group in the table's JSON without its name, which occurs twice."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -73,7 +73,7 @@ class SubscriptionGroupManager:
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
     def load(self) -> None:
-        """Put what the file holds over the predefined groups; StartError when file and backup make no sense."""
+        """Load the file over the predefined groups; StartError when file and backup are malformed."""
         loaded = self.stored.load(lambda content: decode_value(content, SubscriptionGroupWrapper))
         if loaded is None:
             return
@@ -87,9 +87,9 @@ class SubscriptionGroupManager:
             _log.warning("%s is large: %s; no group appears by itself", self.stored.path, self.full_because)
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the configuration of a group, created now if that is allowed; None otherwise.
+        """Return the configuration of a group, creating the group if that is allowed; None otherwise.
 
-        A group of light queues needs none to have one, and it is always the same.
+        Groups of light queues are not in the table and share one fixed configuration.
         """
         if self._enable_lmq and group.startswith(LMQ_PREFIX):
             return SubscriptionGroupConfig(group_name=group)
@@ -107,7 +107,7 @@ class SubscriptionGroupManager:
 
     @property
     def full_because(self) -> str | None:
-        """Why no group appears by itself any more, for remarks and logs; None while there is room."""
+        """The bound that stops automatic creation, for remarks and logs; None while there is room."""
         count = len(self.subscription_group_table)
         if count >= self._config.auto_create_subscription_group_max:
             return f"there are {count} already, see autoCreateSubscriptionGroupMax"
@@ -116,7 +116,7 @@ class SubscriptionGroupManager:
         return None
 
     def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
-        """Replace a group or make a new one, as administration says; that of light queues is what it is."""
+        """Create or replace a group for an administrator; groups of light queues cannot be changed."""
         if self._enable_lmq and group_config.group_name.startswith(LMQ_PREFIX):
             return
         old = self.subscription_group_table.get(group_config.group_name)
@@ -125,14 +125,14 @@ class SubscriptionGroupManager:
         self._changed()
 
     def disable_consume(self, group: str) -> None:
-        """Refuse the pulls of a group from now on, if there is such a group."""
+        """Disable consumption for a group, if it exists."""
         old = self.subscription_group_table.get(group)
         if old is not None and old.consume_enable:
             self.subscription_group_table[group] = attrs.evolve(old, consume_enable=False)
             self._changed()
 
     def delete_subscription_group_config(self, group: str) -> bool:
-        """Remove a group; False when there is none. Its offsets are another table's affair."""
+        """Delete a group; False when it does not exist. Its offsets are in another table and stay."""
         old = self.subscription_group_table.pop(group, None)
         if old is None:
             return False
@@ -142,7 +142,7 @@ class SubscriptionGroupManager:
         return True
 
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """Return the whole table as it travels."""
+        """Return the whole table in its wire form."""
         return SubscriptionGroupWrapper(
             data_version=self.data_version, subscription_group_table=dict(self.subscription_group_table)
         )

@@ -1,11 +1,11 @@
-"""Which queues a message may name (INNER_MULTI_DISPATCH), as far as a broker decides that and not its store.
+"""Policy for the queues that a message may name in INNER_MULTI_DISPATCH.
 
-The store asks for every message that it is about to put into the queues that it names, wherever it comes from: a send,
-a commit, a delivery. A send is refused before that, with words.
+The store asks for every message with such names, whether it comes from a send, a commit or a delivery. A send is
+checked earlier, so that its refusal has a remark.
 
-Compatibility: ``MultiDispatch`` (4.9.8), which asks nothing: a message gets into any topic, those of the broker and of
-groups included, whatever its sender may do, and makes directories for topics that do not exist. Here a name that is no
-light queue must be that of a topic that exists and is not the broker's own.
+Compatibility: ``MultiDispatch`` (4.9.8), which checks nothing: a message can reach any topic, including system and
+retry topics, whatever its sender's permissions, and creates directories for topics that do not exist. Here a name that
+is not a light queue must be an existing topic that is not the broker's own.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SHOWN_MAX = 127
 
 
 class NamedQueues:
-    """The names that messages of one broker may have in INNER_MULTI_DISPATCH."""
+    """Checks names in INNER_MULTI_DISPATCH against the topics of one broker."""
 
     def __init__(self, topics: TopicConfigManager) -> None:
         self._topics = topics
 
     def may_be_named(self, name: str) -> bool:
-        """Return whether there is such a topic, or it needs none; for names that are legal."""
+        """Whether a legal name is an allowed topic, or a light queue, which needs none."""
         if name.startswith(LMQ_PREFIX):
             return True
         return name in self._topics.topic_config_table and not self._topics.is_system_topic(name)
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Raise RequestError(MESSAGE_ILLEGAL) for a message that names a queue which it may not."""
+        """Raise RequestError(MESSAGE_ILLEGAL) for a message that names a queue that is not allowed."""
         text = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         if text is None:
             return

@@ -1,16 +1,16 @@
-"""How far each group has consumed each queue: ``consumerOffset.json``.
+"""Table of consumer offsets, persisted in ``consumerOffset.json``.
 
-One table, ``"topic@group"`` -> queue id -> the next queue offset. Rule: the broker believes the consumer, so an offset
-may go back or beyond the end; the last commit counts. Written every ``flushConsumerOffsetInterval`` and at the end:
-what was committed after the last write is consumed again after a crash.
+It maps ``"topic@group"`` -> queue id -> the next queue offset. Rule: the broker trusts the consumer, so an offset may
+go back or past the queue's end; the last commit wins. The file is written every ``flushConsumerOffsetInterval`` and at
+shutdown: messages committed after the last write are consumed again after a crash.
 
-With ``enableLmq`` a group whose name begins with ``%LMQ%`` has one offset a topic, whatever the queue, and everything
-is in ``lmqConsumerOffset.json``::
+With ``enableLmq`` a group whose name begins with ``%LMQ%`` has one offset per topic, whatever the queue, and the whole
+table is in ``lmqConsumerOffset.json``::
 
     "lmqOffsetTable":{"%LMQ%one@%LMQ%group":4},  "offsetTable":{"TopicA@G":{0:4}}
 
 Compatibility: ``ConsumerOffsetManager`` and ``LmqConsumerOffsetManager`` (4.9.8) and their files, with integer keys
-that are not JSON. RocketMQ begins with no offsets at all when enableLmq is switched on; here with the other file's.
+that are not JSON. When enableLmq is switched on, RocketMQ starts without offsets; here the other file's are loaded.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LMQ_FILE_NAME = "lmqConsumerOffset.json"
 _SEPARATOR = "@"
 
 GROUPS_OF_TOPICS_MAX = 500_000
-"""Pairs of a group and a topic that clients may make up by committing offsets; pulls need a topic and a group first.
-The sum of their queues is bounded by ``consumerOffsetsMax``."""
+"""Bound of the pairs of group and topic that clients can create by committing offsets, which checks neither; pulls need
+an existing topic and group. The sum of their queues is bounded by ``consumerOffsetsMax``."""
 
 
 class ConsumerOffsetManager:
-    """The offsets of one broker. With ``enable_lmq`` their file stands beside ``path``.
+    """The offsets of one broker. With ``enable_lmq`` their file is in the same directory as ``path``.
 
-    A snapshot is taken every few seconds, of hundreds of thousands of pairs. It shares the offsets of each pair with
-    the table, and the first change of a pair after it makes a copy for the table.
+    A snapshot of hundreds of thousands of pairs is taken every few seconds. It is copy-on-write: it shares each pair's
+    offsets with the table, and the first change of a pair after a snapshot copies them for the table.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ConsumerOffsetManager:
         self.offset_table: dict[str, dict[int, int]] = {}
         """Read freely; change it only through the methods."""
         self._config = config
-        self._unshared: set[str] = set()  # keys whose offsets no snapshot has
+        self._unshared: set[str] = set()  # keys whose offsets are not shared with a snapshot
         self._count = 0  # of offsets
         self._groups_of: dict[str, dict[str, None]] = {}  # by topic, in the order of the table
         self._topics_of: dict[str, dict[str, None]] = {}  # by group
@@ -62,9 +62,9 @@ class ConsumerOffsetManager:
             )
 
     def load(self) -> None:
-        """Read the file into the empty table; StartError when neither it nor its backup makes sense.
+        """Load the file into the empty table; StartError when file and backup are malformed.
 
-        Where light queues are new, the offsets of the others are in the file of a broker without them.
+        When enableLmq has just been switched on, the offsets are still in the file of a broker without it.
         """
         loaded = self.stored.load(_decode)
         if loaded is None and self.stored is not self._plain:
@@ -77,7 +77,7 @@ class ConsumerOffsetManager:
                 self._index(*_split(key))
 
     def has_room_for(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether an offset that clients bring may be kept: known ones always, new ones up to a bound."""
+        """Whether a client's offset may be stored: known queues always, new ones up to the bounds."""
         offsets = self.offset_table.get(topic + _SEPARATOR + group)
         if offsets is not None and queue_id in offsets:
             return True
@@ -86,7 +86,7 @@ class ConsumerOffsetManager:
         return offsets is not None or len(self.offset_table) < GROUPS_OF_TOPICS_MAX
 
     def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        """Remember where ``group`` goes on in a queue; ``peer`` is who says so."""
+        """Store the next queue offset of ``group`` in a queue; ``peer`` is the client that commits it."""
         if self._enable_lmq and group.startswith(LMQ_PREFIX):
             queue_id = 0
         key = topic + _SEPARATOR + group
@@ -113,11 +113,11 @@ class ConsumerOffsetManager:
         return -1 if offsets is None else offsets.get(queue_id, -1)
 
     def offsets_of(self, group: str, topic: str) -> Mapping[int, int]:
-        """Return the next queue offset of each queue of a topic in which a group has one."""
+        """Return a group's offsets in a topic, by queue id."""
         return self.offset_table.get(topic + _SEPARATOR + group, {})
 
     def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
-        """Let a group go on where another one is in a topic; what it had there itself is forgotten."""
+        """Replace a group's offsets in a topic by those of another group."""
         offsets = self.offset_table.get(topic + _SEPARATOR + source_group)
         if offsets is not None:
             key = topic + _SEPARATOR + target_group
@@ -128,7 +128,7 @@ class ConsumerOffsetManager:
             self.stored.changed()
 
     def remove_offset(self, group: str) -> None:
-        """Forget all offsets of a group."""
+        """Remove all offsets of a group."""
         topics = self._topics_of.pop(group, {})
         for topic in topics:
             self._count -= len(self.offset_table.pop(topic + _SEPARATOR + group, ()))
@@ -148,7 +148,7 @@ class ConsumerOffsetManager:
         return list(self._groups_of.get(topic, ()))
 
     def snapshot(self) -> dict[str, dict[int, int]]:
-        """Return the table of this moment, which never changes afterwards."""
+        """Return an immutable copy of the table as it is now."""
         self._unshared.clear()
         return dict(self.offset_table)
 
@@ -176,7 +176,7 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _decode(content: object) -> dict[str, dict[int, int]]:
-    """Check what was read, so that a damaged file is found out at start and not in the middle of a pull."""
+    """Validate the file's content, so that a damaged file fails the start and not a later pull."""
     table = content.get("offsetTable") if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise RemoteProtocolError("expected an object with offsetTable")
@@ -196,7 +196,7 @@ def _decode(content: object) -> dict[str, dict[int, int]]:
 
 
 def _integer(value: object) -> int:
-    """An integer, or the quoted one that fastjson takes too."""
+    """Return an integer; a quoted one is accepted, as fastjson does."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -1,8 +1,7 @@
-"""Writes the broker's tables to their files: some soon after each change, the offsets of groups now and then.
+"""Persistence of the broker's tables: most soon after each change, consumer offsets periodically.
 
-A shortage (a full disk, no descriptor left) does not end the broker: the tables are in memory, reads go on, and the
-next round tries again. Any other
-failure of the disk does.
+A shortage (a full disk, no free descriptor) does not end the broker: the tables are in memory, reads continue, and the
+next round retries. Any other disk failure ends it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.frozen
 class TablePersistStatistics:
-    """How often tables were written, and how often there was no room."""
+    """Counters of writes, and of writes that failed for a shortage."""
 
     persisted_count: int
     disk_full_count: int
 
 
 class TablePersistService:
-    """One loop per table: ``at_once`` ones wait for a change, ``periodic`` ones for their time, which may change."""
+    """One loop per table: ``at_once`` tables wait for a change, ``periodic`` ones for an interval, a live setting."""
 
     def __init__(
         self, *, at_once: Sequence[StoredTable], periodic: Sequence[StoredTable], period_seconds: Callable[[], float]
@@ -42,7 +41,7 @@ class TablePersistService:
         self._disk_full_count = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write until cancelled; what has changed since the last round is for :meth:`persist_all`."""
+        """Write until cancelled; :meth:`persist_all` writes the changes since the last round."""
         async with trio.open_nursery() as nursery:
             for table in self._at_once:
                 nursery.start_soon(self._persist_after_changes, table)
@@ -51,7 +50,7 @@ class TablePersistService:
             task_status.started()
 
     async def persist_all(self) -> bool:
-        """Write every table that has changed: the last step before the broker ends. False when the disk is full."""
+        """Write every changed table, as the last step of shutdown. False when the disk is full."""
         written = [await self._persist(table) for table in (*self._at_once, *self._periodic)]
         return all(written)
 

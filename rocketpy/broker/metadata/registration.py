@@ -1,13 +1,13 @@
-"""Tells every nameserver which topics this broker has: at start, periodically, and soon after a topic changes.
+"""Registration of the broker's topics with every nameserver: at start, periodically, and soon after a change.
 
-The nameservers are independent of each other; one that cannot be reached costs a log line when that begins and one when
-it ends. Rule: no registration ever ends the broker. What a nameserver or the size of the table causes is logged, and
-tried again in the next round; an unexpected failure is contained in the round with that nameserver.
+The nameservers are independent of each other; an unreachable one is logged once when it fails and once when it answers
+again. Rule: no registration ever ends the broker. Failures caused by a nameserver or by the table's size are logged and
+retried in the next round; an unexpected failure is contained in the round with that nameserver.
 
-Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8); broker.md 4. A change always sends the whole table, several
-changes at once send it once; Java sends one topic after an administrative change, which nameservers take the same way.
-A table that does not fit a frame is sent in parts; a nameserver that has the table's version already gets the last one
-only, as a life sign. Java registers no more once the table is too large.
+Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8); broker.md 4. A change always sends the whole table, and
+concurrent changes are coalesced; Java sends only the topic of an administrative change, which has the same effect. A
+table that does not fit a frame is sent in parts; a nameserver that already has the table's version gets only the last
+part, as a heartbeat. Java stops registering once the table is too large.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.frozen
 class RegistrationStatistics:
-    """What has been done since the start, and who cannot be reached now."""
+    """Counters since the start, and the nameservers that are unreachable now."""
 
     registered_count: int
     failed_count: int
@@ -54,7 +54,7 @@ class RegistrationStatistics:
 
 
 class RegistrationService:
-    """One loop. ``broker_addr`` is where clients find this broker, ``ha_server_addr`` where slaves would."""
+    """One loop. ``broker_addr`` is the address for clients, ``ha_server_addr`` the address for slaves."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RegistrationService:
         self._failed_count = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Register, report started, and go on registering until cancelled."""
+        """Register, report started, then register periodically and after changes until cancelled."""
         topics = self._topic_config_manager.stored
         seen = topics.change_count
         await self.register_all(force=True)
@@ -93,9 +93,9 @@ class RegistrationService:
             await self.register_all(force=has_changed or self._config.force_register)
 
     async def register_all(self, *, force: bool = True) -> None:
-        """Register with every nameserver at the same time, each part within ``registerBrokerTimeoutMills``.
+        """Register with all nameservers concurrently, each part within ``registerBrokerTimeoutMills``.
 
-        Without ``force`` those are left out whose version of the topics is ours.
+        Without ``force``, nameservers that have the current data version are skipped.
         """
         with Contained(_log, "a registration with the nameservers"):
             requests = await self._registration()
@@ -104,7 +104,7 @@ class RegistrationService:
                     nursery.start_soon(self._register, address, requests, force)
 
     async def unregister_all(self) -> None:
-        """Take this broker out of every nameserver's routes; waits UNREGISTER_SECONDS at most."""
+        """Unregister from every nameserver; waits UNREGISTER_SECONDS at most."""
         header = UnRegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
@@ -123,7 +123,7 @@ class RegistrationService:
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _registration(self) -> list[RemotingCommand]:
-        """Return the requests that register all topics, in their order."""
+        """Return the requests that register all topics, in sending order."""
         wrapper = self._topic_config_manager.wrapper(broker_permission=self._config.broker_permission)
         is_compressed = self._config.compressed_register
         bodies = await (self._compressed_body if is_compressed else self._json_body).encode(wrapper)
@@ -142,7 +142,7 @@ class RegistrationService:
         return make_request(RequestCode.REGISTER_BROKER, header, body)
 
     async def _register(self, address: str, parts: Sequence[RemotingCommand], force: bool) -> None:
-        """Send the parts one after the other; what breaks off in the middle is sent whole in the next round."""
+        """Send the parts one after the other; after a failure the next round sends all of them again."""
         with Contained(_log, "a registration with nameserver %s", address):
             if not force or len(parts) > 1:
                 is_outdated = await self._is_outdated(address)
@@ -164,7 +164,7 @@ class RegistrationService:
             await self._ask(address, request, UNREGISTER_SECONDS)
 
     async def _is_outdated(self, address: str) -> bool:
-        """Whether a nameserver has another version of the topics than we, or does not say."""
+        """Whether a nameserver has another data version than this broker, or does not answer."""
         header = QueryDataVersionRequestHeader(
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
@@ -178,12 +178,12 @@ class RegistrationService:
             return True
         try:
             return read_header(response, QueryDataVersionResponseHeader).changed
-        except RequestError:  # an answer without the field is no answer
+        except RequestError:  # a response without the field counts as no answer
             return True
 
     async def _ask(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand | None:
-        """Return a successful answer, None when there is none; log when that changes."""
-        # Each connection numbers its requests, so each needs a request of its own.
+        """Return a successful response, or None; log when a nameserver fails or recovers."""
+        # Each connection sets the opaque of its requests, so each needs a copy.
         own = attrs.evolve(request)
         why = ""
         try:
@@ -204,13 +204,13 @@ class RegistrationService:
         return None
 
     def _take_order_topics(self, address: str, body: bytes | None) -> None:
-        """The answer of the first nameserver names the topics that are ordered."""
+        """Take the ordered topics from the response of the first nameserver."""
         if not body:
             return
         try:
             table = decode_body(body, KVTable)
         except RemoteProtocolError as failure:
             fields = event_fields(address=address, why=failure)
-            _log.warning("nameserver answered a registration with a body that is none", extra=fields)
+            _log.warning("nameserver answered a registration with a malformed body", extra=fields)
             return
         self._topic_config_manager.update_order_topic_config(table.table)

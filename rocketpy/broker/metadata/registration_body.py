@@ -1,19 +1,19 @@
-"""The bodies of a registration, encoded from cached pieces: a topic is encoded when it changes, not each time.
+"""Encoding of registration bodies from cached pieces: a topic is encoded only when it changes.
 
-A broker registers every 30 seconds and after each change, always with all of its topics; encoding them costs ten
-microseconds each. The pieces cost memory instead, about as much as the body itself.
+A broker registers every 30 seconds and after each change, always with all of its topics; encoding costs ten
+microseconds per topic. The cache costs about as much memory as the body itself.
 
 A table that does not fit a frame is registered in parts. A nameserver takes the topics of a registration whose data
 version differs from the last one of that address, and keeps topics that a registration does not name (wire.md 5.3).
-Each part therefore has a version of its own and only the last one has the table's::
+Each part therefore has its own version, and only the last part has the table's::
 
     part 1: topics 0..k, version (timestamp, -counter*2^20 - 1)
     part 2: topics k..n, version (timestamp, counter)          the table is complete
 
-so that a registration that breaks off in the middle leaves the nameserver with a version that is not the table's.
+so an incomplete registration leaves the nameserver with a version that is not the table's.
 
-Rule: a body of one part has the bytes of ``encode_body(RegisterBrokerBody(...))``, and the topics are those of one
-moment, however long it takes: after :data:`TOPICS_PER_SLICE` pieces that had to be made others run.
+Rule: a body of one part has the bytes of ``encode_body(RegisterBrokerBody(...))``, and all parts have the topics of one
+snapshot, although other tasks run after every :data:`TOPICS_PER_SLICE` encoded pieces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rocketpy.protocol.fastjson import dumps
 TOPICS_PER_SLICE = 100
 TOPICS_LOOKED_AT_PER_SLICE = 5000
 PART_BYTES_MAX = 4 << 20
-"""A part of a registration is at most so long (before compression): far below a frame, cheap for the nameserver."""
+"""Bound of one part before compression: far below a frame, and cheap for the nameserver."""
 
 _BEGIN = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":'
 _TABLE = b',"topicConfigTable":{'
@@ -47,7 +47,7 @@ _PARTS_BITS = 20
 
 
 class RegistrationBody:
-    """Encodes the topics of one broker as JSON, and caches the pieces."""
+    """Encodes the topics of one broker as JSON, with cached pieces."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[TopicConfig, bytes]] = {}
@@ -86,7 +86,7 @@ async def _renewed(
     wrapper: TopicConfigSerializeWrapper,
     encode: Callable[[TopicConfig], bytes],
 ) -> dict[str, tuple[TopicConfig, bytes]]:
-    """Return the pieces of a table; those of topics that have not changed are taken from ``known``."""
+    """Return the pieces of a table; pieces of unchanged topics come from ``known``."""
     pieces = {}
     made_count = 0
     for number, (topic, config) in enumerate(wrapper.topic_config_table.items(), 1):
@@ -108,7 +108,7 @@ def _json_topic(config: TopicConfig) -> bytes:
 
 
 def _parts(pieces: list[bytes]) -> Iterator[list[bytes]]:
-    """Share out pieces, in their order, so that no part is too long; one part at least."""
+    """Group pieces into parts of bounded size, in order; at least one part."""
     part: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -121,7 +121,7 @@ def _parts(pieces: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def _version_of_part(version: DataVersion, number: int, count: int) -> DataVersion:
-    """Return a version that no table ever has, and no other part, but for the last part."""
+    """Return the table's version for the last part, otherwise a version that no table and no other part has."""
     assert number < 1 << _PARTS_BITS, number
     if number == count:
         return version
@@ -129,7 +129,7 @@ def _version_of_part(version: DataVersion, number: int, count: int) -> DataVersi
 
 
 async def _compressed(version: DataVersion, topics: list[bytes]) -> bytes:
-    """Return one compressed body; the CPU is given away between slices, for compressing costs more than encoding."""
+    """Return one compressed body, with checkpoints between slices: compressing costs more than encoding."""
     stream = zlib.compressobj(COMPRESSION_LEVEL)
     compressed = [stream.compress(compressed_begin(version, len(topics)))]
     for start in range(0, len(topics), TOPICS_PER_SLICE):

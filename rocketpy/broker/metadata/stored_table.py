@@ -1,13 +1,13 @@
-"""The JSON file behind a table of the broker: read at start, written again after changes.
+"""JSON file of one of the broker's tables: read at start, written after changes.
 
-A table says :meth:`StoredTable.changed` after each change and never waits. Services write it: PersistService soon after
-a change, an administrative command before it answers. A snapshot is encoded in the worker thread that writes it, so a
-big table does not hold up the loop.
+A table calls :meth:`StoredTable.changed` after each change and never waits. Other code writes the file: PersistService
+soon after a change, an administrative request before it answers. The worker thread that writes a snapshot also encodes
+it, so a large table does not block the event loop.
 
-The file is RocketMQ's byte for byte (pretty fastjson text). Names in it are chosen by peers, so it is read without
-fastjson's references: a group named ``$ref`` is a group. No Java broker writes a reference into these files, because
-no object is in one of them twice. Compatibility: ``ConfigManager`` of 4.9.8, which writes inside the change, without
-syncing, and has a moment in which there is no file.
+The file has RocketMQ's bytes (pretty fastjson text). Peers choose the names in it, so it is read without fastjson's
+references: a group named ``$ref`` is a group. No Java broker writes a reference into these files, because no object
+occurs twice in one of them. Compatibility: ``ConfigManager`` of 4.9.8, which writes during the change, does not sync,
+and has a moment without any file.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _log = logging.getLogger("rocketpy.broker")
 
 
 class StoredTable:
-    """One file. ``snapshot`` returns what to write, a body or plain values, which nobody changes afterwards."""
+    """One file. ``snapshot`` returns the content, a body or plain values, which must not change afterwards."""
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]) -> None:
         self.path = path
         self.change_count = 0
-        """How many changes there were; for :meth:`wait_changed`."""
+        """Number of changes so far, for :meth:`wait_changed`."""
         self.before_write: Callable[[], Awaitable[None]] | None = None
-        """Awaited between the snapshot and the write: what a table speaks of has to be on disk before the table is."""
+        """Write-ahead hook, awaited between snapshot and write: makes the log data that the table refers to durable."""
         self._disk = disk
         self._run_blocking = run_blocking
         self._snapshot = snapshot
         self._persisted_count = 0
-        self._is_damaged = False  # the file, not its .bak: which must not be overwritten with it
+        self._is_damaged = False  # the file is malformed, so the next write must not copy it over the .bak
         self._waiting = trio.lowlevel.ParkingLot()
-        # Writing awaits, and two writers of one file would share its temporary file.
+        # A write awaits, and two concurrent writers would share the temporary file.
         self._writing = trio.Lock()
 
     def load(self, decode: Callable[[object], T]) -> T | None:
-        """Read the file and return what ``decode`` makes of it, None when there is none.
+        """Read the file and return the decoded content, None when there is no file.
 
-        A file that does not parse is passed over for its ``.bak``; StartError names both when that does not either.
+        A malformed file is replaced by its ``.bak``; StartError names both when the backup is malformed too.
         """
         text = read_text(self._disk, self.path) or ""
         backup = read_text(self._disk, self.path + ".bak") or ""
@@ -71,25 +71,27 @@ class StoredTable:
             return loaded
 
     def changed(self) -> None:
-        """Note that the table differs from the file; whoever waits for that wakes up."""
+        """Mark the table as changed and wake the tasks in :meth:`wait_changed`."""
         self.change_count += 1
         if self._waiting:
             self._waiting.unpark_all()
 
     @property
     def has_changes(self) -> bool:
-        """Whether the file is older than the table."""
+        """Whether the table has changes that are not in the file."""
         return self.change_count != self._persisted_count
 
     async def wait_changed(self, beyond_count: int) -> int:
-        """Wait until there were more than ``beyond_count`` changes; return how many there are."""
+        """Wait until the number of changes exceeds ``beyond_count``; return it."""
         while self.change_count <= beyond_count:
             await self._waiting.park()
         return self.change_count
 
     async def persist(self) -> None:
-        """Write the table if it has changed; durable on return. StoreError when the disk refuses: nothing is lost,
-        the next call tries again."""
+        """Write the table if it has changed; durable on return.
+
+        StoreError when the write fails; the changes stay pending, and the next call retries.
+        """
         async with self._writing:
             change_count = self.change_count
             if change_count != self._persisted_count:

@@ -1,7 +1,7 @@
-"""What a topic may be called at a broker: the rule of names, and the names that are the broker's own.
+"""Validation of topic names, and the names of system topics.
 
-Compatibility: ``TopicValidator`` (4.9.8). In Java the set of system topics is global; here a part of it belongs to one
-broker.
+Compatibility: ``TopicValidator`` (4.9.8). In Java the set of system topics is global; here the topics named after
+cluster and broker belong to one broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.topic_name import SYSTEM_TOPIC_PREFIX, topic_name_fault
 
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
-"""The model of automatically created topics: standard clients send it as their default topic."""
+"""The template of automatically created topics: standard clients send it as their default topic."""
 
 SYSTEM_TOPICS = frozenset(
     (
@@ -28,7 +28,7 @@ SYSTEM_TOPICS = frozenset(
         "OFFSET_MOVED_EVENT",
     )
 )
-"""System topics of every broker; those named after cluster and broker come on top."""
+"""System topics of every broker, without those named after its cluster and broker name."""
 
 
 def check_topic_name(topic: str) -> None:
@@ -39,5 +39,5 @@ def check_topic_name(topic: str) -> None:
 
 
 def is_system_topic(topic: str, broker_topics: Container[str] = ()) -> bool:
-    """Whether ``topic`` belongs to the broker itself; ``broker_topics`` are those of this very broker."""
+    """Whether ``topic`` is a system topic; ``broker_topics`` are the additional ones of one broker."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX) or topic in broker_topics

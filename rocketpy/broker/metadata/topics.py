@@ -1,17 +1,17 @@
-"""The topics of a broker: ``topics.json``.
+"""Table of topics, persisted in ``topics.json``.
 
-One table, topic -> :class:`TopicConfig`. Rules: the broker's own topics are always there; every change moves the data
-version, by which nameservers and slaves see that they are behind; a change is in the table at once and in the file soon
-(PersistService) or before the answer (administration).
+It maps a topic to its :class:`TopicConfig`. Rules: the broker's own topics always exist; every change increments the
+data version, by which nameservers and slaves detect that they are out of date; a change is in the table at once and in
+the file soon after (PersistService), or before the response (administration).
 
 An automatically created topic may be lost when the process is killed before the file is written, while its messages
-are kept: :meth:`TopicConfigManager.restore_from_queues` finds such topics by their queues when the broker starts.
+remain: at start :meth:`TopicConfigManager.restore_from_queues` recreates such topics from their queues.
 
-Topics that appear by themselves (sends, retries, dead letters) are bounded together, in number and in bytes: the whole
-table must fit an answer. Operators, a recovery and the broker's own topics are not bound by that.
+Automatically created topics (sends, retries, dead letters) are bounded together, in number and in bytes, because the
+whole table must fit a response. Operators, recovery and the broker's own topics are exempt.
 
-Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation that
-was off works again once it is on; in RocketMQ its model stays what the time without made of it.
+Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation works
+again after it is switched back on; in RocketMQ the template keeps the permission that it lost meanwhile.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUEUE_NUMS_MAX = 65_535
 """The most queues a topic may have here; RocketMQ has no limit and fails for lack of memory."""
 
 _ENTRY_BYTES = 160
-"""What a topic takes in the table's JSON beside its name, which is in it twice, with the longest numbers."""
+"""Largest size of a topic in the table's JSON without its name, which occurs twice."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -67,7 +67,7 @@ class TopicConfigManager:
         self._clock = clock
         self._enable_lmq = enable_lmq
         self.topic_config_table: dict[str, TopicConfig] = {}
-        """Read freely, also on the hot path: it is one object for good. Change it only through the methods."""
+        """May be read directly, also by the fast path: it stays the same object. Change it only through the methods."""
         self._table_bytes = 0
         self._refused_count = 0
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
@@ -77,7 +77,7 @@ class TopicConfigManager:
         self._own_topic_names = frozenset(self.topic_config_table)
 
     def load(self) -> None:
-        """Put what the file holds over the broker's own topics; StartError when file and backup make no sense."""
+        """Load the file over the broker's own topics; StartError when file and backup are malformed."""
         loaded = self.stored.load(lambda content: decode_value(content, TopicConfigSerializeWrapper))
         if loaded is None:
             return
@@ -92,14 +92,14 @@ class TopicConfigManager:
             _log.warning("%s is large: %s; no topic appears by itself", self.stored.path, self.full_because)
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return the configuration of a topic, None when there is no such topic; a light queue has one without."""
+        """Return the configuration of a topic, None if it does not exist; light queues share a fixed one."""
         if self._enable_lmq and topic.startswith(LMQ_PREFIX):
             return _topic(topic, 1)
         return self.topic_config_table.get(topic)
 
     @property
     def full_because(self) -> str | None:
-        """Why no topic appears by itself any more, for remarks and logs; None while there is room."""
+        """The bound that stops automatic creation, for remarks and logs; None while there is room."""
         count = len(self.topic_config_table)
         if count >= self._config.auto_create_topic_max:
             return f"there are {count} already, see autoCreateTopicMax"
@@ -108,7 +108,7 @@ class TopicConfigManager:
         return None
 
     def is_system_topic(self, topic: str) -> bool:
-        """Whether a topic belongs to the broker itself and administration may not touch it."""
+        """Whether a topic is the broker's own, which administration may not change."""
         return is_system_topic(topic, self._own_topic_names)
 
     def system_topics(self) -> list[str]:
@@ -118,9 +118,9 @@ class TopicConfigManager:
     def create_topic_in_send_message_method(
         self, topic: str, default_topic: str, peer: str, client_default_topic_queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """Create a topic after the model of ``default_topic`` and return it (or the one that is there already).
+        """Create a topic from the template ``default_topic`` and return it; an existing topic is returned unchanged.
 
-        None when the model is missing or may not be inherited from. ``peer`` is the producer that asks.
+        None when the template is missing or has no inherit permission. ``peer`` is the producer.
         """
         existing = self.topic_config_table.get(topic)
         if existing is not None:
@@ -131,7 +131,7 @@ class TopicConfigManager:
             _log.warning("topic not created: its model does not exist", extra=fields)
             return None
         if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
-            # An old TBW102 of topics.json is no model any more once automatic creation is off.
+            # A TBW102 loaded from an old topics.json stops being a template once automatic creation is off.
             model = attrs.evolve(model, perm=PERM_READ_WRITE)
             self.topic_config_table[default_topic] = model
         if not model.perm & PERM_INHERIT:
@@ -153,9 +153,9 @@ class TopicConfigManager:
     def create_topic_in_send_message_back_method(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """Create an internal topic (retry, dead letters) as asked and return it, or the one that is there.
+        """Create an internal topic (retry, dead letters) and return it; an existing one is returned unchanged.
 
-        None where there are too many topics, unless it is the broker's own.
+        None when the table is full, except for the broker's own topics.
         """
         existing = self.topic_config_table.get(topic)
         if existing is not None:
@@ -177,7 +177,7 @@ class TopicConfigManager:
         )
 
     def update_topic_config(self, topic_config: TopicConfig) -> None:
-        """Replace a topic or make a new one, as administration says; that of a light queue is what it is."""
+        """Create or replace a topic for an administrator; light queues cannot be changed."""
         if self._enable_lmq and topic_config.topic_name.startswith(LMQ_PREFIX):
             return
         old = self.topic_config_table.get(topic_config.topic_name)
@@ -186,7 +186,7 @@ class TopicConfigManager:
         self._changed()
 
     def delete_topic_config(self, topic: str) -> bool:
-        """Remove a topic; False when there is none. Its queues and offsets are others' affair."""
+        """Delete a topic; False when it does not exist. Its queues and offsets are deleted by the caller."""
         old = self.topic_config_table.pop(topic, None)
         if old is None:
             return False
@@ -207,9 +207,10 @@ class TopicConfigManager:
             self._changed()
 
     def settings_changed(self) -> None:
-        """Make the model of automatically created topics one again where automatic creation was switched on.
+        """Restore the template's inherit permission when automatic creation is on.
 
-        While it was off the first producer that came made it none, and that may be in the file: also for after a load.
+        While it is off, the first producer's request removes that permission, and the file may keep the removal.
+        Therefore this is also called after a load.
         """
         name = AUTO_CREATE_TOPIC_KEY_TOPIC
         model = next((each for each in self._own_topics() if each.topic_name == name), None)
@@ -218,13 +219,13 @@ class TopicConfigManager:
             self.update_topic_config(model if known is None else attrs.evolve(known, perm=model.perm))
 
     def next_version(self) -> None:
-        """Let nameservers and slaves see a change that is not in the table: of ``brokerPermission``."""
+        """Increment the data version for a change outside the table: of ``brokerPermission``."""
         self._changed()
 
     def restore_from_queues(self, queues: Iterable[tuple[str, int]]) -> list[str]:
-        """Create the topics that have queues in the store and no configuration; return their names.
+        """Create the topics that have queues in the store but no configuration; return their names.
 
-        Only while automatic creation is on: otherwise the file was written before the first message came.
+        Only while automatic creation is on: otherwise every topic was in the file before its first message.
         """
         if not self._config.auto_create_topic_enable:
             return []
@@ -239,7 +240,7 @@ class TopicConfigManager:
         return sorted(largest)
 
     def wrapper(self, *, broker_permission: int = PERM_READ_WRITE) -> TopicConfigSerializeWrapper:
-        """Return the whole table as it travels; a permission other than read and write replaces every topic's.
+        """Return the whole table in its wire form; a permission other than read-write replaces every topic's.
 
         Compatibility: such a copy loses order and system flag (``BrokerController.registerBrokerAll``).
         """
@@ -309,7 +310,7 @@ def _own_perm(*, is_enabled: bool) -> int:
 
 
 def _is_queue_without_topic(topic: str) -> bool:
-    """Whether a queue has no topic in RocketMQ either: half messages, light queues, names nobody could create."""
+    """Whether a queue has no topic in RocketMQ either: half messages, light queues, illegal names."""
     if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, LMQ_PREFIX)):
         return True
     try:

@@ -1,6 +1,6 @@
-"""How many messages a day: where the totals of a broker stood at the last two midnights.
+"""Daily message totals, derived from the store's totals at the last two midnights.
 
-The totals begin at 0 with each start, and so do these. Compatibility: ``BrokerStats`` (4.9.8).
+All totals start at 0 when the broker starts. Compatibility: ``BrokerStats`` (4.9.8).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from rocketpy.store.results import StoreStatistics
 
 
 class BrokerStats:
-    """Totals at midnight; :meth:`record` is called when a day begins."""
+    """Totals at midnight; :meth:`record` is called at the start of each day."""
 
     def __init__(self, *, statistics: Callable[[], StoreStatistics]) -> None:
         self._statistics = statistics
-        self._put = (0, 0)  # total of yesterday morning and of this morning
+        self._put = (0, 0)  # totals at the start of yesterday and of today
         self._get = (0, 0)
 
     def record(self) -> tuple[int, int]:
-        """Let a new day begin; return how many messages were put and got on the one that ends."""
+        """Start a new day; return the messages put and got on the day that ends."""
         now = self._statistics()
         self._put = self._put[1], now.put_count
         self._get = self._get[1], now.get_message_count

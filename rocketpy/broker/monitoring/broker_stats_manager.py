@@ -1,4 +1,4 @@
-"""The statistics of a broker: what was put and got, by topic, group and queue, under RocketMQ's names and keys.
+"""Statistics of puts and gets by topic, group and queue, under RocketMQ's names and keys.
 
 ::
 
@@ -10,15 +10,16 @@
     QUEUE_PUT_NUMS, QUEUE_PUT_SIZE        topic@queueId              delayed messages, with detail only
     QUEUE_GET_NUMS, QUEUE_GET_SIZE        topic@queueId@group        delayed messages delivered, with detail only
     BROKER_PUT_NUMS, BROKER_GET_NUMS      cluster name               messages of all topics
-    GROUP_/BROKER_GET_FROM_DISK_NUMS/SIZE                            nothing, in RocketMQ neither
-    COMMERCIAL_...                        owner@topic@group@type     what a hook says
-    GROUP_GET_FALL_SIZE, ..._TIME         queueId@topic@group        how far behind the last pull was; in logs only
+    GROUP_/BROKER_GET_FROM_DISK_NUMS/SIZE                            always 0, as in RocketMQ
+    COMMERCIAL_...                        owner@topic@group@type     values from hooks
+    GROUP_GET_FALL_SIZE, ..._TIME         queueId@topic@group        lag of the last pull; in logs only
 
-The hot roads do not come here: they add to the objects of :mod:`.counters`, which are emptied when notes are taken
-(:class:`~rocketpy.broker.monitoring.stats_service.BrokerStatsService`) and when somebody asks.
+The fast paths do not call this class: they add to the objects of :mod:`.counters`, which are drained before each sample
+(:class:`~rocketpy.broker.monitoring.stats_service.BrokerStatsService`) and before each query.
 
-Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17. BROKER_PUT_NUMS counts all
-that is counted for topics, messages that were sent back among them. A topic is forgotten also without detail.
+Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17. BROKER_PUT_NUMS counts
+everything that is counted for topics, including messages sent back. A deleted topic's counters are removed even when
+``enableDetailStat`` is off.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.results import GetMessageResult
 
 QUEUE_NAMES = ("QUEUE_PUT_NUMS", "QUEUE_PUT_SIZE", "QUEUE_GET_NUMS", "QUEUE_GET_SIZE")
-"""There with ``enableDetailStat`` only."""
+"""Present with ``enableDetailStat`` only."""
 
 STATS_NAMES = (
     "TOPIC_PUT_NUMS",
@@ -69,7 +70,7 @@ COMMERCIAL_NAMES = (
 
 
 class BrokerStatsManager:
-    """The statistics of one broker. Everything is plain memory: nothing waits, nothing is written."""
+    """The statistics of one broker. In memory only; no method blocks."""
 
     def __init__(
         self,
@@ -92,10 +93,10 @@ class BrokerStatsManager:
         self._topic_puts: dict[str, TopicPutCounter] = {}
         self._group_gets: dict[tuple[str, str, int], GroupGetCounter] = {}
 
-    # ---- the hot roads --------------------------------------------------------------------------------------------
+    # ---- fast paths -----------------------------------------------------------------------------------------------
 
     def topic_put_counter(self, topic: str) -> TopicPutCounter:
-        """Return the counter of a topic for a road that counts message by message."""
+        """Return the counter of a topic for a fast path that counts each message."""
         counter = self._topic_puts.get(topic)
         if counter is None:
             counter = TopicPutCounter(topic)
@@ -104,9 +105,9 @@ class BrokerStatsManager:
         return counter
 
     def inc_pulled(self, group: str, topic: str, queue_id: int, result: GetMessageResult, log_end: int) -> None:
-        """Count the messages of a pull that found some. ``log_end`` is where the log ends: how far the group is behind.
+        """Count the messages of a non-empty pull. ``log_end``, the log's end offset, gives the group's lag.
 
-        A pull that was served at once took no time; for others see :meth:`inc_group_get_latency`.
+        The latency of a pull served at once counts as 0; for cold pulls see :meth:`inc_pull_wait`.
         """
         key = group, topic, queue_id
         try:
@@ -125,30 +126,30 @@ class BrokerStatsManager:
         counter.log_end = log_end
         counter.pulled_ms = self._timestamp_ms()
 
-    # ---- what others count ----------------------------------------------------------------------------------------
+    # ---- general paths --------------------------------------------------------------------------------------------
 
     def inc_topic_put(self, topic: str, count: int, size_bytes: int) -> None:
-        """Count messages of one request (``size_bytes``: of their records) for their topic and for the broker."""
+        """Count the messages of one request for topic and broker; ``size_bytes`` is the size of their records."""
         self._sets["TOPIC_PUT_NUMS"].add(topic, count)
         self._sets["TOPIC_PUT_SIZE"].add(topic, size_bytes)
         self._sets["BROKER_PUT_NUMS"].add(self._cluster_name, count, 0)
 
     def inc_group_get(self, group: str, topic: str, count: int, size_bytes: int) -> None:
-        """Count messages that a group got at once, for the group and for the broker."""
+        """Count the messages of one pull for group and broker."""
         key = self._topic_at_group(topic, group)
         self._sets["GROUP_GET_NUMS"].add(key, count)
         self._sets["GROUP_GET_SIZE"].add(key, size_bytes)
         self._sets["BROKER_GET_NUMS"].add(self._cluster_name, count, 0)
 
     def inc_group_get_latency(self, group: str, topic: str, queue_id: int, ms: int, times: int = 1) -> None:
-        """Count how long pulls of a queue took."""
+        """Count the latency of pulls of a queue."""
         key = self._topic_at_group(topic, group)
         if self._enable_detail_stat:
             key = f"{queue_id}@{key}"
         self._sets["GROUP_GET_LATENCY"].add(key, ms, times)
 
     def inc_pull_wait(self, group: str, topic: str, queue_id: int, ms: int) -> None:
-        """Add time to the latency of a pull that :meth:`inc_pulled` counts: it waited for the disk."""
+        """Add the time that a pull waited for the disk to the latency that :meth:`inc_pulled` counts."""
         self.inc_group_get_latency(group, topic, queue_id, ms, times=0)
 
     def inc_send_back(self, group: str, topic: str) -> None:
@@ -162,13 +163,13 @@ class BrokerStatsManager:
             self._sets["QUEUE_PUT_SIZE"].add(f"{topic}@{queue_id}", size_bytes)
 
     def inc_queue_get(self, group: str, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
-        """Count delayed messages that are delivered for their queue; nothing without ``enableDetailStat``."""
+        """Count delivered delayed messages for their queue; nothing without ``enableDetailStat``."""
         if self._enable_detail_stat:
             self._sets["QUEUE_GET_NUMS"].add(f"{topic}@{queue_id}@{group}", count)
             self._sets["QUEUE_GET_SIZE"].add(f"{topic}@{queue_id}@{group}", size_bytes)
 
     def record_fall(self, group: str, topic: str, queue_id: int, fall_bytes: int, fall_ms: int) -> None:
-        """Note how far behind a group is in a queue: bytes of the log, unless ``diskFallRecorded`` is off, and age."""
+        """Record a group's lag in a queue: log bytes, unless ``diskFallRecorded`` is off, and age in milliseconds."""
         key = f"{queue_id}@{self._topic_at_group(topic, group)}"
         if self._disk_fall_recorded:
             self._fall_size.set(key, fall_bytes)
@@ -178,10 +179,10 @@ class BrokerStatsManager:
         """Count under one of COMMERCIAL_NAMES; KeyError for any other name."""
         self._sets[name].add(f"{owner}@{topic}@{group}@{type}", value)
 
-    # ---- who goes -------------------------------------------------------------------------------------------------
+    # ---- deletion -------------------------------------------------------------------------------------------------
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Forget a topic."""
+        """Remove the counters of a topic."""
         self.empty_counters()
         self._topic_puts.pop(topic, None)
         for key in [key for key in self._group_gets if key[1] == topic]:
@@ -200,7 +201,7 @@ class BrokerStatsManager:
         remove_infixed(self._fall_time.table, topic)
 
     def on_group_deleted(self, group: str) -> None:
-        """Forget a group."""
+        """Remove the counters of a group."""
         self.empty_counters()
         for key in [key for key in self._group_gets if key[0] == group]:
             del self._group_gets[key]
@@ -213,7 +214,7 @@ class BrokerStatsManager:
     # ---- figures --------------------------------------------------------------------------------------------------
 
     def get_stats_item(self, name: str, key: str) -> StatsItem | None:
-        """Return a counter; None when nothing was counted under that name and key, or the name is none."""
+        """Return a counter; None for an unknown name or when nothing was counted under the key."""
         self.empty_counters()
         found = self._sets.get(name)
         return None if found is None else found.get(key)
@@ -223,40 +224,40 @@ class BrokerStatsManager:
         return self._sets["GROUP_GET_NUMS"].snapshot(self._topic_at_group(topic, group), StatsWindow.MINUTE).tps
 
     def fall_bytes(self) -> dict[str, int]:
-        """Return how far behind in the log the last pulls were, by ``queueId@topic@group``."""
+        """Return the lag of the last pulls in log bytes, by ``queueId@topic@group``."""
         self.empty_counters()
         return self._fall_size.table
 
     @property
     def dropped_count(self) -> int:
-        """How many additions found no room in a set that is full."""
+        """Number of additions dropped because a set was full."""
         return sum(each.dropped_count for each in self._sets.values())
 
     def sample(self, window: StatsWindow, now: float) -> Iterator[None]:
-        """Note where all counters stand; yields after each counter. ``now`` is seconds of a steady clock."""
+        """Sample all counters; yields after each one. ``now`` is in seconds of a monotonic clock."""
         self.empty_counters()
         for each in self._sets.values():
             yield from each.sample(window, now)
 
     def lines(self, window: StatsWindow) -> Iterator[str]:
-        """Return a line for each counter but the commercial ones."""
+        """Return a log line for each counter except the commercial ones."""
         for name, each in self._sets.items():
             if name not in COMMERCIAL_NAMES:
                 yield from each.lines(window)
 
     def commercial_lines(self, window: StatsWindow) -> Iterator[str]:
-        """Return a line for each commercial counter."""
+        """Return a log line for each commercial counter."""
         for name in COMMERCIAL_NAMES:
             yield from self._sets[name].lines(window)
 
     def moment_lines(self) -> Iterator[str]:
-        """Return a line for each figure of how far behind a group is."""
+        """Return a log line for each lag figure."""
         self.empty_counters()
         yield from self._fall_size.lines()
         yield from self._fall_time.lines()
 
     def empty_counters(self) -> None:
-        """Take over what the hot roads have counted."""
+        """Drain the counters of the fast paths into the statistics."""
         for put in self._topic_puts.values():
             if put.count:
                 self._sets["TOPIC_PUT_NUMS"].add(put.topic, put.count, put.count)
@@ -281,7 +282,7 @@ class BrokerStatsManager:
         got.clear()
 
     def _topic_at_group(self, topic: str, group: str) -> str:
-        """Return the key of both; light queues are counted as one, because there may be a million of them."""
+        """Return the key of both. Light queues share one key, because there may be a million of them."""
         if self._enable_lmq:
             topic = LMQ_PREFIX if topic.startswith(LMQ_PREFIX) else topic
             group = LMQ_PREFIX if group.startswith(LMQ_PREFIX) else group

@@ -1,9 +1,9 @@
-"""Notices queues on which a group that is online has stopped: messages wait, and its offset does not move.
+"""Detection of stuck queues: an online group lags, and its offset does not advance.
 
-A consumer that hangs in one message looks alive: it heartbeats, and holds its queues. A line names such a queue once,
-and once more when it moves again; the number of them and of all messages that wait are figures
-(``stuckConsumerQueues``, ``consumerLagTotal``). Groups that are not online are behind on purpose, perhaps: they count
-in neither. RocketMQ has neither line nor figure.
+A consumer that hangs in one message looks alive: it sends heartbeats and holds its queues. Each stuck queue is logged
+once, and once more when its offset advances again. The runtime info has the number of stuck queues
+(``stuckConsumerQueues``) and the total lag (``consumerLagTotal``). Groups that are not online may lag on purpose, so
+neither figure includes them. RocketMQ has neither the log lines nor the figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rocketpy.store.message_store import MessageStore
 
 PERIOD_SECONDS = 30.0
 STUCK_SECONDS = 300.0
-"""Longer than any retry of a client, and than most single messages take."""
+"""Longer than any retry of a client, and than most messages take to process."""
 
 QUEUES_PER_SLICE = 256
 
@@ -33,7 +33,7 @@ _Place = tuple[str, str, int]  # group, topic, queue id
 
 @attrs.frozen
 class ConsumerLagStatistics:
-    """What the last round has found."""
+    """Figures of the last round."""
 
     lag_total: int = 0  # messages
     stuck_queues: int = 0
@@ -43,12 +43,12 @@ class ConsumerLagStatistics:
 @attrs.define(eq=False, slots=True)
 class _Progress:
     consumer_offset: int
-    since: float  # Trio time at which it was first seen there, with messages waiting
+    since: float  # Trio time at which the offset was first seen at this value while lagging
     is_reported: bool = False
 
 
 class ConsumerLagService:
-    """One loop over the offsets of the groups that are online."""
+    """One loop over the offsets of the online groups."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ConsumerLagService:
         self._statistics = ConsumerLagStatistics()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look every PERIOD_SECONDS until cancelled."""
+        """Check every PERIOD_SECONDS until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(PERIOD_SECONDS)
@@ -72,7 +72,7 @@ class ConsumerLagService:
                 await self.look()
 
     async def look(self) -> None:
-        """Compare every offset with the end of its queue and with where it was; a bounded number at a time."""
+        """Compare every offset with its queue's max offset and with its previous value, in bounded slices."""
         now = trio.current_time()
         places = self._places()
         waiting: dict[_Place, _Progress] = {}
@@ -107,7 +107,7 @@ class ConsumerLagService:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _places(self) -> list[_Place]:
-        """Return the queues in which groups that are online have offsets; who broadcasts keeps its own."""
+        """Return the queues with offsets of online groups; broadcasting groups keep theirs on the client."""
         return [
             (group.group_name, topic, queue_id)
             for group in self._consumer_manager

@@ -1,7 +1,7 @@
-"""Counters for the hot roads: plain attributes that a message adds to, emptied into the statistics now and then.
+"""Counters for the fast paths: plain attributes, drained periodically into the statistics.
 
-A look-up by a text made of topic, group and queue costs more than a message may. So the hot roads hold an object each
-and add to its attributes; :class:`.BrokerStatsManager` empties all of them when it takes notes or is asked.
+A lookup by a key built from topic, group and queue would cost too much per message. Each fast path therefore holds a
+counter object and adds to its attributes; :class:`.BrokerStatsManager` drains all of them before a sample or a query.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _PLACE = struct.Struct(">qi")
 _PLACE_POSITION = 28
 
 HEAD_SIZE = 76
-"""So many bytes of a record hold its place, and when it was stored."""
+"""Bytes of a record up to and including its physical offset and store time."""
 
 _TIMESTAMP = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 
 
 class TopicPutCounter:
-    """Messages of one topic, and bytes of their records, that were put since the counter was last emptied."""
+    """Messages of one topic, and bytes of their records, put since the counter was last drained."""
 
     __slots__ = ("count", "size_bytes", "topic")
 
@@ -37,10 +37,10 @@ class TopicPutCounter:
 
 
 class GroupGetCounter:
-    """What one group got of one queue since the counter was last emptied, and how far behind its last pull was.
+    """Messages that one group got from one queue since the last drain, and the lag of its last pull.
 
-    Of the last pull a road notes the head of the last record, where the log ended and when that was; what they mean is
-    worked out when somebody asks (:meth:`fall`).
+    For the last pull the fast path stores the head of the last record, the log's end offset and the time; the lag is
+    computed from them only on demand (:meth:`fall`).
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class GroupGetCounter:
         self.pull_count = self.message_count = self.size_bytes = 0
 
     def fall(self) -> tuple[int, int] | None:
-        """Return bytes of the log from the last record on, and its age in milliseconds; None before the first pull."""
+        """Return the log bytes from the last record on, and its age in milliseconds; None before the first pull."""
         head = self.last_head
         if not head:
             return None
@@ -81,7 +81,7 @@ class GroupGetCounter:
 
 
 def last_record(body: bytes) -> int:
-    """Return where the last of several records begins."""
+    """Return the position of the last of several records."""
     begin = position = 0
     while position < len(body):
         begin = position

@@ -1,8 +1,8 @@
-"""Measures how late the event loop lets others run: the figure behind "no service runs later than 10 ms".
+"""Event loop lag: how late scheduled tasks run. Measures the promise "no service runs later than 10 ms".
 
-Every service of the broker is late by as much as somebody works without a checkpoint. This one has nothing to do but to
-be woken, so its lateness is the loop's. The newest wake-ups are kept, a bounded number; operators read percentiles as
-``serviceLatenessP99Ms`` and ``serviceLatenessMaxMs`` in GET_BROKER_RUNTIME_INFO.
+Every service of the broker is delayed by a task that runs without a checkpoint. This service only sleeps, so its delay
+is the loop's lag. A bounded number of recent samples is kept; operators read percentiles as ``serviceLatenessP99Ms``
+and ``serviceLatenessMaxMs`` in GET_BROKER_RUNTIME_INFO.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import trio
 PERIOD_SECONDS = 0.02
 SAMPLES_PER_SECOND = 50
 SAMPLES_MAX = 3_000
-"""A minute of wake-ups."""
+"""Samples of one minute."""
 
 
 @attrs.frozen
 class Lateness:
-    """Milliseconds that wake-ups of the last minute came late."""
+    """Event loop lag of the last minute, in milliseconds."""
 
     p50_ms: float
     p99_ms: float
@@ -28,13 +28,13 @@ class Lateness:
 
 
 class LatenessService:
-    """Sleeps, and notes by how much it overslept."""
+    """Sleeps for a fixed time and samples by how much it wakes up late."""
 
     def __init__(self) -> None:
         self._late_seconds: deque[float] = deque(maxlen=SAMPLES_MAX)
 
     def statistics(self) -> Lateness:
-        """Return percentiles over what is kept; zeros before the first wake-up."""
+        """Return percentiles over the samples; zeros before the first one."""
         late = sorted(self._late_seconds)
         if not late:
             return Lateness(0.0, 0.0, 0.0)
@@ -45,7 +45,7 @@ class LatenessService:
         )
 
     def late_ms(self) -> float:
-        """Return by how much the latest of the last second's wake-ups was late."""
+        """Return the largest lag of the last second."""
         return max(list(self._late_seconds)[-SAMPLES_PER_SECOND:], default=0.0) * 1000
 
     def runtime_info(self) -> dict[str, str]:

@@ -1,11 +1,10 @@
-"""Protects the page cache from groups that read far behind: switches their consuming off, where that is wanted.
+"""Protection of the page cache from slow consumers, by disabling their consumption.
 
-With ``disableConsumeIfConsumerReadSlowly`` a group whose last pull of some queue was more than
-``consumerFallbehindThreshold`` bytes behind the end of the log loses ``consumeEnable`` until an operator gives it back.
+With ``disableConsumeIfConsumerReadSlowly`` a group whose last pull of any queue lagged the log's end by more than
+``consumerFallbehindThreshold`` bytes loses ``consumeEnable`` until an operator restores it.
 
-Compatibility: ``BrokerController.protectBroker`` (4.9.8), every 3 minutes as there. Java judges by the last pull
-however old it is, and so takes ``consumeEnable`` again from a group that has not pulled since it got it back; here a
-pull counts once.
+Compatibility: ``BrokerController.protectBroker`` (4.9.8), every 3 minutes as there. Java uses the last pull however old
+it is, and so disables a group again that has not pulled since it was enabled; here each pull counts only once.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _log = logging.getLogger("rocketpy.broker.protection")
 
 
 class SlowConsumerService:
-    """One loop over how far behind groups read."""
+    """One loop over the lag of the last pulls."""
 
     def __init__(
         self, *, config: BrokerConfig, stats: BrokerStatsManager, subscription_group_manager: SubscriptionGroupManager
@@ -33,10 +32,10 @@ class SlowConsumerService:
         self._config = config
         self._stats = stats
         self._subscription_group_manager = subscription_group_manager
-        self._judged: dict[str, int] = {}  # what was too far behind, by queueId@topic@group
+        self._judged: dict[str, int] = {}  # lag of pulls that were acted on, by queueId@topic@group
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look every PERIOD_SECONDS until cancelled."""
+        """Check every PERIOD_SECONDS until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(PERIOD_SECONDS)
@@ -44,7 +43,7 @@ class SlowConsumerService:
                 self.protect()
 
     def protect(self) -> None:
-        """Switch off the groups that are too far behind."""
+        """Disable consumption for the groups whose lag exceeds the threshold."""
         if not self._config.disable_consume_if_consumer_read_slowly:
             return
         threshold = self._config.consumer_fallbehind_threshold

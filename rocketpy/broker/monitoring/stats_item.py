@@ -1,17 +1,17 @@
-"""Counters that remember where they stood: sums and rates over the last minute, hour and day.
+"""Counters with samples: sums and rates over the last minute, hour and day.
 
-A :class:`StatsItem` only adds. What it stood at is noted every 10 seconds, 10 minutes and hour, and what lies between
-the first and the last note of a window is the figure of that window::
+A :class:`StatsItem` only grows. It is sampled every 10 seconds, 10 minutes and hour; the difference between the first
+and the last sample of a window is the figure of that window::
 
-    window     notes   distance   so it tells about
+    window   samples   interval   covers
     minute         7       10 s   the last 60 s
     hour           7     10 min   the last 60 min
     day           25        1 h   the last 24 h
 
-Rule: times are seconds of a clock that never steps back, handed in; nothing here looks at a clock, waits or logs.
+Rule: times are seconds of a monotonic clock, passed in; nothing here reads a clock, waits or logs.
 
-Compatibility: ``StatsItem``, ``RTStatsItem``, ``StatsItemSet``, ``MomentStatsItemSet`` (4.9.8). A set here has a bound:
-what comes after :data:`ITEMS_MAX` keys is counted nowhere.
+Compatibility: ``StatsItem``, ``RTStatsItem``, ``StatsItemSet``, ``MomentStatsItemSet`` (4.9.8). A set here is bounded:
+additions for new keys beyond :data:`ITEMS_MAX` are dropped.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Iterator
 import attrs
 
 ITEMS_MAX = 100_000
-"""Keys that one set keeps. Topics and groups are many before that, and each key costs about a kilobyte."""
+"""Bound of the keys in one set; each key costs about a kilobyte."""
 
 
 class StatsWindow(enum.Enum):
-    """A span that figures are told for: its name in log lines, seconds between two notes, notes that are kept."""
+    """A time window of the figures: its name in log lines, seconds between two samples, and number of samples."""
 
     MINUTE = ("Minute", 10, 7)
     HOUR = ("Hour", 600, 7)
@@ -41,7 +41,7 @@ class StatsWindow(enum.Enum):
 
 @attrs.frozen(slots=True)
 class StatsSnapshot:
-    """What a counter did within a window: what was added, how often, per second, and per time."""
+    """A counter's figures within a window: sum, number of additions, rate per second, average per addition."""
 
     sum: int = 0
     tps: float = 0.0
@@ -53,14 +53,14 @@ NOTHING = StatsSnapshot()
 
 
 class StatsItem:
-    """One counter: ``value`` is what was added, ``times`` how often. Add to both freely; they never go down."""
+    """One counter: ``value`` is the sum, ``times`` the number of additions. Callers may increase both directly."""
 
     __slots__ = ("_notes", "times", "value")
 
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        # Of each window: time, value and times of its notes, the oldest first.
+        # For each window: time, value and times of its samples, oldest first.
         self._notes: dict[StatsWindow, deque[tuple[float, int, int]]] = {}
 
     def add(self, value: int, times: int = 1) -> None:
@@ -69,7 +69,7 @@ class StatsItem:
         self.times += times
 
     def sample(self, window: StatsWindow, now: float) -> None:
-        """Note where the counter stands; before the first note it is taken to have stood at 0 one period ago."""
+        """Take a sample; before the first one the counter is taken as 0 one period ago."""
         notes = self._notes.get(window)
         if notes is None:
             notes = self._notes[window] = deque(maxlen=window.notes_max)
@@ -77,7 +77,7 @@ class StatsItem:
         notes.append((now, self.value, self.times))
 
     def snapshot(self, window: StatsWindow) -> StatsSnapshot:
-        """Return the figures of a window; zeros before its first note."""
+        """Return the figures of a window; zeros before its first sample."""
         notes = self._notes.get(window)
         if notes is None:
             return NOTHING
@@ -92,20 +92,20 @@ class StatsItem:
 
 
 class StatsItemSet:
-    """The counters of one name, by key. ``is_response_time`` says that values are milliseconds: a line shows no sum."""
+    """The counters of one name, by key. With ``is_response_time`` values are milliseconds, logged without a sum."""
 
     def __init__(self, name: str, *, is_response_time: bool = False) -> None:
         self.name = name
         self.is_response_time = is_response_time
         self.table: dict[str, StatsItem] = {}
-        self.dropped_count = 0  # additions that found no room
+        self.dropped_count = 0  # additions dropped because the set was full
 
     def get(self, key: str) -> StatsItem | None:
         """Return a counter, None when there is none."""
         return self.table.get(key)
 
     def add(self, key: str, value: int, times: int = 1) -> None:
-        """Add to the counter of a key, which is made when it is new and there is room for it."""
+        """Add to the counter of a key; a new key is created unless the set is full."""
         item = self.table.get(key)
         if item is None:
             if len(self.table) >= ITEMS_MAX:
@@ -116,12 +116,12 @@ class StatsItemSet:
         item.times += times
 
     def snapshot(self, key: str, window: StatsWindow) -> StatsSnapshot:
-        """Return the figures of a key, zeros for one that is not there."""
+        """Return the figures of a key, zeros for an unknown one."""
         item = self.table.get(key)
         return NOTHING if item is None else item.snapshot(window)
 
     def sample(self, window: StatsWindow, now: float) -> Iterator[None]:
-        """Note where every counter stands; yields after each, so that the caller may pause."""
+        """Sample every counter; yields after each, so that the caller may pause."""
         for item in list(self.table.values()):
             item.sample(window, now)
             yield
@@ -138,14 +138,14 @@ class StatsItemSet:
 
 
 class MomentStatsItemSet:
-    """Values of one name as they were last seen, by key; nothing is added up."""
+    """The last value of each key under one name; values are not summed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.table: dict[str, int] = {}
 
     def set(self, key: str, value: int) -> None:
-        """Note a value, if the key is known or there is room for it."""
+        """Set a value, if the key is known or the set has room."""
         if key in self.table or len(self.table) < ITEMS_MAX:
             self.table[key] = value
 

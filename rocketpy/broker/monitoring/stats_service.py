@@ -1,13 +1,13 @@
-"""Takes the notes that statistics are worked out from, writes RocketMQ's statistics lines, and begins the days.
+"""Sampling of the statistics, RocketMQ's statistics log lines, and the start of each day's totals.
 
-Two clocks are at work. Notes are taken by Trio's, every 10 seconds, 10 minutes and hour, whatever the wall clock does.
-Lines are written when a minute, an hour or a day of the wall clock ends, and days end at the machine's midnight; a
-wall clock that is set forward or back makes one line early, late or twice, and no figure wrong.
+Two clocks are used. Samples follow Trio's clock, every 10 seconds, 10 minutes and hour, whatever the wall clock does.
+Log lines are written when a minute, an hour or a day of the wall clock ends, and days end at local midnight. A wall
+clock that is set forward or back makes one line early, late or repeated, but no figure wrong.
 
-Rule: however many counters there are, nobody waits for them: after :data:`COUNTERS_PER_SLICE` of them others run.
+Rule: the loop yields to other tasks after every :data:`COUNTERS_PER_SLICE` counters.
 
 Compatibility: ``StatsItemSet.init`` and the timer of ``BrokerStats.record`` in ``BrokerController`` (4.9.8), where
-each set of counters has timers of its own. Lines of a day are written at midnight, not two seconds before.
+each set of counters has timers of its own. Daily lines are written at midnight, not two seconds before.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 MOMENT_LINES_MINUTES = 5
 CLOCK_SLACK_MS = 1000
-"""So much may a wall clock lack of a minute's end: it has not been set back, it is only slower."""
+"""Tolerance before a minute's end: a wall clock this much early is slower than Trio's and has not been set back."""
 
 _log = logging.getLogger("rocketpy.broker.stats")
 _commercial_log = logging.getLogger("rocketpy.broker.commercial")
 
 
 def next_midnight_ms(timestamp_ms: int, zone: tzinfo | None = None) -> int:
-    """Return when the next day begins, in ``zone`` or where this machine is: days have 23 to 25 hours."""
+    """Return the start of the next day in ``zone`` or the local time zone; days have 23 to 25 hours."""
     now = datetime.fromtimestamp(timestamp_ms / 1000).astimezone(zone)
     tomorrow = now.date() + timedelta(days=1)
-    # Without a zone of its own a datetime is local time; the offset of tomorrow may not be the one of now.
+    # A naive datetime is local time; tomorrow's UTC offset may differ from today's.
     midnight = datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=zone)
     return int(midnight.timestamp() * 1000)
 
 
 class BrokerStatsService:
-    """Two loops: one takes notes, one writes lines and begins days. ``zone`` is the machine's if left out."""
+    """Two loops: one samples, one writes log lines and starts days. ``zone`` defaults to the local time zone."""
 
     def __init__(
         self, *, stats: BrokerStatsManager, broker_stats: BrokerStats, clock: Clock, zone: tzinfo | None = None
@@ -55,21 +55,21 @@ class BrokerStatsService:
         self._broker_stats = broker_stats
         self._clock = clock
         self._zone = zone
-        self._minutes = 0  # that lines were written for
+        self._minutes = 0  # for which lines were written
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Take notes, write lines and begin days until cancelled."""
+        """Sample, write lines and start days until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._take_notes)
             nursery.start_soon(self._write_lines)
             task_status.started()
 
     async def sample(self, window: StatsWindow) -> None:
-        """Take one note of every counter."""
+        """Take one sample of every counter."""
         await _in_slices(self._stats.sample(window, trio.current_time()))
 
     async def write_lines(self, window: StatsWindow) -> None:
-        """Write a line for every counter; nothing is worked out for a log that nobody keeps."""
+        """Write a line for every counter; computes nothing when the log is disabled."""
         if _log.isEnabledFor(logging.INFO):
             await _in_slices(_written(self._stats.lines(window), _log.info))
             if window is StatsWindow.MINUTE and self._minutes % MOMENT_LINES_MINUTES == 0:
@@ -98,8 +98,8 @@ class BrokerStatsService:
             await trio.sleep((minute_ends_ms - now_ms) / 1000)
             now_ms = self._clock.timestamp_ms()
             if minute_ends_ms - CLOCK_SLACK_MS <= now_ms < minute_ends_ms:
-                now_ms = minute_ends_ms  # a wall clock a little slower than Trio's: that minute is meant
-            elif now_ms < minute_ends_ms:  # it was set back, and the ends of hour and day with it
+                now_ms = minute_ends_ms  # the wall clock is slightly slower than Trio's: use the minute's end
+            elif now_ms < minute_ends_ms:  # the clock was set back, so the ends of hour and day change too
                 hour_ends_ms = _next(now_ms, HOUR_MS)
                 day_ends_ms = next_midnight_ms(now_ms, self._zone)
             await self._write_contained(StatsWindow.MINUTE)
@@ -134,7 +134,7 @@ def _written(lines: Iterator[str], write: Callable[[str], None]) -> Iterator[Non
 
 
 async def _in_slices(steps: Iterator[None]) -> None:
-    """Take all steps, and let others run now and then."""
+    """Run all steps, with a checkpoint after each slice."""
     for count, _ in enumerate(steps, 1):
         if count % COUNTERS_PER_SLICE == 0:
             await trio.lowlevel.checkpoint()

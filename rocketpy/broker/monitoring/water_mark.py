@@ -1,11 +1,11 @@
-"""Writes what RocketMQ's operators look for in logs: water marks each second, figures of the store each minute.
+"""Periodic log lines for operators: watermarks each second, store figures each minute.
 
-Nothing queues here, so the water marks of thread pools say 0 but for sends: those that wait for the disk under
-SYNC_FLUSH. Lines that nobody keeps are not made: those of a minute, which belong to the broker and the store, are kept
-where the water marks are, so that none comes to a terminal unasked.
+There are no thread pool queues, so their watermarks are 0, except for sends: those waiting for a flush under
+SYNC_FLUSH. Lines are not formatted when their log is disabled. The minute's lines, of broker and store, are enabled
+together with the watermarks, so that none appears on a terminal by default.
 
-Compatibility: ``BrokerController.printWaterMark``, the line about the dispatch behind the log, and
-``StoreStatsService.printTps`` (4.9.8). "SlowTimeMills" of sends is how late the event loop was in the last second.
+Compatibility: ``BrokerController.printWaterMark``, the line "dispatch behind commit log", and
+``StoreStatsService.printTps`` (4.9.8). "SlowTimeMills" of sends is the event loop lag of the last second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _water_mark_log = logging.getLogger("rocketpy.broker.watermark")
 
 
 class WaterMarkService:
-    """One loop. ``waiting_sends`` counts the sends that wait for the disk."""
+    """One loop. ``waiting_sends`` returns the number of sends that wait for a flush."""
 
     def __init__(self, *, store: MessageStore, lateness: LatenessService, waiting_sends: Callable[[], int]) -> None:
         self._store = store
@@ -51,14 +51,14 @@ class WaterMarkService:
                 self.write_figures()
 
     def write_water_marks(self) -> None:
-        """Write the four lines of a second."""
+        """Write the four lines of each second."""
         late_ms = int(self._lateness.late_ms())
         _water_mark_log.info("[WATERMARK] Send Queue Size: %d SlowTimeMills: %d", self._waiting_sends(), late_ms)
         for name in ("Pull", "Query", "Transaction"):
             _water_mark_log.info("[WATERMARK] %s Queue Size: 0 SlowTimeMills: 0", name)
 
     def write_figures(self) -> None:
-        """Write the lines of a minute."""
+        """Write the lines of each minute."""
         _log.info("dispatch behind commit log %d bytes", self._store.dispatch_behind)
         if _store_log.isEnabledFor(logging.INFO):
             for line in self._store.figures.minute_lines():

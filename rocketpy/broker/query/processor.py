@@ -1,9 +1,9 @@
-"""QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key and by place. Both may have to wait for the disk: tasks.
+"""QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key and by physical offset. Tasks, because both may read the disk.
 
-Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id that does not lead to a record which its
-own queue names is refused here; RocketMQ returns whatever bytes lie there. Of records that do not fit into one frame
-the first ones come; RocketMQ's client closes the connection over such an answer. A few queries by key run at a time,
-because each may hold a frame of records; RocketMQ has a pool of threads for them, with a queue of 20,000.
+Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id must lead to a record that a unit of its
+own queue points to; RocketMQ returns whatever bytes are at the offset. Records that do not fit into one frame are
+omitted; RocketMQ sends them all, and its client closes the connection. Few queries by key run concurrently, because
+each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.message_store import MessageStore
 
 QUERIES_RUNNING_MAX = 4
-"""So many queries by key read at a time: each may hold 16 MiB of records."""
+"""Concurrent queries by key: each may hold 16 MiB of records."""
 
 QUERIES_WAITING_MAX = 64
-"""So many more wait for their turn, holding nothing."""
+"""Queries that may wait for a free slot; they hold no records."""
 
 _TOO_MANY_QUERIES = f"[OVERLOAD]{QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX} queries by key are running, try again later"
 _REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
@@ -44,19 +44,19 @@ class QueryMessageProcessor:
     _running: trio.CapacityLimiter = attrs.field(init=False, factory=lambda: trio.CapacityLimiter(QUERIES_RUNNING_MAX))
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the query codes."""
+        """Register the query codes."""
         dispatcher.register_task(RequestCode.QUERY_MESSAGE, self.process_query)
         dispatcher.register_task(RequestCode.VIEW_MESSAGE_BY_ID, self.process_view)
 
     async def process_query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the records that the index has for ``topic#key`` in a time range."""
+        """Return the records that the index has for ``topic#key`` in a time range."""
         header = read_header(request, QueryMessageRequestHeader)
         is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY, "").lower() == "true"
         max_num = self._default_query_max_num if is_unique else header.max_num
         if self._running.statistics().tasks_waiting >= QUERIES_WAITING_MAX:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
         async with self._running:
-            if not connection.wants_reading:  # then answers of earlier queries are held already
+            if not connection.wants_reading:  # its send buffer is full of earlier responses
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
             result = await self._store.query_message(
                 header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
@@ -71,7 +71,7 @@ class QueryMessageProcessor:
         return make_response(request, header=response_header, body=result.body)
 
     async def process_view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the record at a physical offset."""
+        """Return the record at a physical offset."""
         header = read_header(request, ViewMessageRequestHeader)
         record = await self._store.look_message_by_offset(header.offset)
         if record is None:

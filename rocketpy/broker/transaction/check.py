@@ -1,24 +1,24 @@
-"""TransactionalMessageCheckService: asks producers what became of the transactions that stay open.
+"""TransactionalMessageCheckService: asks producers for the outcome of open transactions.
 
-A round, every ``transactionCheckInterval``, goes through the open transactions from the oldest newest record on::
+A round, every ``transactionCheckInterval``, visits the open transactions in order of each transaction's latest record::
 
-    asked transactionCheckMax times, or older than the log is kept    given up: moved to TRANS_CHECK_MAX_TIME_TOPIC
-    CHECK_IMMUNITY_TIME_IN_SECONDS not over yet                       passed over; a copy is appended once an hour
+    asked transactionCheckMax times, or older than log retention      given up: moved to TRANS_CHECK_MAX_TIME_TOPIC
+    CHECK_IMMUNITY_TIME_IN_SECONDS not over yet                       skipped; a copy is appended once an hour
     younger than transactionTimeOut                                   the round ends
     else                                                              a copy is appended, and a producer of the group
                                                                       is asked about it (CHECK_TRANSACTION_STATE)
 
-A record that cannot be read is over: one line in the log, and a count. One that the store does not take again, because
-of what it is, is passed over until the next round; when the store takes nothing at all the round ends.
+A transaction whose record cannot be read is over: it is logged and counted. A record that the store refuses for what it
+contains is skipped until the next round; when the store accepts no writes at all, the round ends.
 
-Records that the round itself appends are for the next one. Afterwards the offsets of CID_RMQ_SYS_TRANS are moved on: a
-start reads the half and op queues from there on, and they are never written before the log is on disk that far. A round
-stops for others every few milliseconds, and a record that is not in memory is read by a worker thread.
+Records appended by a round are visited in the next one. After a round the offsets of CID_RMQ_SYS_TRANS advance: a start
+replays the half and op queues from these offsets, so they are persisted only after the log is durable up to them. A
+round yields every few milliseconds, and a cold record is read by a worker thread.
 
 Compatibility: ``TransactionalMessageServiceImpl.check``, ``TransactionalMessageCheckService`` and
-``AbstractTransactionalMessageCheckListener`` (4.9.8); broker.md 15. Here the turns of an immune message are not counted
-as checks, nor does each of them append a copy, and the last check may be answered until the next round. RocketMQ gives
-up messages that were immune for long, gives the last answer no time, and tries for a minute what the store refuses.
+``AbstractTransactionalMessageCheckListener`` (4.9.8); broker.md 15. Here rounds that skip an immune message do not
+count as checks and do not each append a copy, and the last check may be answered until the next round. RocketMQ gives
+up messages that were immune for long, allows no time for the last answer, and retries a refused record for a minute.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-"""The consumer group whose offsets say how far the half and op queues are done with."""
+"""The consumer group whose offsets mark how far the half and op queues are processed."""
 
 ROUND_SECONDS_MAX = 60.0
 TICK_SECONDS = 1.0
-"""How often, between two rounds, new half messages are noted: a few at a time."""
+"""How often new half messages are added to the table between two rounds, so that each step is short."""
 
 TURN_SECONDS = 0.005
-"""How long a round works before others have their turn."""
+"""How long a round works before it yields to other tasks."""
 
 IMMUNE_COPY_SECONDS = 3600.0
-"""How old the newest record of an immune transaction becomes. The offset that a start begins at cannot pass it, so with
-a longer time a start reads more; with a shorter one the message is written more often."""
+"""Maximum age of an immune transaction's latest record. The offset at which a start begins its replay cannot pass this
+record: a longer time means more replay at start, a shorter one more copies."""
 
 _MS_PER_HOUR = 3_600_000
 
@@ -74,35 +74,35 @@ _log = logging.getLogger("rocketpy.broker.transaction")
 
 @attrs.frozen
 class TransactionCheckStatistics:
-    """What the rounds have done since the start."""
+    """Counters of the check rounds since the start."""
 
     round_count: int
     asked_count: int
-    unasked_count: int  # due, but nobody of the group was online
+    unasked_count: int  # due, but no producer of the group was online
     given_up_count: int
     open_count: int
     lost_count: int = 0  # transactions whose record cannot be read any more
-    refused_count: int = 0  # copies and moves that the store has refused, each time
+    refused_count: int = 0  # copies and moves that the store refused, repeats included
 
 
 class Verdict(enum.Enum):
-    """What a look at a transaction means for the round."""
+    """Effect of one transaction's check on the round."""
 
-    DONE = "it has got what was due"
-    PASS_OVER = "it stays as it is, the others have their turn"
-    ROUND_ENDS = "it stays as it is, and so do all behind it"
+    DONE = "the due action was taken"
+    SKIP = "unchanged, the round continues"
+    ROUND_ENDS = "unchanged, as are all later transactions"
 
 
 @attrs.frozen
 class _Waiting:
-    """A transaction that need not be read again for a while: its newest record, and when its time comes."""
+    """An immune transaction: its latest record, and the time until which it need not be read again."""
 
     queue_offset: int
     due_ms: int
 
 
 class TransactionalMessageCheckService:
-    """The check rounds of one broker. ``peer`` is who commits its offsets: the broker itself."""
+    """The check rounds of one broker. ``peer`` is the broker's own address, under which it commits offsets."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class TransactionalMessageCheckService:
         self._topics = topic_config_manager
         self._offsets = consumer_offset_manager
         self._producers = producer_manager
-        self._asks_accounts = asks_accounts  # only those of the account that sent the half message are asked
+        self._asks_accounts = asks_accounts  # only producers of the account that sent the half message are asked
         self._clock = clock
         self._store_config = store_config
         self._peer = peer
-        self._op_offset = 0  # op messages before it are done with; 0 until loaded
+        self._op_offset = 0  # op messages before it are processed; 0 until loaded
         self._round_count = 0
         self._asked_count = 0
         self._unasked_count = 0
@@ -152,7 +152,10 @@ class TransactionalMessageCheckService:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Read what is open, then check until cancelled. Started at once; ends of transactions wait for the reading."""
+        """Load the open transactions, then run rounds until cancelled.
+
+        Reports started before loading; END_TRANSACTION waits for it.
+        """
         ends = queue_ends(self._store)
         task_status.started()
         await self.load(ends)
@@ -165,7 +168,7 @@ class TransactionalMessageCheckService:
                 await self.check()
 
     async def load(self, ends: QueueEnds) -> None:
-        """Read which transactions are open; called once, by :meth:`run`."""
+        """Load the open transactions from the half and op queues; called once, by :meth:`run`."""
         self._op_offset = self._first_offset(TRANS_OP_HALF_TOPIC, OP_QUEUE_ID)
         half_offset = self._first_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         self._service.load(await read_open_transactions(self._store, half_offset, self._op_offset, ends))
@@ -173,14 +176,14 @@ class TransactionalMessageCheckService:
             _log.info("%d transactions are open", len(self._transactions))
 
     async def check(self) -> None:
-        """Make one round, and move the offsets on."""
+        """Run one round, then advance the offsets."""
         self._topics.create_topic_in_send_message_back_method(TRANS_HALF_TOPIC, 1, PERM_READ_WRITE, 0)
         self._service.catch_up()
-        passed_over: dict[int, int] = {}  # origin and newest record, in their order
+        skipped: dict[int, int] = {}  # origin and latest record, in order
         try:
-            await self._look_at_all(passed_over, self._clock.timestamp_ms())
+            await self._look_at_all(skipped, self._clock.timestamp_ms())
         finally:
-            self._transactions.restore(passed_over)
+            self._transactions.restore(skipped)
         self._round_count += 1
         self._store.end_burst()
         await self._move_on()
@@ -191,15 +194,13 @@ class TransactionalMessageCheckService:
     def _interval_seconds(self) -> float:
         return self._config.transaction_check_interval / 1000
 
-    async def _look_at_all(self, passed_over: dict[int, int], round_start_ms: int) -> None:
-        """Look at each open transaction that there is now, and note which of them are passed over."""
+    async def _look_at_all(self, skipped: dict[int, int], round_start_ms: int) -> None:
+        """Check each transaction that is open now, and record which of them are skipped."""
         round_end, refused_before = self._transactions.known_end, self._refused_count
         deadline = trio.current_time() + ROUND_SECONDS_MAX
         turn_end = trio.current_time() + TURN_SECONDS
         immune, self._immune = self._immune, {}
-        while (
-            (first := self._transactions.first()) is not None and first[1] < round_end and first[0] not in passed_over
-        ):
+        while (first := self._transactions.first()) is not None and first[1] < round_end and first[0] not in skipped:
             now = trio.current_time()
             if now >= turn_end:
                 if now >= deadline:
@@ -214,25 +215,25 @@ class TransactionalMessageCheckService:
             waiting = immune.get(origin)
             if waiting is not None and waiting.queue_offset == queue_offset and waiting.due_ms > round_start_ms:
                 self._immune[origin] = waiting
-                verdict = Verdict.PASS_OVER
+                verdict = Verdict.SKIP
             else:
                 half = await self._read(origin, queue_offset)
                 if half is None:
                     continue
-                verdict = Verdict.PASS_OVER
+                verdict = Verdict.SKIP
                 with Contained(_log, "the check of the half message at queue offset %d", queue_offset):
                     verdict = self._look_at(half, round_start_ms)
             if verdict is Verdict.ROUND_ENDS:
                 break
-            if verdict is Verdict.PASS_OVER:
-                passed_over[origin] = queue_offset
-                self._transactions.pass_over(origin)
+            if verdict is Verdict.SKIP:
+                skipped[origin] = queue_offset
+                self._transactions.skip(origin)
         if self._refused_count > refused_before:
             _log.error("%d half messages wait for the next round: the store has refused to take them again",
                        self._refused_count - refused_before)  # fmt: skip
 
     async def _read(self, origin: int, queue_offset: int) -> MessageExt | None:
-        """Return the newest record of a transaction; None when it is not there, or when it ended meanwhile."""
+        """Return the latest record of a transaction; None when it is missing or the transaction has ended meanwhile."""
         result = self._store.get_message_nowait(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, 1)
         if result is None:
             result = await self._store.get_message(TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset, 1)
@@ -241,7 +242,7 @@ class TransactionalMessageCheckService:
         found = readable_messages(result.body, TRANS_HALF_TOPIC)
         if found and origin_of(found[0]) == origin:
             return found[0]
-        if found or not result.message_count:  # else the log has it already
+        if found or not result.message_count:  # otherwise it is logged already
             why = "it is of another transaction" if found else result.damage or result.status.name
             _log.error("the half message at queue offset %d is lost, its transaction is over: %s", queue_offset, why)
         self._lost_count += 1
@@ -249,7 +250,7 @@ class TransactionalMessageCheckService:
         return None
 
     def _look_at(self, half: MessageExt, round_start_ms: int) -> Verdict:
-        """Do with an open transaction what is due."""
+        """Take the action that is due for an open transaction."""
         now_ms = self._clock.timestamp_ms()
         age_ms = now_ms - half.born_timestamp
         reserved_ms = self._store_config.file_reserved_time * _MS_PER_HOUR
@@ -266,7 +267,7 @@ class TransactionalMessageCheckService:
         else:
             seconds = _integer(immunity)
             immunity_ms = immunity_ms if seconds in (None, -1) else (seconds or 0) * 1000
-            if -reserved_ms <= age_ms < immunity_ms:  # one born in a far future would be immune for ever
+            if -reserved_ms <= age_ms < immunity_ms:  # a birth time far in the future must not give immunity for ever
                 return self._leave(half, half.born_timestamp + immunity_ms)
         queue_offset = half.queue_offset
         copy = self._service.renew(half, check_times=1 if times is None else times + 1)
@@ -276,22 +277,22 @@ class TransactionalMessageCheckService:
         return Verdict.DONE
 
     def _leave(self, half: MessageExt, immune_until_ms: int) -> Verdict:
-        """Pass over an immune transaction, and give it a new record when its newest is old."""
+        """Skip an immune transaction, and append a copy when its latest record is old."""
         copy_ms = half.store_timestamp + int(IMMUNE_COPY_SECONDS * 1000)
         if self._clock.timestamp_ms() >= copy_ms:
             queue_offset = half.queue_offset
             return Verdict.DONE if self._service.renew(half, check_times=None) else self._refused(queue_offset)
         self._immune[origin_of(half)] = _Waiting(half.queue_offset, min(immune_until_ms, copy_ms))
-        return Verdict.PASS_OVER
+        return Verdict.SKIP
 
     def _refused(self, queue_offset: int) -> Verdict:
-        """Go on with the others if the store has something against this record, and not against any."""
+        """Skip this record if the store refuses it alone; end the round if the store refuses every write."""
         why = self._store.writable_or_why()
         if why is not None:
             _log.error("a round ends at the half message at queue offset %d: %s", queue_offset, why)
             return Verdict.ROUND_ENDS
         self._refused_count += 1
-        return Verdict.PASS_OVER
+        return Verdict.SKIP
 
     def _give_up(self, half: MessageExt) -> Verdict:
         self._topics.create_topic_in_send_message_back_method(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ_WRITE, 0)
@@ -304,7 +305,7 @@ class TransactionalMessageCheckService:
         return Verdict.DONE
 
     def _ask(self, copy: MessageExt) -> None:
-        """Ask a producer of the group that is online; when none is, the copy waits for the next round."""
+        """Ask an online producer of the group; without one, the copy waits for the next round."""
         group = copy.properties.get(PROPERTY_PRODUCER_GROUP, "")
         account = copy.properties.get(PROPERTY_ACCOUNT) if self._asks_accounts else None
         channel = self._producers.available_channel(group, account)
@@ -314,13 +315,13 @@ class TransactionalMessageCheckService:
             return
         request = check_request(copy)
         if request is None:
-            _log.error("the half message at %d does not say where it is to go", copy.physical_offset)
+            _log.error("the half message at %d has no valid REAL_TOPIC and REAL_QID", copy.physical_offset)
             return
         channel.oneway(request)
         self._asked_count += 1
 
     async def _move_on(self) -> None:
-        """Commit how far both queues are done with: up to the first open transaction, and the op messages before it."""
+        """Advance both offsets: to the first open transaction, and to the first op message that is still needed."""
         first = self._transactions.first()
         half_offset = self._transactions.known_end if first is None else first[1]
         while True:
@@ -334,19 +335,19 @@ class TransactionalMessageCheckService:
                 break
             if not result.message_count and self._op_offset >= result.max_offset:
                 break
-            self._op_offset = max(result.next_begin_offset, self._op_offset + 1)  # also past one that cannot be read
+            self._op_offset = max(result.next_begin_offset, self._op_offset + 1)  # also past an unreadable record
             await trio.lowlevel.checkpoint()
         self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset)
         self._offsets.commit_offset(self._peer, CHECK_GROUP, TRANS_OP_HALF_TOPIC, OP_QUEUE_ID, self._op_offset)
 
     def _first_offset(self, topic: str, queue_id: int) -> int:
-        """Return up to where a queue is done with, its beginning when nobody has said so."""
+        """Return the committed offset of a queue, or its min offset if none is committed."""
         offset = self._offsets.query_offset(CHECK_GROUP, topic, queue_id)
         return max(offset, self._store.min_offset_in_queue(topic, queue_id))
 
 
 def _integer(text: str | None) -> int | None:
-    """Return the number that Java would read; None for nothing, -1 for what is none (as RocketMQ has it)."""
+    """Return the number that Java would read; None for a missing text, -1 for an invalid one, as in RocketMQ."""
     if text is None:
         return None
     digits = text[1:] if text[:1] in ("-", "+") else text

@@ -1,8 +1,7 @@
-"""CHECK_TRANSACTION_STATE: the question to a producer, with the message as it would be delivered.
+"""Encoding of CHECK_TRANSACTION_STATE: the check request to a producer, with the message as it would be delivered.
 
 Compatibility: ``AbstractTransactionalMessageCheckListener.sendCheckMessage`` (4.9.8): offsets and offset id are those
-of the copy that was appended for this check, its store time and the store host are those of the record it copies, and
-the body is as it is stored.
+of the copy appended for this check; store time and store host are those of the copied record; the body is as stored.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rocketpy.protocol.stored_message import encode_message
 
 
 def check_request(half: MessageExt) -> RemotingCommand | None:
-    """Return the request about the record ``half``; None when that does not say where it is to go."""
+    """Return the check request for the record ``half``; None when it has no valid target topic and queue."""
     try:
         topic, queue_id = real_queue(half)
     except ValueError:

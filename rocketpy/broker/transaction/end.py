@@ -1,15 +1,15 @@
-"""END_TRANSACTION: a producer says whether its half message is to be delivered. RESUME_CHECK_HALF_MESSAGE: an operator
-has a transaction that was given up checked again.
+"""END_TRANSACTION, by which a producer commits or rolls back, and RESUME_CHECK_HALF_MESSAGE, by which an operator has a
+given-up transaction checked again.
 
-A half message is nearly always in memory, so a request is served in its burst; one whose record must come from the
-disk, or that comes before the open transactions have been read back, is served by a task.
+A half message is nearly always in memory, so a request is usually served in its burst. A task serves a request whose
+record is cold, or that arrives before the open transactions are loaded.
 
 Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8); broker.md 15.
-"Unknown" is answered with SUCCESS here when an answer is asked for: RocketMQ says nothing, and its caller waits until
-its time is up. Only records of the half topic can be ended, and only where the half queue names them; RocketMQ delivers
-whatever record an offset leads to, also one that a producer has written into the body of a message. Under SYNC_FLUSH
-the answer waits for the disk. Only what is open or given up is resumed, with its body as it was stored; RocketMQ
-appends any record to the half topic, compressed ones unreadable.
+"Unknown" is answered with SUCCESS unless the request is oneway: RocketMQ sends no response, and its caller times out.
+Only records that a unit of the half queue points to can be ended; RocketMQ delivers whatever record is at the offset,
+even one that a producer has forged inside a message body. Under SYNC_FLUSH the answer waits for the flush. Only an open
+or given-up transaction is resumed, with its body as it was stored; RocketMQ appends any record to the half topic, and
+compressed ones become unreadable.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class EndTransactionProcessor:
     _accounts: StrictAccounts
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Take the codes."""
+        """Register the request codes."""
         dispatcher.register(RequestCode.END_TRANSACTION, self.process_end)
         dispatcher.register_task(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.process_resume)
 
     # ---- END_TRANSACTION ------------------------------------------------------------------------------------------
 
     def process_end(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
-        """Commit or roll back; RequestError with RocketMQ's remark and what is wrong with the request."""
+        """Commit or roll back; RequestError has RocketMQ's remark and the reason."""
         if self._is_slave:
             raise RequestError(
                 ResponseCode.SLAVE_NOT_AVAILABLE, "not set any response code: a slave ends no transactions"
@@ -98,7 +98,7 @@ class EndTransactionProcessor:
     async def _end_cold(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
     ) -> RemotingCommand | Deferred:
-        """Serve a request whose record is not at hand."""
+        """Serve a request whose record is not in memory."""
         await self._transactions.wait_loaded()
         record = await self._store.look_message_by_offset(header.commit_log_offset)
         if record is None:
@@ -109,7 +109,7 @@ class EndTransactionProcessor:
         return self._ended(connection, request)
 
     def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """Return the answer to an end that was put, or DEFERRED while it waits for the disk."""
+        """Return the response after the op message was put, or DEFERRED while it waits for the flush."""
         response = make_response(request)
         if self._store.sync_flush and not request.is_oneway:
             self._store.wait_durable(self._store.wrote_offset, partial(self._answer_durable, connection, response))
@@ -120,7 +120,7 @@ class EndTransactionProcessor:
     def _end(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, record: bytes
     ) -> None:
-        """End the transaction of a half message's record, or raise RequestError."""
+        """End the transaction that a half record belongs to, or raise RequestError."""
         half = _checked_half(header, record)
         self._accounts.check_owner(connection, request, half.properties.get(PROPERTY_ACCOUNT), "the half message")
         is_commit = header.commit_or_rollback == TRANSACTION_COMMIT_TYPE
@@ -141,16 +141,16 @@ class EndTransactionProcessor:
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
 
     def _flush_soon(self) -> None:
-        """See to it that what nobody waits for does not stay in memory under SYNC_FLUSH."""
+        """Request a flush that no caller waits for, under SYNC_FLUSH."""
         if self._store.sync_flush:
             self._store.wait_durable(self._store.wrote_offset, _nothing)
 
     def _answer_durable(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
-        """Answer when the disk has it; a flush that does not come in time is SUCCESS in RocketMQ too."""
+        """Answer after the flush; a flush timeout is SUCCESS, as in RocketMQ."""
         connection.reply_deferred(encode_frame(response))
 
     def _refusal(self, result: PutMessageResult) -> RequestError:
-        """Return RocketMQ's answer to a record that the store has refused."""
+        """Return RocketMQ's response for a record that the store refused."""
         status = result.status
         if status is PutMessageStatus.CREATE_MAPEDFILE_FAILED:
             return RequestError(ResponseCode.SYSTEM_ERROR, "Create mapped file failed.")
@@ -173,7 +173,7 @@ class EndTransactionProcessor:
     # ---- RESUME_CHECK_HALF_MESSAGE --------------------------------------------------------------------------------
 
     async def process_resume(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Have the transaction of a record checked from the beginning: what TRANS_CHECK_MAX_TIME_TOPIC holds."""
+        """Restart the checks of a transaction named by a record, usually one in TRANS_CHECK_MAX_TIME_TOPIC."""
         header = read_header(request, ResumeCheckHalfMessageRequestHeader)
         try:
             _, physical_offset = decode_offset_msg_id(header.msg_id or "")
@@ -202,10 +202,10 @@ def _nothing(status: PutMessageStatus) -> None:
 
 
 def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> MessageExt:
-    """Return the half message in ``record`` if it is the one that the request means.
+    """Return the half message in ``record`` if it matches the request.
 
-    The store has found the record named by its own queue: so one of the half topic is in the half queue, at the queue
-    offset that it says, which is below the end of that queue.
+    The store has checked that a unit of the record's own queue points to it. A record of the half topic is therefore in
+    the half queue, at the queue offset that it names, below the end of that queue.
     """
     half = _decoded(record, f"{_NOT_FOUND}: the record at commitLogOffset {header.commit_log_offset} is damaged")
     if half.topic != TRANS_HALF_TOPIC or half.queue_id != HALF_QUEUE_ID:
@@ -228,7 +228,7 @@ def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> Message
 
 
 def _decoded(record: bytes, remark: str) -> MessageExt:
-    """Return the message of a record; RequestError with the remark and what is wrong with its bytes."""
+    """Decode a record; RequestError has the remark and the decoding error."""
     try:
         return decode_message(record, decompress=False)
     except RemoteProtocolError as failure:

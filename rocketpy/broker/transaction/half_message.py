@@ -1,16 +1,16 @@
-"""What a transactional message looks like while nobody knows whether it is to be delivered, and how it comes back.
+"""Conversion between a transactional message and its half message.
 
-A half message is an ordinary record of RMQ_SYS_TRANS_HALF_TOPIC, queue 0, whose properties say where it is to go
-(REAL_TOPIC, REAL_QID), whose it is (PGROUP, under ``aclStrict`` also the account) and, when it is a copy that a check
-round has made, which queue offset its first record had (TRAN_PREPARED_QUEUE_OFFSET). That first offset is the
-transaction's name, its *origin*.
+A half message is an ordinary record of RMQ_SYS_TRANS_HALF_TOPIC, queue 0. Its properties name the target (REAL_TOPIC,
+REAL_QID), the producer group (PGROUP, under ``aclStrict`` also the account) and, in a copy appended by a check round,
+the queue offset of the first record (TRAN_PREPARED_QUEUE_OFFSET). That first queue offset identifies the transaction;
+it is called its *origin*.
 
 Values only: nothing here reads or writes a store.
 
 Compatibility: ``TransactionalMessageBridge.parseHalfMessageInner`` and ``renewHalfMessageInner``,
 ``EndTransactionProcessor.endMessageTransaction`` (4.9.8); broker.md 15. RocketMQ names the origin only in the copies of
-messages with CHECK_IMMUNITY_TIME_IN_SECONDS; here every copy has it, so that a transaction ends once, whichever of its
-copies it is ended by.
+messages with CHECK_IMMUNITY_TIME_IN_SECONDS; here every copy has it, so that a transaction ends only once, whichever of
+its copies the end names.
 """
 
 from __future__ import annotations
@@ -34,25 +34,24 @@ from rocketpy.protocol.sysflag import (
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
 
 PROPERTY_ACCOUNT = "ROCKETPY_ACCOUNT"
-"""The access key of the account that sent a half message, in its records only, and only under ``aclStrict``: who is
-asked about it, and who may end it. Clients cannot write it, and are not shown it with the message."""
+"""Property with the access key of the account that sent a half message, under ``aclStrict`` only. Only this account is
+asked about the transaction and may end it. Clients can neither set nor see the property."""
 
 HALF_QUEUE_ID = 0
 """The only queue of the half topic."""
 
 COPY_RESERVE = 128
-"""Bytes of properties that the copies of a half message need beyond its own: two names and numbers of 19 digits."""
+"""Bytes of properties that copies of a half message add: two names with numbers of up to 19 digits."""
 
 _QUEUE_ID_MAX = 2**31 - 1
 _HALF_PROPERTIES_MAX = PROPERTIES_SIZE_MAX - COPY_RESERVE
 
 
 def half_message(message: MessageExtBrokerInner) -> None:
-    """Rewrite a message that a producer has sent into its half message, in place.
+    """Rewrite a producer's message into its half message, in place.
 
-    Its properties are a client's, without those that copies of half messages have.
-    RequestError(MESSAGE_ILLEGAL) when its properties leave no room for the broker's own: it could be stored and never
-    be checked.
+    Properties reserved for copies of half messages have been removed by the caller. RequestError(MESSAGE_ILLEGAL) when
+    the properties leave no room for the broker's own: such a message could be stored but never be checked.
     """
     message.properties[PROPERTY_REAL_TOPIC] = message.topic
     message.properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
@@ -71,8 +70,8 @@ def half_message(message: MessageExtBrokerInner) -> None:
 def restored(half: MessageExt) -> MessageExtBrokerInner:
     """Return the message that a commit of ``half`` delivers: the reverse of :func:`half_message`.
 
-    The body must be as it is stored. REAL_TOPIC, REAL_QID and TRAN_MSG stay among the properties, as RocketMQ stores
-    them. Raises ValueError when ``half`` does not say where it is to go.
+    The body must be as stored. REAL_TOPIC, REAL_QID and TRAN_MSG stay among the properties, as in RocketMQ. Raises
+    ValueError when ``half`` has no valid target.
     """
     topic, queue_id = real_queue(half)
     message = MessageExtBrokerInner.of_stored(half, topic=topic, queue_id=queue_id)
@@ -83,26 +82,26 @@ def restored(half: MessageExt) -> MessageExtBrokerInner:
 
 
 def copied(half: MessageExt, *, topic: str = TRANS_HALF_TOPIC) -> MessageExtBrokerInner:
-    """Return another record of ``half`` for the half topic (or the topic of those given up), naming its origin."""
+    """Return a copy of ``half`` that names its origin, for the half topic or TRANS_CHECK_MAX_TIME_TOPIC."""
     message = MessageExtBrokerInner.of_stored(half, topic=topic, queue_id=HALF_QUEUE_ID)
     message.properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin_of(half))
     return message
 
 
 def origin_of(half: MessageExt) -> int:
-    """Return the origin of the transaction that a record of the half topic belongs to."""
+    """Return the origin of the transaction to which a half record belongs."""
     named = named_origin(half)
     return half.queue_offset if named is None else named
 
 
 def named_origin(message: MessageExt) -> int | None:
-    """Return the origin that a copy of a half message names, wherever it lies; None when it names none."""
+    """Return the origin named by a copy of a half message, in any topic; None without a valid one."""
     text = message.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def real_queue(half: MessageExt) -> tuple[str, int]:
-    """Return topic and queue that ``half`` is meant for; ValueError names the property that does not say."""
+    """Return the target topic and queue of ``half``; ValueError names the missing or invalid property."""
     topic = half.properties.get(PROPERTY_REAL_TOPIC, "")
     text = half.properties.get(PROPERTY_REAL_QUEUE_ID, "")
     if not topic:

@@ -1,8 +1,8 @@
-"""Op messages: the records that say which half messages are done with.
+"""Op messages: the records that mark half messages as ended.
 
-An op message lies in the op topic's queue 0, has the tag ``d`` and as its body the decimal half queue offset of the
-record that is done with. Ours say in TRAN_PREPARED_QUEUE_OFFSET which transaction that was where a copy was ended: all
-records of this origin up to the offset in the body are done with.
+An op message is in queue 0 of the op topic, has the tag ``d``, and its body is the decimal half queue offset of the
+ended record. When the ended record is a copy, ours name the transaction's origin in TRAN_PREPARED_QUEUE_OFFSET: all
+records of this origin up to the offset in the body are ended.
 
 Compatibility: ``TransactionalMessageBridge.addRemoveTagInTransactionOp`` (4.9.8), which writes no origin and ignores
 ours; broker.md 15. WAIT=true is stored as RocketMQ does.
@@ -32,10 +32,10 @@ _OFFSET_DIGITS_MAX = 19
 
 @attrs.frozen
 class Op:
-    """One op message: where it lies in the op queue, and the half message that it ends."""
+    """One op message: its op queue offset, and the half message that it ends."""
 
     queue_offset: int
-    half_offset: int  # -1 for a record that is no op message
+    half_offset: int  # -1 for a record that is not an op message
     origin: int | None = None
 
 
@@ -55,7 +55,7 @@ def op_message(half_offset: int, origin: int | None, *, timestamp_ms: int, host:
 
 
 def decode_ops(records: Buffer) -> list[Op]:
-    """Return the op messages of records back to back, in their order; damaged ones are skipped."""
+    """Decode consecutive records into op messages, in order; damaged ones are skipped."""
     ops = []
     for message in readable_messages(records, TRANS_OP_HALF_TOPIC):
         half_offset = _offset(message.body) if message.tags == REMOVE_TAG else None
@@ -65,5 +65,5 @@ def decode_ops(records: Buffer) -> list[Op]:
 
 
 def _offset(text: bytes) -> int | None:
-    """Return the number in ``text``, None when it is no queue offset."""
+    """Return the queue offset in ``text``, None when it is not one."""
     return int(text) if text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX else None

@@ -1,7 +1,7 @@
-"""Records of the broker's own queues, without those that say nothing: damaged ones, and foreign ones.
+"""Decoding of records in the broker's own queues that skips damaged and foreign ones.
 
-A queue of the broker's own is read by services and at the start, where there is no request to refuse. One record that
-cannot be decoded, whatever has damaged it, must neither end them nor hide the records beside it.
+Services and the start read these queues, where there is no request to refuse. A single record that cannot be decoded
+must neither end them nor hide the records next to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _log = logging.getLogger("rocketpy.broker.transaction")
 
 
 def readable_messages(records: Buffer, topic: str | None = None) -> list[MessageExt]:
-    """Return the messages of records back to back, with ``topic`` those of it only; one line in the log for each other.
+    """Decode consecutive records; log and skip damaged ones and, with ``topic``, those of other topics.
 
-    The store has compared the size of each record with that in its unit; bodies are returned as they are stored.
+    The store has checked each record's size against its unit; bodies are returned as stored.
     """
     messages: list[MessageExt] = []
     position = 0

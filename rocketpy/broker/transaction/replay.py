@@ -1,16 +1,16 @@
-"""Reads back from the half and op queues which transactions are open: after a start, whoever wrote the store.
+"""Replay of the half and op queues at start, which rebuilds the table of open transactions.
 
-Everything in front of the two offsets of CID_RMQ_SYS_TRANS is done with; behind them an op message ends a half message
-and the copies of it. Three records can be missing when a crash has cut the log or stopped the broker between two of
-them, and none of the gaps delivers a message twice:
+The store may have been written by RocketMQ. Everything before the two offsets of CID_RMQ_SYS_TRANS is processed; from
+these offsets on, an op message ends a half message and its copies. A crash can cut the log or stop the broker between
+two related records. None of these gaps delivers a message twice:
 
-1. A commit and its op message are put one after the other. When the op is missing the commit was the last record of the
-   log, so it was the last of its queue when the store was opened; the same goes for one that was given up.
-2. A check round appends a copy and passes over the record that it copies. When the offset that says so was not written,
-   the copy names its origin, and the newest copy counts.
+1. A commit and its op message are put one after the other. When the op is missing, the commit was the last record of
+   the log and therefore the last of its queue when the store was opened. The same holds for a given-up transaction.
+2. A check round appends a copy and advances past the copied record. When the new offset was not persisted, both records
+   are read: the copy names its origin, and the latest copy counts.
 
-Reads run in slices, on the event loop what is in memory and by a worker thread what is not. Damaged records are
-skipped: an op message that is lost leaves its transaction open, a half message that is lost is not open any more.
+Reads run in slices: hot records on the event loop, cold ones in a worker thread. Damaged records are skipped: a lost op
+message leaves its transaction open, a lost half message is no longer open.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from rocketpy.store.results import GetMessageResult
 from rocketpy.store.services.waiting import until_done
 
 QueueEnds: TypeAlias = dict[tuple[str, int], int]
-"""Topic and queue id, and the queue offset behind the last message."""
+"""The max offset of each queue, by topic and queue id."""
 
 BATCH_COUNT = 32
-"""Records that are read and looked at before others have their turn."""
+"""Records read and processed per slice, before other tasks run."""
 
 
 @attrs.frozen
 class LeftOpen:
-    """What earlier runs have left: origins and newest records in ascending order of the latter."""
+    """Transactions left open by earlier runs: origin to latest record, in ascending order of the latter."""
 
     newest_by_origin: dict[int, int]
-    known_end: int  # the half queue offset where this was read up to
+    known_end: int  # the half queue offset up to which the queue was read
     unwritten_ends: tuple[int, ...]
-    """Origins that were ended and whose op message is missing. They are still among the open ones."""
+    """Origins whose transaction has ended but whose op message is missing. They are among the open ones too."""
 
 
 def queue_ends(store: MessageStore) -> QueueEnds:
-    """Return where every queue ends: to be asked before anything is put into the opened store."""
+    """Return the max offset of every queue. Call it after opening the store and before the first put."""
     return {queue: store.max_offset_in_queue(*queue) for queue in store.queues()}
 
 
 async def read_open_transactions(store: MessageStore, half_offset: int, op_offset: int, ends: QueueEnds) -> LeftOpen:
-    """Read both queues from the offsets on that are all done with; ``ends`` is where queues ended at the start."""
+    """Replay both queues from the given offsets on; ``ends`` has the max offsets from before the first put."""
     known_end = store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
     ended: set[int] = set()
     ended_up_to: dict[int, int] = {}
@@ -84,8 +84,9 @@ async def read_open_transactions(store: MessageStore, half_offset: int, op_offse
 async def read_queue(
     store: MessageStore, topic: str, queue_id: int, begin: int, end: int | None = None
 ) -> AsyncIterator[bytes]:
-    """Yield the records of a queue in slices, from where it begins if that is behind ``begin``; a damaged one is
-    passed over.
+    """Yield the records of a queue in slices, from ``begin`` or the min offset, whichever is larger.
+
+    Damaged records are skipped.
     """
     offset = max(begin, store.min_offset_in_queue(topic, queue_id))
     last = store.max_offset_in_queue(topic, queue_id) if end is None else end
@@ -107,17 +108,17 @@ async def _read(store: MessageStore, topic: str, queue_id: int, offset: int) -> 
 
 @attrs.frozen
 class _Newest:
-    """The newest record of a transaction."""
+    """The latest record of a transaction."""
 
     queue_offset: int
-    physical_offsets: list[int]  # of all its records that were seen, this one last
+    physical_offsets: list[int]  # of all its records read so far, this one last
     target: tuple[str, int] | None
     unique_key: str | None
 
     def may_have_ended_by(self, last: MessageExt | None) -> bool:
-        """Whether a record that names this transaction, the last of its queue, is what was delivered of it.
+        """Whether ``last``, the last record of the target queue, is the delivered message of this transaction.
 
-        Of records with a commit's flag some were put by other brokers, for retries: those name offset 0.
+        Retries stored by other brokers may have the commit flag too: those name offset 0.
         """
         return (
             last is not None
@@ -143,7 +144,7 @@ def _target(half: MessageExt) -> tuple[str, int] | None:
 
 
 async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends: QueueEnds) -> tuple[int, ...]:
-    """Return the origins whose end is the last message of a queue: see rule 1 of the module."""
+    """Return the origins whose commit or give-up is the last message of its queue: case 1 of the module docstring."""
     queues = {each.target for each in newest.values() if each.target is not None}
     queues.update(queue for queue in ends if queue[0] in (SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
     by_origin: dict[int, MessageExt] = {}

@@ -1,13 +1,13 @@
-"""The changes that a transaction goes through in the store: ended, renewed, given up, taken up again.
+"""State changes of transactions in the store: end, renew, give up, resume.
 
-Every change is one step of the event loop, without an await between the records it puts and the table it changes, so
-whoever asks afterwards finds both. Whether and when a change is due is for others to decide: producers end
-(:mod:`rocketpy.broker.transaction.end`), check rounds renew and give up
+Every change is atomic on the event loop: there is no await between the records it puts and the table it changes, so
+later callers see both. Callers decide whether and when a change is due: producers end transactions
+(:mod:`rocketpy.broker.transaction.end`), check rounds renew them and give them up
 (:mod:`rocketpy.broker.transaction.check`). A record that the store refuses changes nothing.
 
-Compatibility: ``TransactionalMessageServiceImpl`` (4.9.8). A transaction ends once here: what ends it a second time
-(the same request again, or a late one that names the first record after a copy was ended) finds it ended, where
-RocketMQ delivers again, or delivers what was rolled back. One that was given up is over.
+Compatibility: ``TransactionalMessageServiceImpl`` (4.9.8). A transaction ends only once here. A second end (a repeated
+request, or a late one that names the first record after a copy was ended) is refused, where RocketMQ delivers again, or
+delivers a message that was rolled back. A given-up transaction has ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_
 from rocketpy.store.message_store import MessageStore
 
 REMEMBERED_ENDS_MAX = 10_000
-"""Of so many transactions that are over a late request hears how they ended; of older ones only that they are over."""
+"""Number of finished transactions whose outcome is kept for the remark to a late request."""
 
 _log = logging.getLogger("rocketpy.broker.transaction")
 
@@ -67,7 +67,7 @@ class TransactionalMessageService:
         self._ends: OrderedDict[int, TransactionEnd] = OrderedDict()
 
     def load(self, left: LeftOpen) -> None:
-        """Take what earlier runs have left open, and put the op messages that a crash has swallowed."""
+        """Add the transactions left open by earlier runs, and put the op messages that a crash has lost."""
         self._transactions.load(left.newest_by_origin, left.known_end)
         for origin in left.unwritten_ends:
             _log.warning("transaction %d had ended before the crash, its op message is put now", origin)
@@ -75,27 +75,27 @@ class TransactionalMessageService:
             self._transactions.ended(origin)
 
     def catch_up(self) -> None:
-        """Take the half messages that have come since; their producers may end them before anybody looks."""
+        """Add the half messages stored since the last call, before they are looked up."""
         self._transactions.catch_up(self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
 
     def newest(self, half: MessageExt) -> int | None:
-        """Return the half queue offset of the newest record of a transaction, None when it is not open.
+        """Return the half queue offset of a transaction's latest record, None when it is not open.
 
-        A record that is not known yet has the table catch up with the half queue, up to its real end and never further:
-        what a request says is no measure of work, and no reason to believe in half messages.
+        For a record past the table's end, the table catches up with the half queue, to the queue's real end and never
+        further: an offset from a request must not determine the amount of work or create half messages.
         """
         if half.queue_offset >= self._transactions.known_end:
             self.catch_up()
         return self._transactions.newest(origin_of(half))
 
     def end_of(self, half: MessageExt) -> TransactionEnd | None:
-        """Return how a transaction has ended, None when that is not remembered."""
+        """Return how a transaction has ended, None when its outcome is not kept any more."""
         return self._ends.get(origin_of(half))
 
     def commit(self, half: MessageExt) -> PutMessageResult:
-        """Deliver an open transaction, named by any of its records, and be done with it.
+        """Deliver an open transaction, named by any of its records, and end it.
 
-        ValueError when the record does not say where it is to go.
+        ValueError when the record has no valid target.
         """
         origin = origin_of(half)
         message = restored(half)
@@ -107,7 +107,7 @@ class TransactionalMessageService:
         return result
 
     def roll_back(self, half: MessageExt) -> PutMessageResult:
-        """Be done with an open transaction; nobody sees its message."""
+        """End an open transaction without delivering its message."""
         origin = origin_of(half)
         result = self._put_op(origin)
         if result.is_ok:
@@ -115,9 +115,9 @@ class TransactionalMessageService:
         return result
 
     def renew(self, half: MessageExt, *, check_times: int | None) -> MessageExt | None:
-        """Append a copy of an open transaction's newest record; return the copy, None when the store refused it.
+        """Append a copy of an open transaction's latest record; return the copy, None when the store refused it.
 
-        ``check_times`` is how often the producer has been asked with it; None leaves the count as it is.
+        ``check_times`` is the new count of checks; None keeps the count.
         """
         self.catch_up()
         copy = copied(half)
@@ -139,9 +139,9 @@ class TransactionalMessageService:
         return True
 
     def resume(self, half: MessageExt) -> bool:
-        """Check a transaction from the beginning, given up or still open; False when it is over, or was refused.
+        """Restart the checks of a given-up or open transaction; False when it has ended or the store refused the copy.
 
-        A given-up record of RocketMQ's does not say which transaction it was: it becomes one of its own.
+        A record that RocketMQ gave up does not name its origin, so it becomes a new transaction.
         """
         self.catch_up()
         origin = origin_of(half) if half.topic == TRANS_HALF_TOPIC else named_origin(half)
@@ -158,13 +158,13 @@ class TransactionalMessageService:
         return result.is_ok
 
     def drop(self, origin: int) -> None:
-        """Forget a transaction whose record is not in the store any more."""
+        """Remove a transaction whose record is no longer in the store."""
         self._transactions.ended(origin)
 
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _end(self, origin: int, end: TransactionEnd) -> None:
-        """Put the op message of a transaction whose last record is in the store, so it is over even without."""
+        """Put the op message of a transaction whose final record is stored; the transaction ends even if this fails."""
         if not self._put_op(origin, names_origin=end is TransactionEnd.GIVEN_UP).is_ok:
             _log.error("the op message of transaction %d, %s, was refused: it may be checked again after a restart",
                        origin, end.value)  # fmt: skip
@@ -178,9 +178,9 @@ class TransactionalMessageService:
             self._ends.popitem(last=False)
 
     def _put_op(self, origin: int, *, names_origin: bool = False) -> PutMessageResult:
-        """Put the op message that ends all records of a transaction that there are.
+        """Put the op message that ends all existing records of a transaction.
 
-        One that says its origin leaves room for a copy that is put later: see RESUME_CHECK_HALF_MESSAGE.
+        One that names the origin does not end copies that are put later: see RESUME_CHECK_HALF_MESSAGE.
         """
         newest = self._transactions.newest(origin)
         assert newest is not None, f"transaction {origin} is not open"

@@ -91,7 +91,7 @@ async def test_the_producers_of_a_group_are_asked_in_turn() -> None:
         assert received(other) == []
 
 
-async def test_one_that_does_not_read_is_passed_over_and_one_that_is_closed_never_asked() -> None:
+async def test_one_that_does_not_read_is_skipped_and_one_that_is_closed_never_asked() -> None:
     async with open_transaction_broker() as broker:
         slow = broker.producer()
         slow._limits = ConnectionLimits(outgoing_bytes_pause=-1)
@@ -167,7 +167,7 @@ async def test_what_is_stored_in_the_moment_of_the_round_is_for_the_next() -> No
         assert len(await broker.round(producer)) == 1
 
 
-async def test_an_immune_message_is_passed_over_and_not_counted() -> None:
+async def test_an_immune_message_is_skipped_and_not_counted() -> None:
     async with open_transaction_broker(transaction_check_max=2) as broker:
         producer = broker.producer()
         broker.half(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS="300")

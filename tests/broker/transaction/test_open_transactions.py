@@ -38,21 +38,21 @@ def test_the_first_is_the_one_whose_newest_record_is_the_oldest() -> None:
     assert transactions.known_end == 5
 
 
-def test_what_was_passed_over_comes_first_again() -> None:
+def test_skipped_transactions_come_first_again() -> None:
     """In the old order, whatever has happened meanwhile: offsets move up to the first."""
     transactions = opened()
     transactions.catch_up(6)
-    passed_over = {}
+    skipped = {}
     for _ in range(4):
         origin, queue_offset = transactions.first() or (-1, -1)
-        passed_over[origin] = queue_offset
-        transactions.pass_over(origin)
-    assert passed_over == {0: 0, 1: 1, 2: 2, 3: 3}
+        skipped[origin] = queue_offset
+        transactions.skip(origin)
+    assert skipped == {0: 0, 1: 1, 2: 2, 3: 3}
     assert transactions.first() == (4, 4)
     transactions.renewed(4, 6)  # looked at
     transactions.renewed(2, 7)  # taken up again by an operator
     transactions.ended(1)
-    transactions.restore(passed_over)
+    transactions.restore(skipped)
     seen = []
     while (first := transactions.first()) is not None:
         seen.append(first)
