@@ -1,19 +1,19 @@
-"""Makes the CommitLog file that will be wanted next, in advance and off the event loop.
+"""Preallocates the next CommitLog file, off the event loop.
 
-A file appears whole: staged beside the log's directory, on the same file system, its space reserved, synced, then
-renamed to its number and the directory synced. So whoever lists the directory, the Java broker too, finds only files of
-full length, and a message is accepted only where its space is. The file in advance is as RocketMQ leaves it after a
-crash: full length, all zeros.
+A file appears atomically: it is staged beside the log's directory, on the same file system; its space is reserved; it
+is synced, renamed to its number, and the directory is synced. So every reader of the directory, including a Java
+broker, finds only files of full length, and a message is accepted only where its space is reserved. The preallocated
+file looks as RocketMQ leaves it after a crash: full length, all zeros.
 
 For SYNC_FLUSH files are filled with zeros, not only reserved. Measured on the reference machine (ext4): an fdatasync of
 7 KB takes 170 us in a filled file and 320 us in a reserved one, whose extents it has to mark as written each time;
-filling 64 MiB takes 40 to 80 ms of a worker thread. With ``warmMapedFileEnable`` that is done for ASYNC_FLUSH too, and
-for SYNC_FLUSH with a sync now and then, so that the disk is never busy with zeros for long.
+filling 64 MiB takes 40 to 80 ms of a worker thread. With ``warmMapedFileEnable`` files are filled for ASYNC_FLUSH too;
+for SYNC_FLUSH they are then synced at intervals, so that zeros never occupy the disk for long.
 
-Compatibility: ``AllocateMappedFileService`` (4.9.8); it makes two files ahead at the first request, one later, and its
+Compatibility: ``AllocateMappedFileService`` (4.9.8) preallocates two files at the first request and one later; its
 warm-up also locks them in memory.
 
-Compose: it is the CommitLog's FileAllocator; call :meth:`discard` when the store ends in order.
+Compose: this is the CommitLog's FileAllocator; a clean shutdown calls :meth:`discard`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ZEROS_SIZE = 1 << 20
 
 @attrs.define(eq=False)
 class _Job:
-    """One file that was asked for in advance."""
+    """One requested file."""
 
     path: str
     size: int
     is_made: bool = False
-    # Whoever takes the claim makes the file; a worker thread that comes too late leaves it alone.
+    # The thread that acquires the claim creates the file; a worker thread that comes second does nothing.
     claim: threading.Lock = attrs.Factory(threading.Lock)
     done: threading.Event = attrs.Factory(threading.Event)
 
@@ -53,20 +53,20 @@ class AllocateMappedFileService:
         self._disk = disk
         self._run_blocking = run_blocking
         self._is_zero_filled = is_zero_filled
-        self._sync_each_bytes = sync_each_bytes  # of zeros; None: when all are written
+        self._sync_each_bytes = sync_each_bytes  # of zeros; None: once, after all of them
         self._job: _Job | None = None
         self._idle = trio.lowlevel.ParkingLot()
 
     def prepare(self, path: str, size: int) -> None:
-        """Begin to make a file that will be wanted next; returns at once. If it cannot be made, ``take`` says so."""
+        """Start creating the next file; returns at once. A failure is raised by ``take``."""
         if self._job is None or self._job.path != path:
             self._job = _Job(path, size)
             self._idle.unpark()
 
     def take(self, path: str, size: int) -> None:
-        """Return when the file is there: prepared, or made now. ShortageError when there is no space for it.
+        """Return when the file exists: preallocated, or created now. ShortageError if there is no space for it.
 
-        It blocks only if the file was not asked for in time; then it waits for the thread that is at it, or does it.
+        Blocks only if the file is not ready: then it waits for the worker thread, or creates the file itself.
         """
         job, self._job = self._job, None
         if job is not None and job.path == path and not job.claim.acquire(blocking=False):
@@ -76,7 +76,7 @@ class AllocateMappedFileService:
         self._make(path, size)
 
     def discard(self) -> None:
-        """Remove the file in advance, which nobody will want: an orderly end leaves none. Blocks."""
+        """Remove the unused preallocated file: a clean shutdown leaves none. Blocks."""
         job, self._job = self._job, None
         if job is not None and not job.claim.acquire(blocking=False):
             job.done.wait()
@@ -86,7 +86,7 @@ class AllocateMappedFileService:
                     self._disk.sync_directory(os.path.dirname(job.path))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Make files as they are asked for, until cancelled; StoreError ends it, a shortage does not."""
+        """Create files on request until cancelled; StoreError ends the service, a shortage does not."""
         task_status.started()
         while True:
             if self._job is None or self._job.claim.locked():
@@ -101,7 +101,7 @@ class AllocateMappedFileService:
             self._make(job.path, job.size)
             job.is_made = True
         except ShortageError:
-            pass  # nobody needs it yet; ``take`` tries again and says so
+            pass  # the file is not needed yet; ``take`` tries again and raises
         finally:
             job.done.set()
 
@@ -109,8 +109,8 @@ class AllocateMappedFileService:
         disk = self._disk
         directory = os.path.dirname(path)
         if disk.exists(path):
-            # Left over from before a crash, or from a try that had no descriptor for the directory: of full length, as
-            # all of them are.
+            # Left by a crash, or by an attempt that had no descriptor for the directory. It has full length, as every
+            # file under its final name.
             disk.sync_directory(directory)
             return
         staging_path = f"{directory}.staged"

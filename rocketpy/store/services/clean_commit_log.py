@@ -1,16 +1,16 @@
-"""Deletes files of the CommitLog, oldest first, by age or for want of space; and says when a disk is full.
+"""Deletes files of the CommitLog, oldest first, by age or for lack of space, and detects full disks.
 
-What goes and when is :mod:`rocketpy.store.retention`'s to decide. Here is the order of things: a file is taken out of
-the log on the event loop, so that nobody finds it any more; a worker thread unlinks it and syncs its directory; only
-then comes the next one. So whatever a loss of power leaves, the files of the log follow each other. A reader that is at
-a deleted file goes on with it, see :mod:`rocketpy.store.services.close_files`.
+:mod:`rocketpy.store.retention` decides which files are deleted, and when. This service keeps the order of the steps: a
+file is removed from the log on the event loop, so that no reader finds it; a worker thread unlinks it and syncs its
+directory; only then the next file follows. So after a loss of power the remaining files are still contiguous. A reader
+of a deleted file can finish, see :mod:`rocketpy.store.services.close_files`.
 
-Compatibility: ``DefaultMessageStore.CleanCommitLogService`` (4.9.8). When unexpired files go because the disk is nearly
-full, it is looked at again after each: RocketMQ deletes ten in any case. Directories that are read-only do not count
-when it says how full the log's disks are.
+Compatibility: ``DefaultMessageStore.CleanCommitLogService`` (4.9.8). When unexpired files are deleted because the disk
+is nearly full, its usage is checked again after each one; RocketMQ deletes ten in any case. Read-only directories are
+not counted in the usage of the log's disks.
 
-Compose: ``refuse_while`` is the appender's, told every time; ``report_full`` is told when that changes; ``log_shrunk``
-wakes CleanConsumeQueueService.
+Compose: ``refuse_while`` is the appender's, and called after every check; ``report_full`` is called when that changes;
+``log_shrunk`` wakes CleanConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _FIRST_DISK_CHECK_SECONDS = 1.0
 
 @attrs.frozen
 class CleanCommitLogStatistics:
-    """Counters since the start, and how full the disks were when they were asked last."""
+    """Counters since the start, and how full the disks were at the last check."""
 
     deleted_count: int
-    hanged_count: int  # of those, deleted while someone read them
+    hanged_count: int  # of those, deleted while they were read
     held_count: int  # of those, still being read
-    manual_runs: int  # to come
-    usages: tuple[DiskUsage, ...]  # the log's and the queues'; none before the first time
+    manual_runs: int  # remaining
+    usages: tuple[DiskUsage, ...]  # the log's and the queues'; empty before the first check
 
 
 class CleanCommitLogService:
@@ -94,10 +94,10 @@ class CleanCommitLogService:
         self._usages: tuple[DiskUsage, ...] = ()
         self._deleted_count = 0
         self._hanged_count = 0
-        self._hanged: list[MappedFile] = []  # deleted while someone read them
+        self._hanged: list[MappedFile] = []  # deleted while they were read
 
     def execute_delete_files_manually(self) -> None:
-        """Let the next twenty runs delete what is expired, whatever the hour."""
+        """Have the next twenty runs delete expired files at any hour of the day."""
         self._manual_runs = MANUAL_RUNS
 
     def statistics(self) -> CleanCommitLogStatistics:
@@ -108,7 +108,7 @@ class CleanCommitLogService:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look at the disks and delete files until cancelled; StoreError ends it."""
+        """Check the disks and delete files until cancelled; StoreError ends the service."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_disks)
             task_status.started()
@@ -118,7 +118,7 @@ class CleanCommitLogService:
                 await trio.sleep(self._interval_s)
 
     async def check_disks(self) -> tuple[DiskUsage, ...]:
-        """Ask how full the disks are; from now on messages are taken or refused accordingly."""
+        """Check how full the disks are, and accept or refuse messages accordingly from now on."""
         self._usages = usages = await self._run_blocking(self._ask)
         why = self._policy.full_or_why(usages)
         self._refuse_while(why)
@@ -127,7 +127,7 @@ class CleanCommitLogService:
         return usages
 
     async def clean(self) -> int:
-        """Do one run: delete what may go, and return how many files went."""
+        """Do one run; return how many files were deleted."""
         usages = await self.check_disks()
         is_due = self._policy.is_due(self._clock.timestamp_ms(), usages)
         if self._manual_runs > 0:
@@ -157,7 +157,7 @@ class CleanCommitLogService:
         return log, disk_usage(self._disk, self._queue_path)
 
     async def _may_delete_first(self, usages: tuple[DiskUsage, ...]) -> bool:
-        """Whether the first file may go now."""
+        """Whether the first file may be deleted now."""
         commit_log = self._commit_log
         if commit_log.first_to_go() is None:
             return False
@@ -167,9 +167,10 @@ class CleanCommitLogService:
         try:
             file = following.hold()
         except ShortageError:
-            return False  # of descriptors: the next run looks again
+            return False  # no descriptor: the next run tries again
         try:
-            # Nothing in the first file is younger than this, and unless nothing was sent for long, nothing much older.
+            # The first record of the next file is an upper bound for all records of the first file, and a close one
+            # unless nothing was sent for long.
             timestamp_ms = await self._run_blocking(first_store_timestamp, file)
         finally:
             following.release()

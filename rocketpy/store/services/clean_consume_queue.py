@@ -1,11 +1,12 @@
-"""Follows the CommitLog when that has lost files: queues begin behind what is gone, and their files and the index's go.
+"""Deletes the queue files and index files of messages that were deleted from the CommitLog.
 
-Nothing is looked at while the log begins where it did. A queue's ``min_offset`` moves first, so that readers find
-nothing in a file that is about to go; then its leading files go one by one, each for good before the next, since power
-that is lost in between must not leave a gap. Cold units are read, and directories synced, in a worker thread.
+The service does nothing until the log's ``min_offset`` moves. Then a queue's own ``min_offset`` moves first, so that no
+reader looks into a file that is about to be deleted. After that its leading files are deleted one by one, each durably
+before the next, because a loss of power in between must not leave a gap. Cold units are read, and directories synced,
+in a worker thread.
 
-Compatibility: ``DefaultMessageStore.CleanConsumeQueueService`` (4.9.8). A queue all of whose messages are gone begins
-at its end here; in RocketMQ it goes on to offer offsets that lead nowhere.
+Compatibility: ``DefaultMessageStore.CleanConsumeQueueService`` (4.9.8). A queue whose messages are all deleted has
+``min_offset`` equal to ``max_offset`` here; RocketMQ keeps offering offsets of deleted messages.
 
 Compose: ``index`` is the IndexService, None without one.
 """
@@ -30,10 +31,10 @@ from rocketpy.store.services.waiting import SHORTAGE_PAUSE_SECONDS, call_until_d
 
 
 class ExpiringIndex(Protocol):
-    """The index, as far as it forgets."""
+    """The index, as far as deletion is concerned."""
 
     async def delete_expired_files(self, log_min_offset: int) -> int:
-        """Delete leading files that only name messages before a place in the log; return how many."""
+        """Delete leading files whose messages are all before an offset of the log; return how many."""
         ...
 
 
@@ -58,17 +59,17 @@ class CleanConsumeQueueService:
         self._run_blocking = run_blocking
         self._close_files = close_files
         self._pause_s = pause_ms / 1000
-        self._cleaned_to = 0  # nothing before this place in the log is left over
+        self._cleaned_to = 0  # queues and index have been cleaned up to this physical offset
         self._idle = trio.lowlevel.ParkingLot()
 
     def log_shrunk(self) -> None:
-        """Take notice that the log begins later."""
+        """Notification that the log's ``min_offset`` has moved."""
         self._idle.unpark()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Clean when the log has lost files, until cancelled; and once after a start. StoreError ends it.
+        """Clean once after a start, and then whenever files of the log were deleted, until cancelled.
 
-        A shortage of descriptors does not: then all is looked at once more.
+        StoreError ends the service, except a shortage of descriptors: then the whole run is repeated.
         """
         task_status.started()
         await trio.sleep(FIRST_RUN_SECONDS)
@@ -81,7 +82,7 @@ class CleanConsumeQueueService:
                 await trio.sleep(SHORTAGE_PAUSE_SECONDS)
 
     async def clean(self) -> int:
-        """Delete what is left over; return how many files went."""
+        """Delete the files of deleted messages; return how many."""
         min_offset = self._commit_log.min_offset
         deleted = 0
         for queue in self._queues:
@@ -95,7 +96,7 @@ class CleanConsumeQueueService:
         return deleted
 
     async def delete_expired_queues(self, kept_topics: Collection[str]) -> int:
-        """Delete queues of which the log has no message any more, but for some topics; return how many."""
+        """Delete queues without any message in the log, except those of ``kept_topics``; return how many."""
         log_min_offset = self._commit_log.min_offset
         count = 0
         for queue in self._queues:
@@ -129,5 +130,5 @@ class CleanConsumeQueueService:
         return found
 
     def _is_there(self, queue: ConsumeQueue) -> bool:
-        """Whether a queue was not deleted while we waited."""
+        """Whether a queue still exists after an await."""
         return self._queues.get(queue.topic, queue.queue_id) is queue

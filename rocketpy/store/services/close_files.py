@@ -1,13 +1,13 @@
-"""Closes the descriptors of deleted files, in a worker thread, when their last readers have gone.
+"""Closes the descriptors of deleted files in a worker thread, after their last readers have released them.
 
-A file is unlinked at once, whoever reads it; the system frees its space with its last descriptor, and whoever closes
-that waits: 190 ms for a CommitLog file of 1 GiB in the page cache. That must be no reader on the event loop.
+A file is unlinked immediately, even while it is read. The operating system frees its space with the last descriptor,
+and that close blocks: 190 ms for a CommitLog file of 1 GiB in the page cache. So it must not happen on the event loop.
 
-Compatibility: ``ReferenceResource`` and ``CleanCommitLogService.redeleteHangedFile`` (4.9.8), which leave a file that
-is being read where it is, stop deleting, and take it away from its readers after ``destroyMapedFileIntervalForcibly``,
-trying again every ``redeleteHangedFileInterval``. Here nobody loses a file that it reads, so there is nothing to force.
+Compatibility: ``ReferenceResource`` and ``CleanCommitLogService.redeleteHangedFile`` (4.9.8) keep a file that is being
+read, stop deleting, retry every ``redeleteHangedFileInterval``, and take it away from its readers after
+``destroyMapedFileIntervalForcibly``. Here readers keep the unlinked file, so nothing has to be forced.
 
-Compose: ``close`` is what :meth:`MappedFile.retire` is given.
+Compose: pass ``close`` to :meth:`MappedFile.retire`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from rocketpy.store.disk.interface import DiskFile
 
 
 class CloseFilesService:
-    """What is to be closed, and the loop that does it."""
+    """The queue of descriptors to close, and the loop that closes them."""
 
     def __init__(self, *, run_blocking: RunBlocking) -> None:
         self._run_blocking = run_blocking
-        self._files: list[DiskFile] = []  # as many as readers have held back, at most
+        self._files: list[DiskFile] = []  # bounded by the deleted files that readers still held
         self._idle = trio.lowlevel.ParkingLot()
 
     def close(self, file: DiskFile) -> None:
-        """Have a file closed soon: nobody uses it any more."""
+        """Schedule the close of a file that is no longer used."""
         self._files.append(file)
         self._idle.unpark()
 
     async def wait_closed(self) -> None:
-        """Close what there is now, and return when its space is free."""
+        """Close all scheduled files, and return when their space is free."""
         files, self._files = self._files, []
         if files:
             await self._run_blocking(_close_all, files)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Close files as they come, until cancelled."""
+        """Close files as they are scheduled, until cancelled."""
         try:
             task_status.started()
             while True:

@@ -1,16 +1,17 @@
-"""The transient store pool's commit: what bursts left in memory goes to the files, where readers and kills find it.
+"""Commit of the transient store pool: writes buffered bursts to the files, where readers see them.
 
 ::
 
-    put, put ... end_burst     into the pool; the answer SEND_OK means "in the memory of the broker"
-             CommitRealTimeService     log, then units, then the notes of arrival; wakes the flush
-                       FlushRealTimeService     the disk has it
+    put, put ... end_burst     into the pool; SEND_OK means "in the memory of the broker"
+             CommitRealTimeService     log, then units, then notifications of arrival; wakes the flush
+                       FlushRealTimeService     durable
 
-A burst that makes the pool long enough wakes the service; otherwise it looks by time, and by time it also commits what
-is less than the pages asked for. A kill loses what is in the pool, and nothing else. The last commit is the store's.
+A burst that fills enough pages wakes the service; otherwise it runs periodically, and at a longer interval also commits
+fewer pages than configured. A crash of the process loses what is in the pool, and nothing else. The store itself does
+the final commit.
 
-Compatibility: ``CommitLog.CommitRealTimeService`` (4.9.8); every put wakes it there, and here one that it has enough to
-do for.
+Compatibility: ``CommitLog.CommitRealTimeService`` (4.9.8). There every put wakes the service, here only one that fills
+enough pages.
 
 Compose: with a pool only; ``appender`` is the MessageAppender, ``wake_flush`` wakes the FlushRealTimeService.
 """
@@ -42,12 +43,12 @@ class PooledAppender(Protocol):
 
 
 class Pool(Protocol):
-    """What is not committed."""
+    """The pool of uncommitted bytes."""
 
     committed_offset: int
 
     def pages_behind(self, wrote_offset: int, /) -> int:
-        """Return how many pages end between what is committed and the end of the log."""
+        """Return how many pages end between the committed offset and the end of the log."""
         ...
 
 
@@ -60,7 +61,7 @@ class CommitStatistics:
 
 
 class CommitRealTimeService:
-    """Commits by size and by time."""
+    """Commits by size and periodically."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class CommitRealTimeService:
         self._commit_count = 0
 
     def end_burst(self) -> None:
-        """End a burst of the store: it stays in the pool. Takes the place of the appender's ``end_burst``."""
+        """End a burst of the store, leaving it in the pool. Replaces the appender's ``end_burst``."""
         self._appender.keep_burst()
         if self._pool.pages_behind(self._appender.wrote_offset) >= self._least_pages:
             self._wake_up.wake()
@@ -92,7 +93,7 @@ class CommitRealTimeService:
         return CommitStatistics(self._appender.wrote_offset - self._pool.committed_offset, self._commit_count)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Commit until cancelled; StoreError ends it."""
+        """Commit until cancelled; StoreError ends the service."""
         task_status.started()
         thorough_at = trio.current_time()
         while True:

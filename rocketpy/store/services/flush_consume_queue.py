@@ -1,14 +1,14 @@
-"""Syncs the ConsumeQueues: those with some pages every second, all of them every minute, and then the checkpoint.
+"""Syncs the ConsumeQueues: queues with enough dirty pages every second, all of them every minute, then the checkpoint.
 
-Units can be made again from the log, so nobody waits for this; it decides how much of the log recovery walks after a
-crash. The time and the end of the log that go into the checkpoint are captured before the thorough flush begins: units
-of everything stored up to then are written, and durable when the flush has returned. (RocketMQ takes the time of the
-last unit written when the flush is over, which may not be part of it.)
+Units can be rebuilt from the log, so no request waits for this flush; it determines how much of the log recovery scans
+after a crash. The timestamp and the end of the log for the checkpoint are captured before the thorough flush begins:
+the units of everything stored until then are written, and durable when the flush has returned. (RocketMQ takes the
+timestamp of the last unit written when the flush is over, which may not be part of it.)
 
 Compatibility: ``DefaultMessageStore.FlushConsumeQueueService`` (4.9.8).
 
-Compose: ``queues`` is the ConsumeQueueTable, ``commit_log`` the CommitLog, ``end_burst`` the appender's: when it has
-returned, every record that is written has its units written too.
+Compose: ``queues`` is the ConsumeQueueTable, ``commit_log`` the CommitLog, ``end_burst`` the appender's: on its return,
+every written record has its units written too.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 
 class QueueFlush(Syncable, Protocol):
-    """What one flush of queues makes durable; one flush holds a bounded number of files."""
+    """The range that one flush of queues makes durable; a flush holds a bounded number of files."""
 
     is_last: bool
-    """Whether nothing was left over when it was begun."""
+    """Whether it covers all queues that were dirty when it began."""
 
     @property
     def queues(self) -> Sized:
-        """The queues in it."""
+        """The queues that it covers."""
         ...
 
 
 class QueueFlushSource(FlushSource[QueueFlush], Protocol):
-    """Queues with units that are written and not durable."""
+    """Queues with units that are written but not durable."""
 
     @property
     def unflushed(self) -> Sized:
-        """The queues with such units."""
+        """The dirty queues."""
         ...
 
     @property
     def unit_count(self) -> int:
-        """How many units all queues have together, durable or not."""
+        """The total number of units in all queues, durable or not."""
         ...
 
 
 class WrittenLog(Protocol):
-    """The log, as far as it is written: units of everything in it are written too."""
+    """The written part of the log, all of whose units are written too."""
 
     wrote_offset: int
     wrote_timestamp_ms: int
@@ -60,7 +60,7 @@ class WrittenLog(Protocol):
 
 
 class FlushConsumeQueueService:
-    """Syncs queues by time."""
+    """Syncs queues periodically."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class FlushConsumeQueueService:
         self._thorough_interval_s = thorough_interval_ms / 1000
         self._least_pages = least_pages
         self._flushed_units: tuple[int, int, int] | None = None
-        """A place in the log before which all units are durable, their number, and how many had gone with deleted
-        queues when they were counted; None if the checkpoint says so."""
+        """A physical offset before which all units are durable, their number, and the number of units in queues
+        deleted until they were counted; None once the checkpoint has them."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Flush until cancelled, or until a sync fails; a shortage of descriptors leaves it to the next flush."""
+        """Flush until cancelled, or until a sync fails. After a shortage of descriptors the next flush covers it."""
         task_status.started()
         thorough_at = trio.current_time()
         while True:
@@ -103,17 +103,18 @@ class FlushConsumeQueueService:
                         await self._run_blocking(self._checkpoint.flush)
 
     async def flush_thoroughly(self) -> None:
-        """Make every unit written so far durable, then the checkpoint: also the last act of an orderly end.
+        """Make all units written so far durable, then the checkpoint. Also a step of a clean shutdown.
 
-        ShortageError when that cannot be done now; then the checkpoint says no more than before.
+        ShortageError if that is not possible now; then the checkpoint is unchanged.
         """
-        self._end_burst()  # part of it may be in the log already, without units
+        self._end_burst()  # a part of the burst may be in the log already, without its units
         commit_log = self._commit_log
         timestamp_ms = commit_log.wrote_timestamp_ms
         removed_count = self._checkpoint.removed_unit_count
         written_units = commit_log.wrote_offset, self._queues.unit_count, removed_count
         left = len(self._queues.unflushed)
-        # Queues that get units meanwhile line up behind; those that had some at the beginning are what counts.
+        # Queues that become dirty meanwhile queue up after those that were dirty at the beginning, which are the ones
+        # that the captured offset depends on.
         while left > 0 and (flush_range := await flush_once(self._queues, self._run_blocking)) is not None:
             left -= len(flush_range.queues)
         checkpoint = self._checkpoint
@@ -126,9 +127,9 @@ class FlushConsumeQueueService:
         await self._run_blocking(checkpoint.flush)
 
     def _may_note_units(self) -> bool:
-        """Put what the last thorough flush has made durable into the checkpoint, when the log is durable as far.
+        """Record the last thorough flush in the checkpoint, if the log is durable up to the same offset.
 
-        The number of units belongs to that very place. Recovery counts them again: one that is less has lost some.
+        The number of units belongs to exactly that offset. Recovery counts again: a smaller number means lost units.
         """
         flushed_offset = self._commit_log.flushed_offset
         if self._flushed_units is None or flushed_offset < self._flushed_units[0]:

@@ -1,6 +1,6 @@
-"""One flush, as all flushing services do it: begun and ended on the event loop, synced in a worker thread between.
+"""One flush, as used by all flush services: begin and end on the event loop, the sync in a worker thread between them.
 
-What is flushed is decided when the flush begins; what is appended while the disk works belongs to the next one.
+The range is fixed when the flush begins; bytes appended during the sync belong to the next flush.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from rocketpy.runner import RunBlocking
 
 
 class Syncable(Protocol):
-    """What one flush makes durable."""
+    """The range that one flush makes durable."""
 
     def sync(self) -> None:
-        """Make it durable. Blocks. StoreError is final, but for a ShortageError."""
+        """Make the range durable. Blocks. StoreError is final, except a ShortageError."""
         ...
 
 
@@ -22,24 +22,24 @@ R = TypeVar("R", bound=Syncable)
 
 
 class FlushSource(Protocol[R]):
-    """Something with bytes that are written and not durable: the log, or the queues."""
+    """An owner of bytes that are written but not durable: the log, or the queues."""
 
     def begin_flush(self, *, least_pages: int = 0) -> R | None:
-        """Return what to sync now, None when there is nothing (or fewer pages than asked for).
+        """Return the range to sync now, None if there is nothing to sync (or less than ``least_pages``).
 
-        ShortageError when there are no descriptors for any of it.
+        ShortageError if there is no descriptor for any of its files.
         """
         ...
 
     def end_flush(self, flush_range: R, /, *, is_synced: bool) -> None:
-        """Give back what ``begin_flush`` took, durable or not."""
+        """Return the range of ``begin_flush``, synced or not."""
         ...
 
 
 async def flush_once(source: FlushSource[R], run_blocking: RunBlocking, *, least_pages: int = 0) -> R | None:
-    """Flush what there is now; return it, None when there was nothing to do.
+    """Flush what is written now; return the range, None if there was nothing to flush.
 
-    StoreError is final, but for a ShortageError: then nothing counts as flushed, and the next flush does it.
+    StoreError is final, except a ShortageError: then nothing counts as flushed, and the next flush covers it.
     """
     flush_range = source.begin_flush(least_pages=least_pages)
     if flush_range is None:

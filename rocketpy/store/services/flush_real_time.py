@@ -1,9 +1,10 @@
-"""ASYNC_FLUSH: the log is synced every half second, and thoroughly every ten; acknowledgements do not wait for it.
+"""Periodic flush of the log under ASYNC_FLUSH: every half second, and thoroughly every ten; no acknowledgement waits.
 
-With ``flushCommitLogTimed``, the default, that is a plain interval. Without, whatever is written wakes the service, and
-it syncs if that makes the pages it waits for.
+With ``flushCommitLogTimed``, the default, the interval is fixed. Without it, every burst wakes the service, and it
+syncs as soon as enough pages are dirty.
 
-Compatibility: ``CommitLog.FlushRealTimeService`` (4.9.8). It ends by cancellation; the final flush is the store's.
+Compatibility: ``CommitLog.FlushRealTimeService`` (4.9.8). The service ends by cancellation; the store itself does the
+final flush.
 
 Compose: under ASYNC_FLUSH only; ``commit_log`` is the CommitLog.
 """
@@ -20,7 +21,7 @@ from rocketpy.store.services.waiting import WakeUp
 
 
 class FlushRealTimeService:
-    """Syncs the log by time."""
+    """Syncs the log periodically."""
 
     def __init__(
         self,
@@ -41,11 +42,12 @@ class FlushRealTimeService:
         self._least_pages = least_pages
         self._is_timed = is_timed
         self._wake_up = WakeUp()
-        # A sync awaits, and of two that run at once only one would be told that the disk has failed.
+        # The await of the worker thread forces a lock: the kernel reports a write-back error to one sync only, so of
+        # two concurrent syncs one would succeed although the disk has failed.
         self._syncing = trio.Lock()
 
     def wake(self) -> None:
-        """Look whether what was written is enough for a sync; without effect if the interval is a plain one."""
+        """Check whether enough pages are dirty for a sync; no effect with a fixed interval."""
         if not self._is_timed:
             self._wake_up.wake()
 
@@ -62,7 +64,7 @@ class FlushRealTimeService:
             await self.flush(least_pages=0 if is_thorough else self._least_pages)
 
     async def flush(self, *, least_pages: int = 0) -> None:
-        """Sync what is written now, if that is so many pages; durable on return. StoreError is final."""
+        """Sync what is written now, if it is at least ``least_pages``; then durable on return. StoreError is final."""
         async with self._syncing:
             flush_range = await flush_once(self._commit_log, self._run_blocking, least_pages=least_pages)
             if flush_range is not None:

@@ -1,11 +1,11 @@
-"""SYNC_FLUSH: an acknowledgement leaves when the disk has its message; one sync serves everybody who waits.
+"""Group commit for SYNC_FLUSH: a message is acknowledged once it is durable, and one sync serves all waiting requests.
 
-While a sync runs the next requests collect, and the next sync serves all of them. A request that waits longer than
-``syncFlushTimeout`` is told FLUSH_DISK_TIMEOUT by a timer; the sync itself is never given up, and what it was for is
-durable a little later. A failed sync is final: ``run`` ends with its StoreError and no waiting request is ever called
-back, since nobody knows what the disk has (RocketMQ's flush thread logs it and goes on acknowledging).
+Requests that arrive during a sync are coalesced into the next one. A request that waits longer than
+``syncFlushTimeout`` is answered FLUSH_DISK_TIMEOUT by a timer; the sync itself is never abandoned, and its messages are
+durable a little later. A failed sync is final: ``run`` ends with its StoreError, and no waiting request is answered,
+because what is on disk is unknown (RocketMQ's flush thread logs the failure and keeps acknowledging).
 
-Compatibility: ``CommitLog.GroupCommitService`` and ``FlushDiskWatcher`` (4.9.8). Replies leave once per sync.
+Compatibility: ``CommitLog.GroupCommitService`` and ``FlushDiskWatcher`` (4.9.8). Replies are sent once per sync.
 
 Compose: under SYNC_FLUSH only; ``commit_log`` is the CommitLog, ``end_burst`` the store's, ``run_blocking`` a worker
 thread of its own (:func:`~rocketpy.store.services.worker_thread.open_worker_thread`), in simulation the inline runner.
@@ -31,7 +31,7 @@ DurableCallback = Callable[[PutMessageStatus], None]
 
 
 class LogFlushRange(Syncable, Protocol):
-    """What one flush of the log makes durable: everything up to an offset, stored no later than a time."""
+    """The range that one flush of the log makes durable: everything up to an offset, stored no later than a time."""
 
     end_offset: int
     store_timestamp_ms: int
@@ -49,14 +49,14 @@ class GroupCommitStatistics:
 
 @attrs.frozen
 class FlushWait:
-    """Requests that wait for the disk, and the seconds for which it has not answered."""
+    """How many requests wait for the disk, and how long the current sync has taken so far."""
 
     waiting_count: int = 0
     sync_seconds: float = 0.0
 
 
 class GroupCommitService:
-    """Calls back whoever waits for the disk."""
+    """Syncs the log and calls waiting requests back."""
 
     def __init__(
         self,
@@ -74,25 +74,26 @@ class GroupCommitService:
         self._timeout_s = sync_flush_timeout_ms / 1000
         self._end_burst = end_burst
         self._flush_replies = flush_replies
-        # In order of offsets, and so of deadlines. As many as connections may have deferred replies.
+        # In order of offsets, and so of deadlines, since all wait equally long. Bounded by the deferred replies that
+        # connections may have.
         self._requests: deque[tuple[int, float, DurableCallback]] = deque()
-        self._is_wanted = False  # someone wants a flush, with or without waiting for it
+        self._is_wanted = False  # a flush was requested since the last one began, with or without a callback
         self._idle = trio.lowlevel.ParkingLot()
-        self._sync_began: float | None = None  # of the sync under way
+        self._sync_began: float | None = None  # start of the current sync
         self._flush_count = 0
         self._answered_count = 0
         self._timeout_count = 0
 
     def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:
-        """Call back with PUT_OK when the log is durable up to a place, or FLUSH_DISK_TIMEOUT; never from in here.
+        """Call back with PUT_OK when the log is durable up to an offset, or with FLUSH_DISK_TIMEOUT.
 
-        The place is not behind the end of the log, bytes that the burst has collected included.
+        Never calls back directly. The offset is at most the end of the log, including bytes of the current burst.
         """
         self._requests.append((physical_end, trio.current_time() + self._timeout_s, callback))
         self.wake()
 
     def wake(self) -> None:
-        """Flush soon although nobody waits: for a message whose sender did not want to."""
+        """Request a flush without a callback: for a message whose producer does not wait for the disk."""
         self._is_wanted = True
         if self._idle:
             self._idle.unpark()
@@ -102,12 +103,12 @@ class GroupCommitService:
         return GroupCommitStatistics(len(self._requests), self._flush_count, self._answered_count, self._timeout_count)
 
     def wait(self) -> FlushWait:
-        """Return who waits now, and for how long the sync under way has kept them waiting."""
+        """Return how many requests wait now, and for how long the current sync has been running."""
         began = self._sync_began
         return FlushWait(len(self._requests), 0.0 if began is None else trio.current_time() - began)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled, or until a sync fails; then nobody is called back any more."""
+        """Flush on request until cancelled or until a sync fails; after that no request is called back."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._expire_by_time)
@@ -117,23 +118,33 @@ class GroupCommitService:
                         await self._idle.park()
                     await self._flush()
         finally:
+            # After a failed sync neither PUT_OK nor FLUSH_DISK_TIMEOUT would be true: the kernel may have dropped the
+            # pages, and a later sync that succeeds would prove nothing. The broker stops; recovery finds out.
             self._requests.clear()
 
     async def _flush(self) -> None:
+        # Reset before the sync, not after it: a request that arrives during the sync may lie after the range being
+        # synced, and needs another flush.
         self._is_wanted = False
         if self._timeout_s <= 0:
+            # As in RocketMQ: a timeout that is not positive expires at once, although the message is flushed.
             self._expire()
+        # Requests may wait for bytes that are still collected in the burst; only written bytes can be synced.
         self._end_burst()
         self._sync_began = trio.current_time()
+        # The range is captured before the sync. Bytes appended during it may or may not reach the disk, so they belong
+        # to the next one. A StoreError ends the service from here.
         flush_range = await flush_once(self._commit_log, self._run_blocking)
         self._sync_began = None
         if flush_range is None:
-            # Everything written was durable already, and everything asked for is written.
+            # All written bytes were durable already, and end_burst has written all bytes that are waited for.
             self._answer(PutMessageStatus.PUT_OK, len(self._requests))
             return
         self._flush_count += 1
+        # Only after the sync: recovery takes everything up to this timestamp for durable.
         checkpoint = self._checkpoint
         checkpoint.physic_msg_timestamp_ms = max(checkpoint.physic_msg_timestamp_ms, flush_range.store_timestamp_ms)
+        # Requests are in order of offsets, so the first one after the range ends the search.
         count = 0
         for physical_end, _, _ in self._requests:
             if physical_end > flush_range.end_offset:
@@ -148,10 +159,11 @@ class GroupCommitService:
         for _ in range(count):
             popleft()[2](status)
         self._answered_count += count
+        # Once for all callbacks: each of them only queued its reply, so a sync costs one write per connection.
         self._flush_replies()
 
     async def _expire_by_time(self) -> None:
-        """Wake when the oldest request is due. Nothing submitted meanwhile can be due earlier, so nobody wakes this."""
+        """Sleep until the oldest request is due. Later requests are due later, so they need not wake this task."""
         wait_s = max(self._timeout_s, _TIMER_MIN_SECONDS)
         while True:
             deadline = self._requests[0][1] if self._requests else trio.current_time() + wait_s

@@ -1,7 +1,7 @@
-"""Who makes the log of a store durable, put together as the settings ask.
+"""Wiring of the services that make the log durable, by the settings.
 
-Under SYNC_FLUSH group commit, which answers whoever waits. Otherwise flushing in real time; with a transient store pool
-committing before it, which is what a burst ends in then.
+SYNC_FLUSH: GroupCommitService, which answers waiting requests. ASYNC_FLUSH: FlushRealTimeService; with a transient
+store pool also CommitRealTimeService before it, and then a burst ends in the pool.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocketpy.store.services.group_commit import GroupCommitService, LogFlushRan
 
 
 class LogFlush:
-    """The services of one log's durability, and the end of a burst that suits them."""
+    """The services that make one log durable, and the matching ``end_burst``."""
 
     def __init__(
         self,
@@ -38,8 +38,9 @@ class LogFlush:
         flush_replies: Callable[[], None],
     ) -> None:
         self._commit_log = files.commit_log
-        source = cast("FlushSource[LogFlushRange]", files.commit_log)  # it takes back only ranges that it gave
-        self.end_burst: Callable[[], None] = appender.end_burst  # for the store's users
+        # end_flush gets only ranges that begin_flush of the same log has returned.
+        source = cast("FlushSource[LogFlushRange]", files.commit_log)
+        self.end_burst: Callable[[], None] = appender.end_burst  # the one that the store exposes
         self.group_commit: GroupCommitService | None = None
         self.flush_real_time: FlushRealTimeService | None = None
         self.commit_real_time: CommitRealTimeService | None = None
@@ -61,13 +62,16 @@ class LogFlush:
             self.end_burst = partial(_end_burst_and_wake, appender, flush)
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start what there is."""
+        """Start the configured services."""
         for service in (self.group_commit, self.flush_real_time, self.commit_real_time):
             if service is not None:
                 await nursery.start(service.run)
 
     async def flush(self, physical_end: int) -> None:
-        """Return when what is written of the log up to a place is durable: with the service that syncs it anyway."""
+        """Return when the log is durable up to an offset.
+
+        The service that owns the log's syncs does it, so that no two of them run at once.
+        """
         if self.group_commit is None:
             assert self.flush_real_time is not None, "one of the two services"
             await self.flush_real_time.flush()

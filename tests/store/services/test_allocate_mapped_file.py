@@ -135,7 +135,7 @@ async def test_a_thread_that_comes_too_late_makes_nothing() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_full_disk_is_told_to_who_takes_the_file() -> None:
+async def test_a_full_disk_is_reported_by_take() -> None:
     disk = new_disk()
     disk.capacity_bytes = SIZE - 1
     service = new_service(disk)
@@ -162,7 +162,7 @@ async def test_a_broken_disk_ends_the_service() -> None:
             service.prepare(FIRST, SIZE)
 
 
-async def test_an_orderly_end_leaves_no_file_in_advance() -> None:
+async def test_a_clean_shutdown_leaves_no_preallocated_file() -> None:
     disk = new_disk()
     service = new_service(disk)
     async with trio.open_nursery() as nursery:

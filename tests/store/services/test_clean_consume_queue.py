@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @attrs.define
 class ForgettingIndex:
-    """Notes what it is told to forget."""
+    """Records the offsets up to which it is asked to delete."""
 
     forgotten: list[int] = attrs.Factory(list)
 

@@ -121,7 +121,7 @@ async def test_less_than_the_pages_waits_for_the_thorough_commit(
     assert bench.appender.times == pytest.approx([begin + 1.0])
 
 
-async def test_nothing_to_commit_wakes_nobody(
+async def test_nothing_to_commit_wakes_no_flush(
     bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     await nursery.start(bench.service().run)

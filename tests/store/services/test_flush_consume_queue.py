@@ -112,7 +112,7 @@ async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() ->
     assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
 
 
-async def test_units_and_place_are_those_of_before_the_flush() -> None:
+async def test_units_and_offset_are_captured_before_the_flush() -> None:
     """What comes meanwhile is not durable when it ends: a torn unit would be believed."""
     queues, disk = Queues({1: 1}, log=Log(5, 500, 500), unit_count=30), SimDisk()
 
@@ -162,7 +162,7 @@ async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:
     assert not disk.exists("/checkpoint")
 
 
-async def test_the_number_of_units_is_that_of_a_place_in_the_log(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_number_of_units_belongs_to_an_offset_of_the_log(autojump_clock: trio.testing.MockClock) -> None:
     """While the log is not durable up to where the units were counted, the checkpoint keeps the smaller number."""
     queues, disk = Queues({1: 1}, log=Log(5, 500, 400), unit_count=30), SimDisk()
     async with trio.open_nursery() as nursery:

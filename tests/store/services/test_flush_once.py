@@ -81,7 +81,7 @@ async def test_what_is_appended_while_the_disk_works_belongs_to_the_next_one() -
     assert source.flushed == 7
 
 
-async def test_a_failed_sync_is_given_back_as_failed_and_told() -> None:
+async def test_a_failed_sync_returns_its_range_and_raises() -> None:
     source = Source(7, is_broken=True)
     with pytest.raises(StoreError, match="cannot sync"):
         await flush_once(source, run_inline)

@@ -1,4 +1,4 @@
-"""One sync for everybody who waits, a timer for those who wait too long, and nothing after a failed sync."""
+"""One sync serves all waiting requests, a timer answers those that wait too long, and a failed sync answers none."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def bench() -> Bench:
     return Bench()
 
 
-async def test_one_sync_serves_everybody_who_waits(bench: Bench, nursery: trio.Nursery) -> None:
+async def test_one_sync_serves_all_waiting_requests(bench: Bench, nursery: trio.Nursery) -> None:
     service = bench.service()
     await nursery.start(service.run)
     bench.put(service, "a")
@@ -189,7 +189,7 @@ async def test_a_negative_timeout_makes_every_answer_a_timeout(bench: Bench, nur
     assert bench.log.flushed == 100
 
 
-async def test_after_a_failed_sync_nobody_is_called_back(bench: Bench) -> None:
+async def test_after_a_failed_sync_no_request_is_called_back(bench: Bench) -> None:
     service = bench.service()
     bench.log.is_broken = True
     with pytest.RaisesGroup(pytest.RaisesGroup(StoreError)):

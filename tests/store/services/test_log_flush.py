@@ -95,7 +95,7 @@ async def test_there_are_the_services_that_the_settings_ask_for(
 
 
 @pytest.mark.parametrize("settings", [{}, SYNC, POOL, {"flush_commit_log_timed": False}])
-async def test_whoever_asks_waits_until_the_log_is_durable(
+async def test_flush_returns_when_the_log_is_durable(
     settings: dict[str, object], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with bench_with(**settings) as bench:
@@ -108,7 +108,7 @@ async def test_whoever_asks_waits_until_the_log_is_durable(
 
 
 async def test_a_sync_that_is_too_slow_for_senders_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
-    """Who sent the message is answered FLUSH_DISK_TIMEOUT; here nothing but the sync will do."""
+    """The producer is answered FLUSH_DISK_TIMEOUT, but this caller waits for the sync itself."""
 
     async def run_slowly(function: Callable[..., T], /, *arguments: object) -> T:
         await trio.sleep(12)
