@@ -1,11 +1,10 @@
-"""The figures of a store that operators read: rates, times, sizes, under RocketMQ's names.
+"""Metrics of a store for operators: rates, latencies and sizes, under RocketMQ's names.
 
-Rule: a message costs nothing here. Counters are the store's own and are looked at once a second; of times only those
-are handed over that can be seen in milliseconds at all: a burst that took one or more, of those that are timed, and a
-read that waited for the disk.
+Rule: no work per message. The store's own counters are sampled once a second. Only latencies of at least a millisecond
+are reported: those of sampled bursts, and of reads that waited for the disk.
 
-Compatibility: ``StoreStatsService`` and ``DefaultMessageStore.getRuntimeInfo`` (4.9.8). A rate over a window that is
-not full yet counts as far as it goes, where RocketMQ leaves a gap in the text.
+Compatibility: ``StoreStatsService`` and ``DefaultMessageStore.getRuntimeInfo`` (4.9.8). A rate whose window is not full
+yet is computed over the available samples, where RocketMQ leaves a gap in the text.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ WINDOWS = (10, 60, 600)
 """Lengths of the windows of rates, in samples."""
 
 TIMED_BURST = 8
-"""One of so many bursts is timed and stands for the others: a look at the clock costs what a message costs."""
+"""One of this many bursts is timed and stands for the others: reading the clock costs as much as a message."""
 
 SLOW_BURSTS_MAX = 4096
-"""More cannot take a millisecond between two samples, or nearly so."""
+"""Bound of the queue of slow bursts; about as many bursts of a millisecond as fit between two samples."""
 
 _NO_POOL = "2147483647"
 _TIMES_SECONDS = 60
-"""Times of puts are those of the last whole minute."""
+"""Latencies of puts are those of the last full minute."""
 
 _DISTRIBUTION = (
     (1, "[<=0ms]"), (10, "[0~10ms]"), (50, "[10~50ms]"), (100, "[50~100ms]"), (200, "[100~200ms]"),
@@ -51,35 +50,35 @@ _BUCKET_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 
 
 _BUCKET_ENDS = list(accumulate(width for width, count in _BUCKET_STEPS for _ in range(count)))
 SlowBursts = deque[tuple[int, int]]
-"""Milliseconds and messages of bursts that took at least one, with the messages of those they stand for."""
+"""(milliseconds, messages) of sampled bursts that took at least 1 ms; messages include those they stand for."""
 
 
 class PutTimes:
-    """How long puts took, in the buckets that RocketMQ has for its texts."""
+    """Latency histogram of puts, in RocketMQ's buckets."""
 
     def __init__(self) -> None:
         self._slow: list[tuple[int, int]] = []  # milliseconds and messages
         self._count = 0
 
     def add(self, slow: Iterable[tuple[int, int]], count: int) -> None:
-        """Count messages, and those among them that took a millisecond or longer."""
+        """Add messages, with those among them that took a millisecond or longer."""
         self._slow += slow
         self._count += count
 
     @property
     def count(self) -> int:
-        """How many messages were put."""
+        """The number of messages."""
         return self._count
 
     def distribution(self) -> str:
-        """Return RocketMQ's text: each range with its number of messages."""
+        """Return RocketMQ's text of the histogram: each range with its number of messages."""
         counts = [0] * len(_DISTRIBUTION)
         for time_ms, count in self._all():
             counts[bisect_right(_DISTRIBUTION_ENDS, time_ms)] += count
         return "".join(f"{name}:{count} " for (_, name), count in zip(_DISTRIBUTION, counts, strict=True))
 
     def percentile_ms(self, share: float) -> float:
-        """Return within which time a share of the messages were put, interpolated in its bucket."""
+        """Return the latency percentile for a share, interpolated within its bucket."""
         counts = [0] * (len(_BUCKET_ENDS) + 1)
         for time_ms, count in self._all():
             counts[bisect_left(_BUCKET_ENDS, time_ms)] += count
@@ -93,7 +92,7 @@ class PutTimes:
 
     def _all(self) -> list[tuple[int, int]]:
         quick = self._count - sum(count for _, count in self._slow)
-        return [*self._slow, (0, max(0, quick))]  # those that were timed stand for more, perhaps than there were
+        return [*self._slow, (0, max(0, quick))]  # the slow ones are extrapolated, perhaps to more than there were
 
 
 @attrs.frozen
@@ -106,7 +105,7 @@ class _Sample:
 
 
 class StoreFigures:
-    """The figures of one store: samples, bounded by the longest window, and what is worked out of them."""
+    """Metrics of one store: samples, bounded by the longest window, and the values derived from them."""
 
     def __init__(
         self,
@@ -128,24 +127,24 @@ class StoreFigures:
         self._current_time = current_time
         self._boot_timestamp_ms = clock.timestamp_ms()
         self._samples: deque[_Sample] = deque(maxlen=max(WINDOWS) + 1)
-        self._put_times = PutTimes()  # of the minute that runs
-        self._last_put_times: PutTimes | None = None  # of the one before
+        self._put_times = PutTimes()  # of the current minute
+        self._last_put_times: PutTimes | None = None  # of the previous minute
         self._minute_began = current_time()
         self._put_time_max_ms = 0
         self._get_time_max_ms = 0
-        self._earliest = -1, -1  # where the log began when it was looked at, and the storeTimestamp there
+        self._earliest = -1, -1  # the log's min_offset when it was last read, and the storeTimestamp there
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Sample until cancelled."""
         self.sample()
         task_status.started()
         while True:
-            await self._look_at_earliest()
+            await self._cache_earliest()
             await trio.sleep(SAMPLE_SECONDS)
             self.sample()
 
     def sample(self) -> None:
-        """Take one sample of the counters, and the times that came in since the last one."""
+        """Take one sample of the counters, and the latencies reported since the last one."""
         now, time = self._statistics(), self._current_time()
         put_count = now.put_count - self._samples[-1].put_count if self._samples else 0
         self._samples.append(_Sample(time, now.put_count, now.get_count, now.get_miss_count, now.get_message_count))
@@ -156,11 +155,11 @@ class StoreFigures:
         self._put_time_max_ms = max(self._put_time_max_ms, max(slow, default=(0, 0))[0])
 
     def cold_read_took(self, time_ms: int) -> None:
-        """Note how long a read took that waited for the disk."""
+        """Record the latency of a read that waited for the disk."""
         self._get_time_max_ms = max(self._get_time_max_ms, time_ms)
 
-    async def _look_at_earliest(self) -> None:
-        """Read the first message of the log, if it is not the one that was read last: who asks must not wait for it."""
+    async def _cache_earliest(self) -> None:
+        """Cache the storeTimestamp of the log's first message, so that runtime info need not wait for the disk."""
         min_offset = self._statistics().commit_log_min_offset
         looked_at, timestamp_ms = self._earliest
         if min_offset != looked_at or timestamp_ms < 0:
@@ -170,7 +169,7 @@ class StoreFigures:
     # ---- the texts ------------------------------------------------------------------------------------------------
 
     def runtime_info(self) -> dict[str, str]:
-        """Return what GET_BROKER_RUNTIME_INFO shows of a store. Asks the disks how full they are."""
+        """Return the store's entries of GET_BROKER_RUNTIME_INFO. Queries the usage of the disks."""
         now = self._statistics()
         return self._put_and_get(now) | self._rates() | self._disks() | self._pool(now) | {
             "bootTimestamp": str(self._boot_timestamp_ms),
@@ -185,7 +184,7 @@ class StoreFigures:
         }  # fmt: skip
 
     def minute_lines(self) -> tuple[str, str]:
-        """Return RocketMQ's two lines about the last minute: rates, and how long puts took."""
+        """Return RocketMQ's two log lines about the last minute: rates, and latencies of puts."""
         times = self._put_times if self._last_put_times is None else self._last_put_times
         rates = (
             f"put_tps {self._over_a_minute(lambda sample: sample.put_count)}",
@@ -244,7 +243,7 @@ class StoreFigures:
         }
 
     def _pool(self, now: StoreStatistics) -> dict[str, str]:
-        """Return what the transient store pool holds; without one RocketMQ shows a number of buffers, and so do we."""
+        """Return the fill of the transient store pool; without one, the same number of buffers as RocketMQ shows."""
         config = self._config
         if not config.has_transient_store_pool:
             return {"remainTransientStoreBufferNumbs": _NO_POOL}
@@ -256,7 +255,7 @@ class StoreFigures:
 
 
 def _duration(milliseconds: int) -> str:
-    """Java's text of a duration."""
+    """RocketMQ's text of a duration."""
     minutes, seconds = divmod(milliseconds // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -1,9 +1,9 @@
-"""Message store plug-ins: code of somebody else between the broker and its store.
+"""Message store plug-ins: third-party code between the broker and its store.
 
-``messageStorePlugIn`` names factories, ``package.module:factory``, several separated by commas. Each is called with a
-store when it is open and returns what the broker uses in its place: mostly a :class:`PlugInMessageStore` that overrides
-a few methods and hands on the rest. The first name is the outermost, as in RocketMQ. A factory runs in the broker, with
-all its rights, so the setting counts only where the broker is started: no request can change it.
+``messageStorePlugIn`` names factories, ``package.module:factory``, several separated by commas. Each is called with the
+open store and returns the store that the broker uses instead: usually a :class:`PlugInMessageStore` that overrides a
+few methods and delegates the rest. The first name is the outermost wrapper, as in RocketMQ. A factory runs inside the
+broker with all its privileges, so the setting is read at the start only: no request can change it.
 
 An example, which counts what is put::
 
@@ -41,22 +41,22 @@ KEY = "messageStorePlugIn"
 EXPECTED = "package.module:factory, several separated by commas"
 
 StoreFactory: TypeAlias = "Callable[[MessageStore], object]"
-"""Makes of an open store what the broker uses in its place."""
+"""Wraps an open store; returns the store that the broker uses instead."""
 
 
 class PlugInMessageStore:
-    """Hands everything on to the store behind it: what a plug-in inherits, to override what it is there for."""
+    """Base class of plug-ins: delegates everything to the wrapped store. A plug-in overrides what it changes."""
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store
 
     def __getattr__(self, name: str) -> object:
-        """Return what the store behind it has under a name that is not our own."""
+        """Delegate every attribute that the plug-in does not define."""
         return getattr(self.store, name)
 
 
 def split_names(value: str) -> list[tuple[str, str]]:
-    """Return module and factory of each name; ``ValueError`` for one that is no such pair.
+    """Return module and factory of each name; ``ValueError`` for a malformed name.
 
     >>> split_names("my.module:CountingStore, other:make_store")
     [('my.module', 'CountingStore'), ('other', 'make_store')]
@@ -76,7 +76,7 @@ def load_factories(value: str) -> list[StoreFactory]:
 
 
 def load_callables(key: str, value: str) -> list[Callable[..., object]]:
-    """Import what a setting names, in its order. SettingsError names key and value."""
+    """Import the callables that a setting names, in its order. SettingsError names key and value."""
     found: list[Callable[..., object]] = []
     try:
         pairs = split_names(value)
@@ -95,7 +95,7 @@ def load_callables(key: str, value: str) -> list[Callable[..., object]]:
 
 
 def wrapped_store(store: MessageStore, factories: Sequence[StoreFactory]) -> MessageStore:
-    """Return the store as the broker is to use it. SettingsError when a factory returns something else than a store."""
+    """Return the store wrapped by all factories. SettingsError if a factory does not return a store."""
     for factory in reversed(factories):
         made = factory(store)
         missing = [name for name in dir(store) if not name.startswith("_") and not hasattr(made, name)]

@@ -1,6 +1,4 @@
-"""What the store answers: statuses, and the values that come with them. An expected outcome is one of these, never an
-exception.
-"""
+"""Results of store operations: statuses and their values. Expected outcomes are statuses, never exceptions."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from rocketpy.store.queue.extension import CqExtUnit
 
 
 class PutMessageStatus(enum.Enum):
-    """What became of a message. The first four mean that it is stored; RocketMQ's names in RocketMQ's order."""
+    """Result of a put. The first four mean that the message is stored. RocketMQ's names, in RocketMQ's order."""
 
     PUT_OK = 0
     FLUSH_DISK_TIMEOUT = 1
@@ -29,7 +27,7 @@ class PutMessageStatus(enum.Enum):
 
 
 class GetMessageStatus(enum.Enum):
-    """What a read of a queue found; RocketMQ's names in RocketMQ's order."""
+    """Result of a read from a queue. RocketMQ's names, in RocketMQ's order."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -45,7 +43,7 @@ class GetMessageStatus(enum.Enum):
 
 @attrs.frozen(slots=True)
 class GetMessageResult:
-    """Messages of one queue, whole stored records back to back, and where to go on."""
+    """Messages of one queue, as whole stored records back to back, and the queue offset of the next read."""
 
     status: GetMessageStatus
     next_begin_offset: int
@@ -55,13 +53,15 @@ class GetMessageResult:
     message_count: int = 0
     suggest_pulling_from_slave: bool = False
     damage: str = ""
-    """Why the message at the offset that was asked for cannot be served: its unit or its record is damaged."""
-    last_record_size: int = attrs.field(default=0, eq=False)  # of the body, where the read knows it, else 0
+    """Why the message at the requested offset cannot be served: its unit or its record is damaged."""
+    last_record_size: int = attrs.field(
+        default=0, eq=False
+    )  # of the last record in body, 0 if the read did not track it
 
 
 @attrs.frozen(slots=True)
 class QueryMessageResult:
-    """Records that the index has for a key, back to back, and how far the index has come."""
+    """Records found by a key, back to back, and the end of the index."""
 
     body: bytes
     index_last_update_timestamp: int
@@ -70,27 +70,27 @@ class QueryMessageResult:
 
 @attrs.frozen(slots=True)
 class QueueTimeSpan:
-    """When messages of a queue were stored, and where a group is among them; -1 for what cannot be read."""
+    """storeTimestamps of a queue's messages and of a group's position among them; -1 for what cannot be read."""
 
     min_timestamp_ms: int
     max_timestamp_ms: int
-    consume_timestamp_ms: int  # of the last message that was consumed; of the oldest one before the first
-    next_timestamp_ms: int | None  # of the first message that was not; None when all were
+    consume_timestamp_ms: int  # of the last consumed message; of the oldest message if none is consumed
+    next_timestamp_ms: int | None  # of the first message that is not consumed; None if all are
 
 
 @attrs.frozen(slots=True)
 class ListedUnit:
-    """One unit of a queue, as it is in the file."""
+    """One unit of a queue, as stored in the file."""
 
     physical_offset: int
     size: int
-    tags_code: int  # of the message, or where a ConsumeQueueExt file has more
-    ext: CqExtUnit | None  # what stands there; None for a plain tags code, and where nothing is found
+    tags_code: int  # of the message, or the address of a unit in a ConsumeQueueExt file
+    ext: CqExtUnit | None  # the unit at that address; None for a plain tags code, and if none is found
 
 
 @attrs.frozen(slots=True)
 class QueueListing:
-    """Some units of a queue and the bounds of the queue; none at all when the first one asked for is not there."""
+    """Some units of a queue, and the bounds of the queue; empty if the first requested unit does not exist."""
 
     min_offset: int
     max_offset: int
@@ -99,14 +99,14 @@ class QueueListing:
 
 @attrs.frozen(slots=True)
 class StoreStatistics:
-    """Counters since the store was opened, and where its parts stand."""
+    """Counters since the store was opened, and its current offsets."""
 
     put_count: int
     put_bytes: int
     put_refused_count: int
     burst_count: int
     get_count: int
-    get_miss_count: int  # of those that found nothing
+    get_miss_count: int  # reads without a message
     get_message_count: int
     get_cold_count: int
     commit_log_min_offset: int
@@ -119,17 +119,17 @@ class StoreStatistics:
 
 
 class MessageFilter(Protocol):
-    """Chooses messages of a queue. It is asked for each unit, and for the record only if it says that it needs it."""
+    """Selects messages of a queue, by unit, and by record only if :attr:`needs_record` is true."""
 
     @property
     def needs_record(self) -> bool:
-        """Whether ``is_matched_by_commit_log`` has a say; if not, unwanted records are never read."""
+        """Whether ``is_matched_by_commit_log`` must be called; if not, records that do not match are never read."""
         ...
 
     def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
-        """Whether a unit with this tags code may be wanted. ``ext`` is what a ConsumeQueueExt file knows beyond it."""
+        """Whether a unit with this tags code may match. ``ext`` is its unit in a ConsumeQueueExt file, if any."""
         ...
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:
-        """Whether a whole stored record is wanted."""
+        """Whether a whole stored record matches."""
         ...

@@ -51,7 +51,7 @@ class BrokenStore:
         self.flip(self.log_file(base_offset), physical_offset - base_offset, bits)
 
     def records(self) -> list[CheckedMessage]:
-        """The valid records up to the first damaged place."""
+        """The valid records up to the first damage."""
         return list(records(self.root))
 
     def record(self) -> CheckedMessage:
@@ -84,7 +84,7 @@ def inspect(disk: Disk, root: str, *, is_live: bool = False) -> StoreInspection:
 
 
 def severe(disk: Disk, root: str) -> list[Finding]:
-    """Return what somebody should act on."""
+    """Return the severe findings."""
     return [finding for finding in inspect(disk, root).findings if finding.severity.is_severe]
 
 

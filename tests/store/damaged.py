@@ -1,4 +1,4 @@
-"""Small stores, taken as they lie on the disk after an orderly stop and after a kill, to be damaged and looked at.
+"""Small stores, taken as they are on disk after a clean shutdown and after a kill, to be damaged and looked at.
 
 A store is built once; a test writes its files into a place of its own, damages them, and opens that. Whatever was done
 to it, :func:`check_sound` says whether what then comes out is right: an error that names a place, or the messages.
@@ -51,13 +51,13 @@ class Snapshot:
 
     @property
     def log(self) -> list[tuple[int, bytes]]:
-        """Every record with its place in the log, in order."""
+        """Every record with its physical offset, in order."""
         records = [record for records in self.records.values() for record in records]
         return sorted((int.from_bytes(record[28:36], "big"), record) for record in records)
 
 
 def write_store(place: Place, files: Mapping[str, bytes]) -> None:
-    """Put the files of a store into a place."""
+    """Write the files of a store."""
     place.disk.make_directories(place.root)
     for name, content in files.items():
         place.write(f"{place.root}/{name}", content)
@@ -115,7 +115,7 @@ def run(life: Callable[[], Awaitable[T]]) -> T:
 
 @cache
 def stopped_store() -> Snapshot:
-    """A store after an orderly stop."""
+    """A store after a clean shutdown."""
     return run(_build_stopped)
 
 
@@ -332,7 +332,7 @@ def _touched(snapshot: Snapshot, damaged: Mapping[str, bytes]) -> set[int]:
 
 
 def _offset_in(log: bytes, record: bytes, origin: Mapping[int, object]) -> int | None:
-    """Return the place of a message that a record is, as the log has it now."""
+    """Return the current physical offset of the original message with these bytes, None if there is none."""
     offset = log.find(record)
     while offset >= 0 and offset not in origin:
         offset = log.find(record, offset + 1)

@@ -32,7 +32,7 @@ def expected(name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def records(root: Path) -> Iterator[CheckedMessage]:
-    """Yield every record of a store's log, up to the first place where none is."""
+    """Yield every record of a store's log, up to the first position without one."""
     for path in sorted((root / "commitlog").iterdir()):
         content = path.read_bytes()
         position = 0

@@ -73,7 +73,7 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
 
 
 @pytest.mark.parametrize("settings", [{}, SYNC, {"transient_store_pool_enable": True}])
-async def test_an_orderly_end_leaves_nothing_that_is_not_durable_and_no_abort_file(
+async def test_a_clean_shutdown_makes_everything_durable_and_removes_the_abort_file(
     settings: dict[str, object],
 ) -> None:
     async with bench_with(**settings) as bench:
@@ -97,7 +97,7 @@ async def test_a_message_put_in_the_last_burst_is_written_and_none_is_taken_afte
         assert bench.appender.writable_or_why() == "the message store is shutting down"
 
 
-async def test_an_end_that_is_not_orderly_leaves_the_abort_file() -> None:
+async def test_a_failure_leaves_the_abort_file() -> None:
     async with bench_with() as bench:
         with pytest.RaisesGroup(KeyboardInterrupt):
             async with bench.services.running():
@@ -146,7 +146,7 @@ async def test_an_index_that_could_not_be_completed_is_left_to_the_next_start() 
 
 
 @pytest.mark.parametrize("settings", [{}, SYNC])
-async def test_the_log_is_flushed_for_whoever_asks(
+async def test_the_log_is_flushed_on_request(
     settings: dict[str, object], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with bench_with(**settings) as bench, bench.services.running():
@@ -156,7 +156,7 @@ async def test_the_log_is_flushed_for_whoever_asks(
         assert bench.files.commit_log.flushed_offset == bench.appender.wrote_offset
 
 
-async def test_without_an_index_nothing_is_behind(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_an_index_there_is_no_lag(autojump_clock: trio.testing.MockClock) -> None:
     async with bench_with(message_index_enable=False) as bench:
         async with bench.services.running():
             bench.put()

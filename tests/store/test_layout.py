@@ -21,7 +21,7 @@ def test_other_names_are_no_files_of_ours(name: str) -> None:
     assert layout.base_offset_of(name) is None
 
 
-def test_a_store_timestamp_is_behind_the_born_host() -> None:
+def test_a_store_timestamp_is_after_the_born_host() -> None:
     assert layout.store_timestamp_position(0x20) == 56
     assert layout.store_timestamp_position(layout.SYS_FLAG_BORN_V6) == 68
 

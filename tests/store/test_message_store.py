@@ -84,7 +84,7 @@ def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[byt
 
 
 class Killed(Exception):
-    """Ends a store the way nothing orderly does."""
+    """Ends a store without a clean shutdown."""
 
 
 async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:

@@ -18,7 +18,7 @@ from tests.store.test_message_store import Reports, bodies, config_for, kill, op
 from tests.turns import run_in_turn
 
 
-async def test_an_orderly_end_leaves_no_file_in_advance_and_everything_durable() -> None:
+async def test_a_clean_shutdown_leaves_no_preallocated_file_and_everything_durable() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")
     async with opened(place) as store:

@@ -39,7 +39,7 @@ def test_a_read_that_found_nothing_has_no_bytes() -> None:
 
 
 def test_two_reads_of_the_same_messages_are_the_same_on_whichever_road_they_were_read() -> None:
-    """Only one road knows how long the last record is, and says so for the statistics."""
+    """Only the fast path tracks the size of the last record, for the statistics."""
     found = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, b"record", 1)
     assert found == attrs.evolve(found, last_record_size=6)
     assert found != attrs.evolve(found, body=b"other!")
@@ -50,7 +50,7 @@ def test_a_group_that_has_consumed_everything_waits_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("value_class", VALUES)
-def test_no_answer_can_be_changed_by_whoever_got_it(value_class: type[attrs.AttrsInstance]) -> None:
+def test_results_are_immutable(value_class: type[attrs.AttrsInstance]) -> None:
     fields = attrs.fields(value_class)
     answer = value_class(*[None] * len(fields))
     for field in fields:

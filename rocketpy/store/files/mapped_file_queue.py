@@ -61,11 +61,11 @@ class MappedFileQueue:
         """The end of the last file, written or not; 0 without files."""
         return self._files[-1].end_offset if self._files else 0
 
-    def load(self, *, drop_behind_gap: bool = False) -> None:
+    def load(self, *, drop_after_gap: bool = False) -> None:
         """Find the files of the directories; foreign names are skipped.
 
         Empty files at the end are what a crash leaves of a creation, and are deleted. Files after a gap are
-        inconsistent: with ``drop_behind_gap``, for files that can be rebuilt from the log, they are deleted, otherwise
+        inconsistent: with ``drop_after_gap``, for files that can be rebuilt from the log, they are deleted, otherwise
         a :class:`DamagedStoreError` names the gap. The same error reports two files of one name in two directories, and
         a file that begins inside another one.
         """
@@ -76,14 +76,14 @@ class MappedFileQueue:
                 raise DamagedStoreError(
                     f"expected one file of this name, found another in {following.directory}", path=mapped_file.path
                 )
-            if mapped_file.end_offset < following.base_offset and not drop_behind_gap:
+            if mapped_file.end_offset < following.base_offset and not drop_after_gap:
                 raise DamagedStoreError(
                     f"expected {following.base_offset - mapped_file.base_offset} bytes up to the next file, "
                     f"found {mapped_file.size}",
                     path=mapped_file.path,
                 )
             allowed = following.base_offset - mapped_file.base_offset
-            if mapped_file.size > allowed and allowed not in sizes and not drop_behind_gap:
+            if mapped_file.size > allowed and allowed not in sizes and not drop_after_gap:
                 raise DamagedStoreError(
                     f"expected no file before offset {mapped_file.end_offset}, where {mapped_file.path} ends",
                     path=following.path,
@@ -144,7 +144,7 @@ class MappedFileQueue:
         self._disk.unlink(mapped_file.path)
         return mapped_file
 
-    def remove_last_behind(self, offset: int) -> bool:
+    def remove_last_after(self, offset: int) -> bool:
         """Delete the last file if it begins after an offset; False if it does not. Syncs no directory."""
         if not self._files or self._base_offsets[-1] <= offset:
             return False
@@ -153,14 +153,14 @@ class MappedFileQueue:
         self._base_offsets.pop()
         return True
 
-    def remove_behind(self, offset: int) -> None:
+    def remove_after(self, offset: int) -> None:
         """Delete the files that begin after an offset, last one first. Syncs no directory."""
-        while self.remove_last_behind(offset):
+        while self.remove_last_after(offset):
             pass
 
     def remove_all(self) -> None:
         """Delete every file."""
-        self.remove_behind(-1)
+        self.remove_after(-1)
 
     def sync_directories(self) -> None:
         """Make creations and removals of files durable. Blocks."""

@@ -1,12 +1,12 @@
-"""The log: every record of every topic, one after another, over files that appear whole.
+"""The CommitLog: the records of all topics in one sequence of files.
 
-Written here are bytes; what they mean is the appender's. Rules: bytes below ``wrote_offset`` never change while the
-store is open; bytes are written in reserved space only, so that a full disk never fails a write; a new file has its
-name only at full, reserved length; after a failed sync nothing is synced again. A record is durable when a service has
-called :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and ``end_flush``.
+This module writes bytes; the appender knows what they mean. Rules: bytes before ``wrote_offset`` never change while the
+store is open; bytes are written into reserved space only, so that a write never finds the disk full; a new file gets
+its name only with its full length reserved; after a failed sync nothing is synced again. A record is durable once a
+service has called :meth:`CommitLog.begin_flush`, the range's ``sync`` in a worker thread, and ``end_flush``.
 
-The file that was there at the start is the one whose space may be missing: a Java broker's files are sparse, and so are
-those of a backup. Recovery reserves the rest of it; where the disk has not that much left, append reserves it in steps.
+Only the file that exists at the start may lack reserved space: files of a Java broker or from a backup are sparse.
+Recovery reserves the rest of that file; if the disk has less free space, append reserves it in steps.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ _PAGE_SIZE = 4096
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
 _RESERVE_STEP = 1 << 20
-"""Append reserves this much at once, on the event loop: measured on ext4, 2 us where the space is reserved already and
-5 us where it is not, 1.5 ms at the worst. So no service has to, and no message is refused while one is at it."""
+"""Append reserves this much at once, on the event loop. Measured on ext4: 2 us for space that is reserved already, 5 us
+for other, 1.5 ms at worst. So no background service is needed, during whose work messages would have to be refused."""
 
 
 class FileAllocator(Protocol):
-    """Makes CommitLog files that appear whole: reserved to full length, synced, under their name last."""
+    """Creates CommitLog files atomically: reserved to full length, synced, and only then renamed to their name."""
 
     def prepare(self, path: str, size: int) -> None:
-        """Begin to make a file that will be wanted next; returns at once."""
+        """Start creating the next file; returns at once."""
         ...
 
     def take(self, path: str, size: int) -> None:
-        """Return when the file is there: prepared, or made now. ShortageError when there is no space for it."""
+        """Return when the file exists: prepared, or created now. ShortageError if there is no space for it."""
         ...
 
 
 @attrs.define(eq=False)
 class FlushRange:
-    """What one flush makes durable: everything up to ``end_offset``, stored no later than the timestamp."""
+    """The range that one flush makes durable: everything up to ``end_offset``, stored no later than the timestamp."""
 
     end_offset: int
     store_timestamp_ms: int
     files: tuple[tuple[MappedFile, DiskFile], ...]  # held until end_flush
 
     def sync(self) -> None:
-        """Sync the files. Blocks: for a worker thread. StoreError is final, the store must stop."""
+        """Sync the files. Blocks: call it in a worker thread. StoreError is final, the store must stop."""
         for _, file in self.files:
             file.sync()
 
 
 class CommitLog:
-    """The log of one store. Reading is by :meth:`locate`, whoever asked then reads the file."""
+    """The log of one store. For reads, :meth:`locate` returns file and position, and the caller reads the file."""
 
     def __init__(self, *, directories: LogDirectories, disk: Disk, open_files: OpenFiles, file_size: int) -> None:
         self._disk = disk
@@ -70,41 +70,41 @@ class CommitLog:
         self._open_files = open_files
         self.file_size = file_size  # of new files
         self._allocator: FileAllocator | None = None
-        self._last: MappedFile | None = None  # the file that is written, held
-        # Files before it with bytes that are not synced: held too, so that a flush never has to open one.
+        self._last: MappedFile | None = None  # the file being written, held
+        # Earlier files with unsynced bytes: held too, so that a flush never has to open a file.
         self._held: deque[MappedFile] = deque()
-        self._next_directories: list[str] = []  # where the next file is being prepared, and where else it may be
+        self._next_directories: list[str] = []  # of the file being prepared, then the alternatives
         path, *more_paths = directories.paths
         self.files = MappedFileQueue(path=path, more_paths=more_paths, disk=disk, open_files=open_files)
         self.wrote_offset = 0
-        self.reserved_offset = 0  # the last file has its space up to here, or at least up to wrote_offset
+        self.reserved_offset = 0  # the end of the reserved space in the last file, if after wrote_offset
         self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
 
     @property
     def min_offset(self) -> int:
-        """Where the log begins."""
+        """The offset of the first byte."""
         return self.files.min_offset
 
     @property
     def last_file_offset(self) -> int:
-        """Where the file that is written begins; 0 before the first file."""
+        """The offset of the file being written; 0 before the first file."""
         return self._last.base_offset if self._last is not None else 0
 
     @property
     def end_of_file(self) -> int:
-        """Where the file that is written ends; 0 before the first file."""
+        """The end of the file being written; 0 before the first file."""
         return self._last.end_offset if self._last is not None else 0
 
     def load(self) -> None:
-        """Find the files; missing directories are made."""
+        """Find the files; missing directories are created."""
         self._directories.make(self._disk)
         self.files.load()
 
     def open_at(self, end_offset: int, *, timestamp_ms: int, allocator: FileAllocator) -> None:
-        """Begin to append at the end that recovery found, all of it durable.
+        """Start appending at the end that recovery found, with everything before it durable.
 
-        ``timestamp_ms`` is not before any storeTimestamp in the log, nor any in the checkpoint.
+        ``timestamp_ms`` is not before any storeTimestamp in the log or in the checkpoint.
         """
         self._allocator = allocator
         self._open_files.is_appending = True
@@ -117,9 +117,9 @@ class CommitLog:
             self._become_last(last)
 
     def add_file(self) -> None:
-        """Go on to the next file: what is left of this one becomes a BLANK. ShortageError changes nothing.
+        """Roll to the next file: the rest of this one becomes a BLANK. ShortageError changes nothing.
 
-        The new file was prepared in advance; if it is not ready it is made here and now.
+        The new file was prepared in advance; if it is not ready it is created now, which blocks.
         """
         base_offset = self.end_of_file or self.wrote_offset
         if self._last is not None:
@@ -135,11 +135,11 @@ class CommitLog:
         self.reserved_offset = self.end_of_file
 
     def reserve_tail(self, end_offset: int) -> None:
-        """Reserve what is left of the last file after the end that recovery has found. Blocks, before the log is open.
+        """Reserve the rest of the last file after the end that recovery has found. Blocks; before the log is open.
 
-        Nothing is reserved if the disk has less space than that: a reservation that fails keeps what it got, which
-        would leave nothing for queues and index. The file may be reserved already, which no call of the system tells;
-        :meth:`make_room` finds out.
+        Nothing is reserved if the disk has less space than that: a failed reservation keeps the space it got, which
+        would leave nothing for queues and index. The file may be reserved already, which no system call reports;
+        then :meth:`make_room` succeeds without free space.
         """
         last = self.files[len(self.files) - 1]
         size = last.end_offset - end_offset
@@ -167,13 +167,13 @@ class CommitLog:
         except DiskFullError:
             if step_end == page_end:
                 raise
-            # The last pages of a disk are for messages too; and what was reserved in an earlier run needs no space.
+            # Use the last free pages of the disk too. And pages that an earlier run has reserved need no free space.
             step_end = page_end
             last.file().reserve(begin - last.base_offset, step_end - begin)
         self.reserved_offset = step_end
 
     def write(self, content: bytes, timestamp_ms: int) -> None:
-        """Write records at the end; they fit into the last file. StoreError is final."""
+        """Write records at the end; the caller has made sure that they fit into the last file. StoreError is final."""
         last = self._last
         assert last is not None, "a file was made for these bytes"
         wrote_offset = self.wrote_offset
@@ -183,7 +183,7 @@ class CommitLog:
         self.wrote_timestamp_ms = max(self.wrote_timestamp_ms, timestamp_ms)
 
     def locate(self, physical_offset: int, size: int) -> tuple[MappedFile, int] | None:
-        """Return file and position of written bytes; None if they are not (or no longer) in one file of the log."""
+        """Return file and position of written bytes; None if no single file of the log has them (any more)."""
         if physical_offset + size > self.wrote_offset:
             return None
         mapped_file = self.files.find(physical_offset)
@@ -192,7 +192,7 @@ class CommitLog:
         return mapped_file, physical_offset - mapped_file.base_offset
 
     def next_file_offset(self, physical_offset: int) -> int:
-        """Return where the file behind the one that holds an offset begins: where to go on when bytes are missing."""
+        """Return the offset of the file after the one that holds an offset: where a reader continues after damage."""
         bases = [mapped_file.base_offset for mapped_file in self.files]
         index = bisect_right(bases, physical_offset)
         return bases[index] if index < len(bases) else self.wrote_offset
@@ -200,17 +200,17 @@ class CommitLog:
     # ---- deletion -------------------------------------------------------------------------------------------------
 
     def first_to_go(self) -> MappedFile | None:
-        """Return the first file, if it may be deleted: never the last one, nor bytes that are still to be synced."""
+        """Return the first file, if it may be deleted: never the last file, nor one with unsynced bytes."""
         files = self.files
         if len(files) < 2 or files[0].end_offset > self.flushed_offset:
             return None
         return files[0]
 
     def take_first(self, close: Callable[[DiskFile], None]) -> MappedFile:
-        """Begin the log behind its first file, and return that: it is for the caller to unlink.
+        """Remove the first file from the log and return it; the caller unlinks it.
 
-        Its directory must be synced before the next one goes, or a loss of power leaves a gap in the log. ``close``
-        gets its descriptor, see :meth:`MappedFile.retire`.
+        The caller syncs its directory before the next removal, or a loss of power could leave a gap in the log.
+        ``close`` gets its descriptor, see :meth:`MappedFile.retire`.
         """
         mapped_file = self.files.take_first()
         mapped_file.retire(close)
@@ -219,9 +219,9 @@ class CommitLog:
     # ---- flush ----------------------------------------------------------------------------------------------------
 
     def begin_flush(self, *, least_pages: int = 0) -> FlushRange | None:
-        """Return what is to be synced now, None when nothing is (or fewer pages than asked for).
+        """Return the range to sync now, None if there is nothing to sync (or less than ``least_pages``).
 
-        End and timestamp are those of this moment: what is appended during the sync is not part of it.
+        End and timestamp are captured now: bytes appended during the sync are not part of the range.
         """
         flushed_offset, wrote_offset = self.flushed_offset, self.wrote_offset
         if wrote_offset <= flushed_offset:
@@ -232,7 +232,7 @@ class CommitLog:
         return FlushRange(wrote_offset, self.wrote_timestamp_ms, files)
 
     def end_flush(self, flush_range: FlushRange, *, is_synced: bool) -> None:
-        """The sync has returned, or failed: give the files back, and count what is durable now."""
+        """Release the files of a range whose sync has returned or failed, and advance ``flushed_offset`` if synced."""
         for mapped_file, _ in flush_range.files:
             mapped_file.release()
         if is_synced:
@@ -245,13 +245,13 @@ class CommitLog:
         return (each for each in self.files if each.end_offset > begin_offset and each.base_offset < end_offset)
 
     def _take_file(self, base_offset: int) -> str:
-        """Have a file made, where it was prepared or where else there is space; return in which directory."""
+        """Get the next file, in the directory of preparation or in another one with space; return the directory."""
         assert self._allocator is not None, "the log is open"
         directories = self._next_directories or self._directories.for_file(base_offset // self.file_size)
         for directory in directories:
             try:
                 self._allocator.take(f"{directory}/{layout.file_name(base_offset)}", self.file_size)
-            except DiskFullError:  # of descriptors there are no more in another directory either
+            except DiskFullError:  # not a shortage of descriptors, which another directory would not solve
                 if directory == directories[-1]:
                     raise
             else:
@@ -259,7 +259,7 @@ class CommitLog:
         raise AssertionError("there is a directory")
 
     def _become_last(self, mapped_file: MappedFile) -> None:
-        """Write to a file from now on, which is held."""
+        """Make a held file the one being written, and prepare its successor."""
         if self._last is not None:
             self._held.append(self._last)
             self._release_flushed()
@@ -275,7 +275,7 @@ class CommitLog:
 
 
 def first_store_timestamp(file: DiskFile) -> int:
-    """Return the storeTimestamp of a CommitLog file's first record, 0 if it has none. Blocks if it is cold."""
+    """Return the storeTimestamp of the first record of a CommitLog file, 0 if it has none. Blocks if it is cold."""
     head = file.read(0, _FIRST_RECORD_SIZE)
     if len(head) < _FIRST_RECORD_SIZE:
         return 0

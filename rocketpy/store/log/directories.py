@@ -1,12 +1,11 @@
-"""The directories of one CommitLog, and which of them gets the next file.
+"""The directories of one CommitLog, and the choice of the directory for each new file.
 
-Files go round the directories in the order of their names, so a store that is opened with the same settings, by
-RocketMQ or here, goes on the same way; but nothing depends on it, since every file is found wherever it is. Directories
-that are read-only, or on a disk that is nearly full, are passed over as long as there is another.
+Files are distributed round-robin, in the order of the directories' names, so a store opened with the same settings, by
+RocketMQ or here, continues the same sequence. Nothing depends on that: every file is found in any directory. Read-only
+directories, and those on a nearly full disk, are skipped as long as there is another.
 
-Compatibility: ``MultiPathMappedFileQueue`` (4.9.8). A directory whose disk turns out to be full is passed over as well,
-where RocketMQ refuses the message. A read-only directory that is missing ends the start: RocketMQ goes on without its
-messages.
+Compatibility: ``MultiPathMappedFileQueue`` (4.9.8). A directory whose disk turns out to be full is skipped too, where
+RocketMQ refuses the message. A missing read-only directory fails the start; RocketMQ starts without its messages.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def _always(path: str) -> bool:
 
 
 class LogDirectories:
-    """Where the files of a log are. ``takes_new_files`` says whether a disk has room enough to prefer it."""
+    """The directories of a log. ``takes_new_files`` says whether a directory is preferred for new files."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class LogDirectories:
             raise StartError(f"no directory for new files of the CommitLog: {', '.join(self.paths)} are read-only")
 
     def make(self, disk: Disk) -> None:
-        """Make those that are missing. StartError if one is read-only: its disk is perhaps not mounted."""
+        """Create missing directories. StartError if a read-only one is missing: its disk may not be mounted."""
         for path in self.paths:
             if disk.is_directory(path):
                 continue
@@ -48,7 +47,7 @@ class LogDirectories:
             disk.make_directories(path)
 
     def for_file(self, number: int) -> list[str]:
-        """Return where the file of a number is to be made, and where else if there is no space, in order."""
+        """Return the directories for the n-th file: the preferred one first, then alternatives for lack of space."""
         writable = self._writable
         if len(writable) == 1:
             return writable

@@ -1,8 +1,7 @@
-"""Reads of the broker's own services: records one by one, and what stands in the heads of many.
+"""Reads for the broker's own services: single records, and the heads of many.
 
-Pulls want many records at once, with limits; a service that works through a queue of its own wants to know of each
-record whether it is there. Nothing here blocks the event loop: what is cold is read in a worker thread. Nothing is
-appended or moved.
+A pull reads many records at once, with limits; a service that processes a system queue needs to know of each record
+whether it still exists. Nothing here blocks the event loop: cold bytes are read in a worker thread. Read-only.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ _WINDOW_SIZE = 1 << 20
 _HEAD = struct.Struct(">ii28xi36xq")  # totalSize, magic, sysFlag, preparedTransactionOffset of a record with IPv4 hosts
 _PREPARED = struct.Struct(">q")
 _PREPARED_AT = 76
-_V6_MORE = 12  # bytes that an IPv6 address is longer
+_V6_MORE = 12  # additional bytes of an IPv6 address
 _SIZE_AND_MAGIC = struct.Struct(">ii")
-_PLACE = struct.Struct(">ii20xq")  # totalSize, magic, physicalOffset
+_HEAD_CHECK = struct.Struct(">ii20xq")  # totalSize, magic, physicalOffset
 
 
 @attrs.frozen
 class LogWindow:
-    """A stretch of the log: the record that begins at each place, with its preparedTransactionOffset."""
+    """A section of the log: the physical offset of each record, with its preparedTransactionOffset."""
 
     prepared_offsets: Sequence[tuple[int, int]]
     next_offset: int
 
 
 class RecordReader:
-    """Reads one store. Made when it is open."""
+    """The reader of one open store."""
 
     def __init__(self, *, commit_log: CommitLog, run_blocking: RunBlocking, end_burst: Callable[[], None]) -> None:
         self._commit_log = commit_log
@@ -44,14 +43,14 @@ class RecordReader:
         self._end_burst = end_burst
 
     async def records(self, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
-        """Return the record at each place (physical offset and size), None for one that has left the log or is none."""
+        """Return the record at each (physical offset, size); None where it was deleted or there is no valid record."""
         self._end_burst()
         return await read_anywhere(lambda: self._records(places), self._run_blocking)
 
     async def prepared_offsets(self, physical_offset: int) -> LogWindow | None:
-        """Return what the next records from a place on say of others; None at the end of the log.
+        """Return the preparedTransactionOffsets of the next records from an offset on; None at the end of the log.
 
-        A place before the log begins is taken for its beginning. What is damaged is passed over, up to the next file.
+        An offset before the beginning of the log counts as the beginning. Damage is skipped, up to the next file.
         """
         self._end_burst()
         begin = max(physical_offset, self._commit_log.min_offset)
@@ -94,15 +93,15 @@ class RecordReader:
             position += record_size
         next_offset = begin + position
         if not found or _is_blank(window, position) or next_offset >= mapped_file.end_offset:
-            # The file's BLANK; or no record where one must be: a damaged log, in which others may still be read.
+            # The file's BLANK; or no record where one is expected: the log is damaged, and later files may be readable.
             next_offset = commit_log.next_file_offset(begin)
         return LogWindow(found, next_offset)
 
 
 def _is_record(content: bytes, physical_offset: int, size: int) -> bool:
-    if len(content) != size or size < _PLACE.size:
+    if len(content) != size or size < _HEAD_CHECK.size:
         return False
-    return bool(_PLACE.unpack_from(content) == (size, MESSAGE_MAGIC_CODE, physical_offset))
+    return bool(_HEAD_CHECK.unpack_from(content) == (size, MESSAGE_MAGIC_CODE, physical_offset))
 
 
 def _is_blank(window: bytes, position: int) -> bool:

@@ -1,14 +1,14 @@
-"""Walks records through the files of a log, from a given file to the first place where no valid record is.
+"""Scans the records of a log from a given file to the first position without a valid record.
 
-Used before a store is open: it blocks, and works in slices so that its caller can look up in between. A record is valid
-only if its physical offset is its position, its lengths add up, its body has its CRC, its queue offset follows its
-predecessor's in the same queue (or is 0 again: the topic was deleted and created anew), and neither topic nor
-properties contain a NUL. The CRC covers the body only: the rest is what finds records that are torn, or left over from
+Used before a store is open: it blocks, and works in slices so that its caller can do other work in between. A record is
+valid only if its physical offset is its position, its lengths add up, its body matches its CRC, its queue offset
+follows its predecessor's in the same queue (or is 0: the topic was deleted and created again), and neither topic nor
+properties contain a NUL. The CRC covers the body only: the other checks detect records that are torn, or left over from
 before a truncation.
 
-A walk looks at millions of records, so the plain ones (IPv4, in a queue, nothing wrong) are judged in a straight loop
-and come out as :class:`Run`, column by column; whatever fails there goes through :func:`check_message`, which decides
-and says why.
+A scan reads millions of records. So there is a fast path for plain ones (IPv4, with a queue, valid): a tight loop that
+yields them as :class:`Run`, column by column. Any other record takes the general path through :func:`check_message`,
+which decides and states the reason.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.log.commit_log import CommitLog
 
 SLICE_RECORDS = 4000
-"""So many records are about 10 ms of work."""
+"""Records per slice, about 10 ms of work."""
 
 _WINDOW_SIZE = 1 << 20
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 _WORD = 0xFFFF_FFFF
 _SIZE = struct.Struct(">i")
 _PLAIN = struct.Struct(">iiii4xqqiq8xq12x8xi")
-"""What is judged of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag,
-bornTimestamp, storeTimestamp, bodyLen."""
+"""The checked fields of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset,
+sysFlag, bornTimestamp, storeTimestamp, bodyLen."""
 _PLAIN_SIZE = 88
 assert _PLAIN.size == _PLAIN_SIZE
 _NOT_PLAIN_FLAGS = layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6 | layout.SYS_FLAG_NO_QUEUE
@@ -51,7 +51,7 @@ _NOTHING = CheckedMessage(RecordStatus.NOTHING)
 
 @attrs.frozen
 class Run:
-    """Records of one queue with consecutive queue offsets, all valid, and in one queue only."""
+    """Valid records of one queue with consecutive queue offsets, none of them dispatched to several queues."""
 
     topic: str
     queue_id: int
@@ -62,27 +62,27 @@ class Run:
 
 @attrs.frozen
 class Slice:
-    """The records of one slice of work that need units: the runs' come before the other one."""
+    """The records of one slice that need units: those of the runs, and after them at most one other."""
 
     runs: list[Run]
     other: CheckedMessage | None
 
 
 class _Queue:
-    """What a walk remembers of one queue."""
+    """State of one queue during a scan."""
 
     __slots__ = ("built_end", "next_offset", "physical_offsets", "queue_id", "sizes", "topic")
 
     def __init__(self, topic: str, queue_id: int, next_offset: int, built_end: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.next_offset = next_offset  # the queue offset that must come next
-        self.built_end = built_end  # records up to here have their units
-        self.physical_offsets: list[int] = []  # of the run under way
+        self.next_offset = next_offset  # the expected queue offset of the next record
+        self.built_end = built_end  # records before this physical offset have their units
+        self.physical_offsets: list[int] = []  # of the current run
         self.sizes: list[int] = []
 
     def take_run(self) -> Run:
-        """End the run under way."""
+        """End the current run and return it."""
         begin = self.next_offset - len(self.sizes)
         run = Run(self.topic, self.queue_id, begin, self.physical_offsets, self.sizes)
         self.physical_offsets, self.sizes = [], []
@@ -90,7 +90,7 @@ class _Queue:
 
 
 class LogScanner:
-    """One walk. When the records are used up, ``end_offset`` says where the log ends, and ``why`` what stands there."""
+    """One scan. After its last slice, ``end_offset`` is the end of the log, and ``why`` tells what was found there."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class LogScanner:
         check_crc: bool,
         built_end: Callable[[str, int], int],
     ) -> None:
-        """Prepare a walk from the beginning of a file, or from a record in it.
+        """Prepare a scan from the beginning of a file, or from a record in it.
 
-        Records of a queue up to ``built_end(topic, queue_id)`` are judged and not yielded.
+        Records of a queue before ``built_end(topic, queue_id)`` are checked but not yielded.
         """
         self._files = commit_log.files
         self._check_crc = check_crc
@@ -122,7 +122,7 @@ class LogScanner:
         self.why = ""
 
     def slices(self) -> Iterator[Slice]:
-        """Yield the valid records that need units, in order: often none for a slice of work."""
+        """Yield the valid records that need units, in order. A slice may be empty."""
         for index in range(self.first_file, len(self._files)):
             mapped_file = self._files[index]
             begin = self.end_offset - mapped_file.base_offset
@@ -135,20 +135,20 @@ class LogScanner:
             while is_going:
                 touched: list[_Queue] = []
                 other = None
-                count = self._judge_plain(touched) if self._is_window_plain else 0
+                count = self._take_plain(touched) if self._is_window_plain else 0
                 runs = [queue.take_run() for queue in touched]
                 if count < SLICE_RECORDS:
-                    is_going, other = self._judge_one(mapped_file)
+                    is_going, other = self._take_one(mapped_file)
                 yield Slice(runs, other)
 
     def record_of(self, physical_offset: int) -> CheckedMessage:
-        """Return a record of the slice that was yielded last, whole."""
+        """Return a record of the last yielded slice, decoded."""
         position = physical_offset - self._base_offset
         begin = position - self._window_begin
         record = (
             check_message(self._window, begin, len(self._window) - begin, check_crc=False) if begin >= 0 else _NOTHING
         )
-        if record.status is not RecordStatus.MESSAGE:  # judging the record behind the runs has moved the window
+        if record.status is not RecordStatus.MESSAGE:  # the record after the runs has moved the window
             mapped_file = self._files.find(physical_offset)
             assert mapped_file is not None, physical_offset
             (size,) = _SIZE.unpack(mapped_file.file().read(position, _SIZE.size))
@@ -156,8 +156,8 @@ class LogScanner:
         assert record.status is RecordStatus.MESSAGE, (physical_offset, record)
         return record
 
-    def _judge_plain(self, touched: list[_Queue]) -> int:
-        """Take plain records from the window, at most a slice; return how many. Stops where more must be looked at."""
+    def _take_plain(self, touched: list[_Queue]) -> int:
+        """Fast path: take at most a slice of plain records; return how many. Stops at any other record."""
         window, window_begin = self._window, self._window_begin
         view, last_begin, window_size = memoryview(window), len(window) - _PLAIN_SIZE - 3, len(window)
         queues, check_crc, not_plain = self._queues, self._check_crc, _NOT_PLAIN_FLAGS
@@ -194,7 +194,7 @@ class LogScanner:
                 break
             queue = queues.get((window[body_end + 1 : topic_end], queue_id))
             if queue is None or queue_offset != queue.next_offset:
-                break  # the first record of a queue is looked at in full
+                break  # the first record of a queue takes the general path
             queue.next_offset = queue_offset + 1
             if physical_offset + size > queue.built_end:
                 if not queue.sizes:
@@ -211,19 +211,19 @@ class LogScanner:
         self.record_count += count
         return count
 
-    def _judge_one(self, mapped_file: MappedFile) -> tuple[bool, CheckedMessage | None]:
-        """Take the next record, whatever it is like; False where the file's records end. None if it has its unit."""
+    def _take_one(self, mapped_file: MappedFile) -> tuple[bool, CheckedMessage | None]:
+        """General path for one record: return whether the file continues, and the record if it needs a unit."""
         position = self._position
         record = self._record_at(mapped_file, position)
         if record.status is RecordStatus.BLANK and record.size == mapped_file.size - position:
             if mapped_file is not self._files[len(self._files) - 1]:
                 self.end_offset = mapped_file.end_offset
             return False, None
-        if record.status is not RecordStatus.MESSAGE or self._is_objectionable(record, mapped_file, position):
-            if record.why:  # it names a place in our window
+        if record.status is not RecordStatus.MESSAGE or self._is_inconsistent(record, mapped_file, position):
+            if record.why:  # it names a position in the window, not in the log
                 self.why = f"record at {mapped_file.base_offset + position}: {record.why.partition(': ')[2]}"
             elif not self.why:
-                self._look_at_stranger(mapped_file, position)
+                self._explain_end(mapped_file, position)
             return False, None
         queue = self._queue_of(record)
         if not record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
@@ -234,8 +234,8 @@ class LogScanner:
         self.record_count += 1
         return True, record if record.physical_offset + record.size > queue.built_end else None
 
-    def _look_at_stranger(self, mapped_file: MappedFile, position: int) -> None:
-        """Say what stands where no record begins; zeros are what is not written yet, and need no word."""
+    def _explain_end(self, mapped_file: MappedFile, position: int) -> None:
+        """Set ``why`` to what was found instead of a record; zeros are space that is not written yet, and normal."""
         begin = position - self._window_begin
         head = self._window[begin : begin + _HEAD.size]
         if any(head):
@@ -253,7 +253,7 @@ class LogScanner:
         return queue
 
     def _record_at(self, mapped_file: MappedFile, position: int) -> CheckedMessage:
-        """Return what stands at a position, reading on when the window ends before it does."""
+        """Return the record at a position, moving the window if it ends inside the record."""
         begin = position - self._window_begin
         available = len(self._window) - begin
         record = check_message(self._window, begin, available, check_crc=self._check_crc) if available > 0 else _NOTHING
@@ -278,8 +278,8 @@ class LogScanner:
         self._window_begin = position
         self._is_window_plain = _MULTI_DISPATCH not in window
 
-    def _is_objectionable(self, record: CheckedMessage, mapped_file: MappedFile, position: int) -> bool:
-        """Whether a record that is one in itself is none of this log at this place; says why."""
+    def _is_inconsistent(self, record: CheckedMessage, mapped_file: MappedFile, position: int) -> bool:
+        """Whether a well-formed record is inconsistent with its position in this log; sets ``why``."""
         physical_offset = mapped_file.base_offset + position
         if record.physical_offset != physical_offset:
             self.why = f"record at {physical_offset}: it says it is at {record.physical_offset}"

@@ -384,7 +384,7 @@ class ConsumeQueue:
         """
         self._clears()
         end = queue_offset * UNIT_SIZE
-        self.files.remove_behind(end)
+        self.files.remove_after(end)
         mapped_file = self.files.find(end)
         if mapped_file is not None:
             file = mapped_file.file()

@@ -135,7 +135,7 @@ class ConsumeQueueExt:
         if last_tags_code is not None and is_ext_address(last_tags_code):
             last_offset = last_tags_code + _SIGN
             unit = self.get(last_tags_code)
-            self.files.remove_behind(last_offset)
+            self.files.remove_after(last_offset)
             mapped_file = self.files.find(last_offset)
             if mapped_file is None:  # its file was lost
                 self.files.remove_all()
@@ -248,7 +248,7 @@ class ConsumeQueueExt:
 
     def load(self) -> None:
         """Find the files."""
-        self.files.load(drop_behind_gap=True)
+        self.files.load(drop_after_gap=True)
         self.flushed_offset = self.wrote_offset = self.files.end_offset
 
     def distrust(self, last_tags_code: int | None) -> None:

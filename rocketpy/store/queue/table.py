@@ -120,7 +120,7 @@ class ConsumeQueueTable:
                 queue_id = layout.queue_id_of(name)
                 if queue_id is not None:
                     queue = self.find(topic, queue_id)
-                    queue.files.load(drop_behind_gap=True)
+                    queue.files.load(drop_after_gap=True)
                     # Asked only where nothing was found: there are tens of thousands of queues.
                     if not queue.files and not self._disk.is_directory(f"{self.path}/{topic}/{name}"):
                         self._forget(topic, queue_id)

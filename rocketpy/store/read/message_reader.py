@@ -1,4 +1,4 @@
-"""Reads of the store: messages of a queue, single records, times; as steps for one of the two drivers.
+"""Reads of the store: messages of a queue, single records, timestamps; as generators for the drivers in ``steps``.
 
 Compatibility: ``DefaultMessageStore.getMessage`` and ``ConsumeQueue.getOffsetInQueueByTime`` (4.9.8); a search by time
 chooses the queue file by the times of its records, not by the file's modification time.
@@ -23,31 +23,31 @@ from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_PLACE, RECORD_PLACE_FORMAT, QueueScan, ReadLimits
+from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_HEAD_CHECK, RECORD_HEAD_CHECK_FORMAT, QueueScan, ReadLimits
 from rocketpy.store.read.steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, ListedUnit, MessageFilter, QueueListing
 
 _NO_EXT: Mapping[int, CqExtUnit] = {}
 _UNITS_MAX = 800
-"""One read looks at so many units at most, or at as many as one answer may have messages, if more were asked for.
+"""Limit of the units that one read scans, or the message limit of a read, if that is higher and more are requested.
 
-Compatibility: RocketMQ looks at as many as were asked for, 2^31 perhaps.
+Compatibility: RocketMQ scans as many units as messages are requested, up to 2^31.
 """
 
 _HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset, physicalOffset; up to sysFlag
 assert _HEAD.size == 40
 _BODY_SIZE = struct.Struct(">i")
-_WINDOW_SIZE = 1024  # of most records it is all
+_WINDOW_SIZE = 1024  # holds most records completely
 _TOPIC_READ_SIZE = 1 + layout.TOPIC_SIZE_MAX
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
-_unpack_place = RECORD_PLACE.unpack_from
-_PLACE_SIZE = RECORD_PLACE.size
+_unpack_head = RECORD_HEAD_CHECK.unpack_from
+_HEAD_CHECK_SIZE = RECORD_HEAD_CHECK.size
 
 
 class MessageReader:
-    """The reads of one store, as steps for one of the drivers."""
+    """The reads of one store, as generators for the drivers."""
 
     def __init__(
         self,
@@ -61,21 +61,21 @@ class MessageReader:
         self._commit_log = commit_log
         self._queues = queues
         self._limits = limits
-        self._busy_seconds = busy_seconds  # how long this thread was busy: judging records is bounded by it
+        self._busy_seconds = busy_seconds  # processor time of this thread, which bounds filtering
         self._corrects_offsets = corrects_offsets  # a slave does not, unless offsetCheckInSlave
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
 
     def settings_changed(self, config: MessageStoreConfig) -> None:
-        """Go on with what the settings say now about how much one answer may hold."""
+        """Apply the live settings of read limits."""
         memory_bytes = self._limits.memory_bytes
         self._limits = attrs.evolve(ReadLimits.of(config, memory_bytes=0), memory_bytes=memory_bytes)
 
     def get_plain_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int
     ) -> GetMessageResult | None:
-        """Return what :meth:`get_message` would without a filter, in straight-line code for how most pulls go: all that
-        was asked for is there, in memory, near the end of the log, and one read brings it. None if anything is unusual.
+        """Fast path of :meth:`get_message` without a filter, for messages that are cached, near the end of the log, and
+        close enough together for one read. None if anything is unusual: then the general path decides.
         """
         try:
             queue = self._queues.topics[topic][queue_id]
@@ -115,18 +115,18 @@ class MessageReader:
         if len(body) != body_size:  # units that are not in the order of the log
             return None
         size = sizes[0]
-        if size > _PLACE_SIZE and sizes.count(size) == count:  # as in most queues: one look at all of them
+        if size > _HEAD_CHECK_SIZE and sizes.count(size) == count:  # as in most queues: one look at all of them
             fields = _heads(count, size).unpack(body)
             are_records = fields[1::3].count(MESSAGE_MAGIC_CODE) == count
             is_right = are_records and fields[2::3] == offsets and fields[::3] == sizes
         else:
             try:
-                heads = [_unpack_place(body, at) for at in accumulate(sizes[:-1], initial=0)]
+                heads = [_unpack_head(body, at) for at in accumulate(sizes[:-1], initial=0)]
             except struct.error:
                 return None
             is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
         if not is_right:
-            return None  # a damaged unit or record: the long way finds out which
+            return None  # a damaged unit or record: the general path finds out which
         return GetMessageResult(
             GetMessageStatus.FOUND,
             queue_offset + count,
@@ -140,9 +140,9 @@ class MessageReader:
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None
     ) -> Steps[GetMessageResult]:
-        """Return messages from an offset on, whole records back to back; the first one whatever its size.
+        """Return messages from a queue offset on, whole records back to back; the first one of any size.
 
-        A number below one is one, as in RocketMQ, which looks at it only once it has a message.
+        A ``max_msg_nums`` below one counts as one, as in RocketMQ, which checks it only after the first message.
         """
         max_msg_nums = max(1, max_msg_nums)
         queue = self._queues.find(topic, queue_id)
@@ -157,7 +157,7 @@ class MessageReader:
         scan = QueueScan(
             self._limits, log_end, message_filter, queue_offset, end_offset, max_msg_nums, self._busy_seconds
         )
-        # Files may go while the disk is waited for: then the queue begins behind what they held, or is empty.
+        # Files may be deleted while the disk is waited for; then the queue's min_offset has moved, or it is empty.
         while scan.next_offset < scan.end_offset and not scan.is_full and _has(queue, scan.next_offset):
             (units,) = yield [queue.locate(scan.next_offset, scan.count_to_look_at())]
             ext_units = _NO_EXT
@@ -194,9 +194,10 @@ class MessageReader:
     # ---- single records -------------------------------------------------------------------------------------------
 
     def look_message(self, physical_offset: int) -> Steps[bytes | None]:
-        """Return the record that begins at an offset in the log, None if none does.
+        """Return the record that begins at a physical offset, None if there is none.
 
-        For offsets of our own (the index): the bytes of a body may pose as a record. See :meth:`look_named_message`.
+        For trusted offsets only (from the index), because the body of a message may contain bytes that look like a
+        record. For offsets from peers see :meth:`look_named_message`.
         """
         head = yield from self._read_log(physical_offset, _HEAD.size)
         if head is None:
@@ -207,12 +208,12 @@ class MessageReader:
         return (yield from self._read_log(physical_offset, size))
 
     def look_named_message(self, physical_offset: int) -> Steps[bytes | None]:
-        """Return the record at an offset in the log if its own queue names it, None otherwise.
+        """Return the record at a physical offset if a unit of its own queue points to it, None otherwise.
 
-        For offsets that a peer sends. A sender can put the bytes of a record into a body, and knows where they will
-        lie: magic, physical offset and checksum prove nothing. What it cannot write is a unit, so a record is believed
-        only if its own queue has, at the record's queue offset, a unit of exactly this physical offset and size. The
-        amount that is read does not depend on sizes that the bytes claim until the unit has confirmed them.
+        For offsets that a peer sends. A producer can put the bytes of a record into a body and predict their physical
+        offset, so magic, physical offset and checksum prove nothing. It cannot write a unit. So a record is accepted
+        only if its own queue has, at the record's queue offset, a unit with exactly this physical offset and size. No
+        more is read than a fixed amount until the unit has confirmed the size.
         """
         window = yield from self._window(physical_offset)
         if window is None:
@@ -241,7 +242,7 @@ class MessageReader:
         return (yield from self._read_log(physical_offset, size))
 
     def _window(self, physical_offset: int) -> Steps[bytes | None]:
-        """Return the log from an offset on, as far as one small read brings it, None if no record can begin there."""
+        """Return up to ``_WINDOW_SIZE`` bytes of the log from an offset on, None if no record can begin there."""
         place = self._commit_log.locate(physical_offset, layout.RECORD_HEAD.size)
         if place is None:
             return None
@@ -250,7 +251,7 @@ class MessageReader:
         return content if len(content) == end - physical_offset else None
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> Steps[int]:
-        """Return when a message of a queue was stored, -1 if it cannot be read."""
+        """Return the storeTimestamp of a message in a queue, -1 if it cannot be read."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
@@ -258,7 +259,7 @@ class MessageReader:
         return (yield from self.record_timestamp(physical_offset, size))
 
     def record_timestamp(self, physical_offset: int, size: int) -> Steps[int]:
-        """Return when the record at a place was stored, -1 if it cannot be read."""
+        """Return the storeTimestamp of the record at a physical offset, -1 if it cannot be read."""
         if physical_offset < self._commit_log.min_offset or size <= 0:
             return -1
         head = yield from self._read_log(physical_offset, min(size, _TIME_READ_SIZE))
@@ -269,7 +270,7 @@ class MessageReader:
         return int(timestamp_ms)
 
     def is_likely_on_disk(self, topic: str, queue_id: int, queue_offset: int) -> Steps[bool]:
-        """Return whether the message of a unit is so far back that memory hardly has it; False if there is none."""
+        """Return whether the message of a unit is probably no longer cached; False if there is no such unit."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not _has(queue, queue_offset):
             return False
@@ -278,7 +279,7 @@ class MessageReader:
         return bool(self._commit_log.wrote_offset - physical_offset > self._limits.memory_bytes)
 
     def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> Steps[QueueListing | None]:
-        """Return at most ``count`` units of a queue from one on, up to the end of a file; None if there is no queue."""
+        """Return up to ``count`` units from a queue offset on, at most to the end of the file; None without a queue."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return None
@@ -294,7 +295,7 @@ class MessageReader:
     # ---- search by time -------------------------------------------------------------------------------------------
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
-        """Return the queue offset whose message was stored nearest to a time, of its two neighbours; 0 if unknown."""
+        """Return the queue offset of the message with the storeTimestamp nearest to a time; 0 if unknown."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.files or queue.max_offset == 0:
             return 0
@@ -332,7 +333,7 @@ class MessageReader:
 
     def _file_by_time(self, queue: ConsumeQueue, timestamp_ms: int) -> Steps[MappedFile]:
         """Return the first file whose last message is not older than a time, or the last file with messages."""
-        files = list(queue.files)  # the first of them may go meanwhile
+        files = list(queue.files)  # a copy, because the first of them may be deleted during an await
         low = 0
         high = len(files) - 1
         while high > 0 and files[high].base_offset >= queue.max_offset * UNIT_SIZE:
@@ -348,7 +349,7 @@ class MessageReader:
         return files[low]
 
     def _unit(self, queue: ConsumeQueue, queue_offset: int) -> Steps[tuple[int, int]]:
-        """Return the place and size that a unit says; -1 as the place if its message has left the log meanwhile."""
+        """Return physical offset and size of a unit; (-1, 0) if its message was deleted in the meantime."""
         if not _has(queue, queue_offset):
             return -1, 0
         mapped_file, position, size = queue.locate(queue_offset, 1)
@@ -369,7 +370,7 @@ def _has(queue: ConsumeQueue, queue_offset: int) -> bool:
 
 
 def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
-    """Return the sentence about a unit that cannot be served, and where it is."""
+    """Return the description of a unit that cannot be served, with its file and position."""
     if not scan.damage or not _has(queue, scan.next_offset):
         return ""
     mapped_file, position, _ = queue.locate(scan.next_offset, 1)
@@ -380,7 +381,7 @@ def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
 
 
 def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUnit]]:
-    """Return what stands behind the addresses among the tags codes of units."""
+    """Return the ConsumeQueueExt units for the addresses among the tags codes of units."""
     groups = ext.groups(sorted(code for _, _, code in UNIT.iter_unpack(units) if is_ext_address(code)))
     contents = (yield [place for _, place in groups]) if groups else []
     found = {}
@@ -394,8 +395,8 @@ def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUn
 
 @lru_cache(maxsize=64)
 def _heads(count: int, size: int) -> struct.Struct:
-    """Records of one size back to back, of each what RECORD_PLACE has."""
-    return struct.Struct(">" + f"{RECORD_PLACE_FORMAT}{size - _PLACE_SIZE}x" * count)
+    """Struct of records of one size back to back, with the fields of RECORD_HEAD_CHECK of each."""
+    return struct.Struct(">" + f"{RECORD_HEAD_CHECK_FORMAT}{size - _HEAD_CHECK_SIZE}x" * count)
 
 
 @cache

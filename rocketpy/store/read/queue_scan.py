@@ -1,14 +1,14 @@
-"""One walk over the units of a queue: which messages an answer holds, and how their records are read together.
+"""Scan of a queue's units for one read: which messages the result holds, and how their records are read together.
 
-The limits are RocketMQ's: the first message whatever its size, then so many messages and bytes, fewer when they are
-likely to be on disk. Sizes are checked before filters, counts only for messages that are wanted.
+The limits are RocketMQ's: the first message of any size, then limits of messages and bytes, lower for messages that are
+probably on disk. Sizes are checked before filters, counts only for messages that match.
 
-Records are judged for a bounded time; an answer that ends for that says where to go on, as any other.
-Compatibility: RocketMQ judges the records of up to 800 units for an answer, or of as many as messages were asked for.
+Filtering by record is bounded in time; a result that ends for that has a next offset, as any other.
+Compatibility: RocketMQ filters the records of up to 800 units per read, or of as many units as messages are requested.
 
-Nothing is passed over silently. An answer ends before a unit that leads out of the log, or to what is no record; one
-that would begin there says so. Compatibility: ``DefaultMessageStore.getMessage`` (4.9.8) goes on behind such a unit, or
-hands out whatever it leads to. A record that was expired is passed over here too.
+Damage is never skipped silently. A result ends before a unit that points outside the log or to no record; a result that
+would begin there reports it. Compatibility: ``DefaultMessageStore.getMessage`` (4.9.8) continues after such a unit, or
+returns whatever bytes it points to. Expired records are skipped here too.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from rocketpy.store.read.steps import Reads
 from rocketpy.store.results import GetMessageStatus, MessageFilter
 
 JUDGE_SECONDS_MAX = 0.010
-"""An answer ends when its filter has judged records for so long (processor time), and the next pull goes on there:
-the thread that judges serves everybody. An ordinary selector judges a record in 30 microseconds."""
+"""Limit of the processor time that one read spends on filtering records; the next pull continues there. The filter runs
+on the event loop, which serves all connections. An ordinary selector takes 30 microseconds per record."""
 
 JUDGED_BYTES_MAX = 8 << 20
-"""And when it has judged so many bytes of records, which have to be read and copied first."""
+"""Limit of the record bytes that one read filters, because they have to be read and copied first."""
 
 _LONG_RECORD_SIZE = 4096
-"""Properties of a longer record may take milliseconds to judge."""
+"""The properties of a longer record may take milliseconds to filter, so the clock is read after each of these."""
 
 _UNITS_TO_JUDGE = 64
-"""So many units are read at a time when their records decide: a round reads the records of some of them."""
+"""Units read at a time when the filter needs records: a round may read the records of only some of them."""
 
 GAP_MAX = 8192
-"""Copying this many unwanted bytes costs about as much as another system call."""
+"""Records this close together are read at once: copying so many unused bytes costs as much as another system call."""
 
-RECORD_PLACE_FORMAT = "ii20xq"
-RECORD_PLACE = struct.Struct(">" + RECORD_PLACE_FORMAT)
-"""What a unit and its record must agree in: totalSize, magic, physicalOffset."""
+RECORD_HEAD_CHECK_FORMAT = "ii20xq"
+RECORD_HEAD_CHECK = struct.Struct(">" + RECORD_HEAD_CHECK_FORMAT)
+"""The fields in which a record must agree with its unit: totalSize, magic, physicalOffset."""
 
-_RECORD_PLACE_SIZE = RECORD_PLACE.size
-_unpack_place = RECORD_PLACE.unpack_from
+_HEAD_CHECK_SIZE = RECORD_HEAD_CHECK.size
+_unpack_head = RECORD_HEAD_CHECK.unpack_from
 
 
 @attrs.frozen(kw_only=True)
 class ReadLimits:
-    """How much one answer may hold, depending on whether the messages are likely to be in memory."""
+    """Limits of one read, depending on whether the messages are probably in memory."""
 
     bytes_in_memory: int
     count_in_memory: int
     bytes_in_disk: int
     count_in_disk: int
     memory_bytes: int
-    """Messages further than this behind the end of the log count as being on disk."""
+    """Messages further than this before the end of the log count as being on disk."""
 
     @classmethod
     def of(cls, config: MessageStoreConfig, *, memory_bytes: int) -> ReadLimits:
-        """Return the limits that are configured, on a machine with so much memory."""
+        """Return the configured limits for a machine with ``memory_bytes`` of memory."""
         return cls(
             bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
             count_in_memory=config.max_transfer_count_on_message_in_memory,
@@ -76,7 +76,7 @@ class ReadLimits:
 
 
 class QueueScan:
-    """One walk over units: what it has chosen so far, and when the answer is full."""
+    """State of one scan: the messages selected so far, and whether the result is full."""
 
     __slots__ = (
         "_begin_offset", "_body_size", "_busy_seconds", "_count_max", "_judged_bytes", "_judged_seconds", "_limits",
@@ -103,7 +103,7 @@ class QueueScan:
         self._count_max = count_max
         self._begin_offset = next_offset
         self._body_size = 0
-        self._spans: list[_Span] = []  # of the reads under way
+        self._spans: list[_Span] = []  # of the reads requested by choose
         self.bodies: list[bytes] = []
         self.message_count = 0
         self.is_full = False
@@ -112,19 +112,19 @@ class QueueScan:
         self.end_offset = end_offset
         self.last_physical_offset = 0
         self.damage = ""
-        """Why the unit at ``next_offset`` cannot be served, when it is the first one that was asked for."""
+        """Why the unit at ``next_offset`` cannot be served, if it is the first requested one."""
 
     def count_to_look_at(self) -> int:
-        """Return how many units to read now: with a filter nobody knows how many it takes."""
+        """Return how many units to read now. With a filter it is unknown how many it will take."""
         left = self.end_offset - self.next_offset
         if self._message_filter is not None:
             return min(left, _UNITS_TO_JUDGE) if self._message_filter.needs_record else left
         return min(left, max(1, min(self._count_max, self._limits.count_in_memory) - self.message_count))
 
     def choose(self, units: bytes, commit_log: CommitLog, ext_units: Mapping[int, CqExtUnit]) -> Reads:
-        """Go through units until the answer is full, as if all of them were wanted; return what to read.
+        """Select units until the result is full, assuming that all their records match; return the reads.
 
-        ``ext_units`` is what ConsumeQueueExt files have at the addresses among the tags codes.
+        ``ext_units`` has the ConsumeQueueExt units for the addresses among the tags codes.
         """
         limits, message_filter = self._limits, self._message_filter
         log_min, log_end, count_max = commit_log.min_offset, self._log_end, self._count_max
@@ -167,7 +167,7 @@ class QueueScan:
         return [(span.mapped_file, span.begin - span.mapped_file.base_offset, span.end - span.begin) for span in spans]
 
     def take(self, contents: list[bytes]) -> None:
-        """Add the records that were read, those that the filter wants."""
+        """Add the records that were read and that match the filter."""
         message_filter = self._message_filter
         bodies = self.bodies
         for span, content in zip(self._spans, contents, strict=True):
@@ -191,7 +191,7 @@ class QueueScan:
                 break
         if self.message_count:
             self.status = GetMessageStatus.FOUND
-        # It was full only if all of them were wanted: then it goes on with what is left of the limits.
+        # choose() assumed that all records match. If the filter rejected some, the scan continues within the limits.
         if message_filter is None or not message_filter.needs_record:
             self.is_full |= self.message_count >= self._limits.count_in_memory
         else:
@@ -199,7 +199,7 @@ class QueueScan:
         self.is_full |= self.message_count >= self._count_max
 
     def _judge(self, records: list[tuple[int, int, int]], content: bytes, message_filter: MessageFilter) -> bool:
-        """Add the records that the filter wants; False when it has judged for long enough: then the answer ends."""
+        """Add the records that match; False if the time or byte limit of filtering is reached: then the result ends."""
         busy_seconds = self._busy_seconds
         began = busy_seconds()
         ends_at = began + JUDGE_SECONDS_MAX - self._judged_seconds
@@ -211,7 +211,7 @@ class QueueScan:
                 self._body_size += len(record)
             self._judged_bytes += end - begin
             if count & 3 and end - begin < _LONG_RECORD_SIZE:
-                continue  # the clock costs as much as a small part of judging
+                continue  # reading the clock has a cost too, so not after each short record
             if busy_seconds() > ends_at or self._judged_bytes > JUDGED_BYTES_MAX:
                 self.next_offset = self.end_offset = queue_offset + 1
                 return False
@@ -219,21 +219,21 @@ class QueueScan:
         return True
 
     def _stop_at(self, queue_offset: int, found: str) -> None:
-        """End the answer before a unit that cannot be served; the next read begins with it, and gets to know why."""
+        """End the result before a unit that cannot be served; the next read begins with it, and reports the reason."""
         self.next_offset = self.end_offset = queue_offset
         self.is_full = True
         if queue_offset == self._begin_offset:
             self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            self.damage = f"expected the place of a record, found {found}"
+            self.damage = f"expected the position of a record, found {found}"
 
 
 def _may_match(message_filter: MessageFilter, ext: CqExtUnit | None) -> bool:
-    """Whether a message may be wanted by its extension; of one that was lost nobody knows, so its record decides."""
+    """Whether a message may match by its extension. If the extension is lost, the record decides."""
     return ext is None or message_filter.is_matched_by_consume_queue(ext.tags_code, ext)
 
 
 class _Span:
-    """Neighbouring records that are read in one go; ``records`` are their places within it and their queue offsets."""
+    """Adjacent records that are read at once; ``records`` are begin and end within the span, and the queue offset."""
 
     __slots__ = ("begin", "end", "is_solid", "mapped_file", "records")
 
@@ -242,17 +242,17 @@ class _Span:
         self.begin = begin
         self.end = begin + size
         self.records = [(0, size, queue_offset)]
-        self.is_solid = True  # nothing unwanted between the records
+        self.is_solid = True  # no other bytes between the records
 
     def count_sound(self, content: bytes) -> int:
-        """Return how many of the records, from the first on, are what their units say: whole records of that place."""
+        """Return how many records, from the first on, agree with their units in size, magic and physical offset."""
         first, content_end = self.begin, len(content)
         for count, (begin, end, _) in enumerate(self.records):
             size = end - begin
             if (
-                size < _RECORD_PLACE_SIZE
+                size < _HEAD_CHECK_SIZE
                 or end > content_end
-                or _unpack_place(content, begin) != (size, MESSAGE_MAGIC_CODE, first + begin)
+                or _unpack_head(content, begin) != (size, MESSAGE_MAGIC_CODE, first + begin)
             ):
                 return count
         return len(self.records)

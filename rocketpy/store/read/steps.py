@@ -1,10 +1,9 @@
-"""Reads as generators, and the ways to bring them their bytes.
+"""Reads as generators, and the drivers that supply their bytes.
 
-A read yields ``(file, position, size)`` for what it needs and is sent the bytes, as often as it takes: what is read,
-and in which order, stands once. :func:`read_nowait` takes the bytes from memory on the event loop and gives up when
-something is cold; :func:`read_blocking` has a worker thread wait for the disk, and holds the files meanwhile;
-:func:`read_anywhere` tries the first, then does the second. :func:`read_now` waits for the disk where it is called,
-before the store is open.
+A read yields ``(file, position, size)`` for the bytes it needs and is sent these bytes, as often as necessary. So the
+logic of a read is written once, for four drivers: :func:`read_nowait` reads from the page cache on the event loop and
+gives up when something is cold; :func:`read_blocking` waits for the disk in a worker thread, holding the files;
+:func:`read_anywhere` tries the first, then the second; :func:`read_now` blocks its caller, before the store is open.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from rocketpy.store.files.mapped_file import MappedFile
 T = TypeVar("T")
 
 Reads: TypeAlias = list[tuple[MappedFile, int, int]]
-"""What to read: file, position, size. The answer is the bytes of each, in order."""
+"""Requested reads: file, position, size. The generator is sent the bytes of each, in the same order."""
 
 Steps: TypeAlias = Generator[Reads, list[bytes], T]
 
 
 def read_now(steps: Steps[T]) -> T:
-    """Run a read here and now. Blocks if something is cold."""
+    """Run a read on the calling thread. Blocks if something is cold."""
     try:
         reads = next(steps)
         while True:
@@ -38,7 +37,7 @@ def read_now(steps: Steps[T]) -> T:
 
 
 def read_nowait(steps: Steps[T]) -> T | None:
-    """Run a read on what is in memory; None when some of it is not."""
+    """Run a read on cached bytes only; None if some of them are not cached."""
     try:
         reads = next(steps)
         while True:
@@ -56,7 +55,7 @@ def read_nowait(steps: Steps[T]) -> T | None:
 
 
 async def read_blocking(steps: Steps[T], run_blocking: RunBlocking) -> T:
-    """Run a read whose bytes a worker thread waits for; files removed meanwhile stay readable for it."""
+    """Run a read in a worker thread. Files deleted in the meantime stay readable for it."""
     try:
         reads = next(steps)
         while True:
@@ -73,9 +72,9 @@ async def read_blocking(steps: Steps[T], run_blocking: RunBlocking) -> T:
 
 
 async def read_anywhere(steps_of: Callable[[], Steps[T]], run_blocking: RunBlocking) -> T:
-    """Run a read from memory if everything it needs is there, else with a worker thread, from its beginning.
+    """Run a read on cached bytes if all are cached, else from its beginning in a worker thread.
 
-    A hop to a thread costs a hundred times what a small read from memory does, and a search takes dozens of reads.
+    A hop to a thread costs a hundred times as much as a small cached read, and a search takes dozens of reads.
     """
     result = read_nowait(steps_of())
     if result is None:

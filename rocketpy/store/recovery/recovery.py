@@ -134,7 +134,7 @@ class StoreRecovery:
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
-        while files.remove_last_behind(scanner.end_offset):
+        while files.remove_last_after(scanner.end_offset):
             # One after the other, and before the tail is cut: no crash may leave a gap, which would be damage.
             files.sync_directories()
             removed += 1

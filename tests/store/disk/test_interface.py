@@ -99,7 +99,7 @@ class TestFile:
         assert file.read(0, 3) == b"abc"
         file.close()
 
-    def test_a_removed_file_is_there_for_who_has_it_open(self, disk: Disk, root: str) -> None:
+    def test_a_removed_file_stays_readable_while_it_is_open(self, disk: Disk, root: str) -> None:
         file = disk.open(f"{root}/f", create=True)
         file.write(0, b"abc")
         disk.unlink(f"{root}/f")
@@ -163,7 +163,7 @@ class TestDirectory:
         disk.sync_directory(root)
         assert disk.list_directory(root) == []
 
-    def test_space_and_time_are_told(self, disk: Disk, root: str) -> None:
+    def test_space_and_time_are_reported(self, disk: Disk, root: str) -> None:
         path = f"{root}/not/there/yet"
         assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
         assert 0 <= disk.used_bytes(path) <= disk.total_bytes(path) - disk.free_bytes(path)

@@ -193,9 +193,7 @@ def test_a_limit_of_the_system_is_the_same_as_one_of_the_process(code: int) -> N
     assert os.strerror(code) in str(error)
 
 
-def test_a_failed_sync_is_final_for_the_file_whoever_opens_it_again(
-    file: OsFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_is_final_also_for_a_file_opened_again(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
     failed: set[str] = set()
     first = OsFile(file.path, os.open(file.path, os.O_RDWR), failed)
     with monkeypatch.context() as patch:
@@ -235,7 +233,7 @@ def test_words_are_big_endian_and_seen_by_reads(file: OsFile) -> None:
     assert file.exchange_words([], []) == []
 
 
-def test_a_file_that_has_grown_is_mapped_anew(file: OsFile) -> None:
+def test_a_file_that_has_grown_is_mapped_again(file: OsFile) -> None:
     file.exchange_words([0], [1])
     file.truncate(2 * SIZE)
     assert file.exchange_words([2 * SIZE - 4], [5]) == [0]

@@ -24,7 +24,7 @@ def files_of(place: Place, count: int, open_max: int) -> tuple[OpenFiles, list[M
     return open_files, files
 
 
-def test_a_file_knows_its_place(place: Place) -> None:
+def test_a_file_knows_its_path_and_offsets(place: Place) -> None:
     _, (_, second) = files_of(place, 2, 10)
     assert second.path == f"{place.root}/{10:020d}"
     assert second.end_offset == 20
@@ -64,7 +64,7 @@ def test_a_file_that_was_used_has_a_second_chance(place: Place) -> None:
     assert [each.is_open for each in files[:5]] == [False, True, False, True, True]
 
 
-def test_a_removed_file_is_readable_for_who_holds_it(place: Place) -> None:
+def test_a_removed_file_stays_readable_while_it_is_held(place: Place) -> None:
     open_files, (mapped_file,) = files_of(place, 1, 3)
     file = mapped_file.hold()
     mapped_file.hold()
@@ -78,15 +78,15 @@ def test_a_removed_file_is_readable_for_who_holds_it(place: Place) -> None:
         mapped_file.file()
 
 
-def test_a_removed_file_that_nobody_holds_is_closed_at_once(place: Place) -> None:
+def test_a_removed_file_that_is_not_held_is_closed_at_once(place: Place) -> None:
     open_files, (mapped_file,) = files_of(place, 1, 3)
     mapped_file.file()
     mapped_file.remove(place.disk)
     assert len(open_files) == 0
 
 
-def test_a_retired_file_gives_its_descriptor_to_be_closed_when_nobody_holds_it(place: Place) -> None:
-    """Closing frees the space, which takes long, so it is not for whoever releases last."""
+def test_a_retired_file_hands_over_its_descriptor_after_the_last_release(place: Place) -> None:
+    """Closing frees the space, which takes long, so the last release must not do it."""
     open_files, (held, idle, closed) = files_of(place, 3, 3)
     to_close: list[DiskFile] = []
     file = held.hold()

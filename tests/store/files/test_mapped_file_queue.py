@@ -12,11 +12,11 @@ from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
 
-def queue_with(place: Place, files: dict[int, int], *, drop_behind_gap: bool = False) -> MappedFileQueue:
+def queue_with(place: Place, files: dict[int, int], *, drop_after_gap: bool = False) -> MappedFileQueue:
     for base_offset, size in files.items():
         place.write(f"{place.root}/{base_offset:020d}", bytes(size))
     queue = MappedFileQueue(path=place.root, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=8))
-    queue.load(drop_behind_gap=drop_behind_gap)
+    queue.load(drop_after_gap=drop_after_gap)
     return queue
 
 
@@ -36,7 +36,7 @@ def test_every_offset_is_found_in_its_file_whatever_the_sizes(place: Place) -> N
     assert (queue.min_offset, queue.end_offset) == (30, 170)
 
 
-def test_foreign_names_are_passed_over_and_stay(place: Place) -> None:
+def test_foreign_names_are_skipped_and_stay(place: Place) -> None:
     place.write(f"{place.root}/.DS_Store", b"x")
     place.write(f"{place.root}/{0:020d}~", b"x")
     assert len(queue_with(place, {0: 10})) == 1
@@ -48,21 +48,21 @@ def test_a_gap_is_damage_that_names_the_file(place: Place) -> None:
         queue_with(place, {0: 10, 10: 8, 20: 10})
 
 
-def test_what_can_be_made_again_is_dropped_behind_a_gap(place: Place) -> None:
-    queue = queue_with(place, {0: 10, 10: 8, 20: 10, 30: 10}, drop_behind_gap=True)
+def test_rebuildable_files_are_dropped_after_a_gap(place: Place) -> None:
+    queue = queue_with(place, {0: 10, 10: 8, 20: 10, 30: 10}, drop_after_gap=True)
     assert [each.base_offset for each in queue] == [0, 10]
     assert len(place.disk.list_directory(place.root)) == 2
 
 
 def test_what_is_dropped_does_not_come_back() -> None:
-    """Into the place of a file that is made meanwhile."""
+    """It would replace a file created in the meantime."""
     disk = SimDisk()
     place = Place(disk, "/q")
     for base_offset in (0, 20):
         place.write(f"/q/{base_offset:020d}", bytes(10))
         disk.open(f"/q/{base_offset:020d}").sync()
     disk.sync_directory("/q")
-    assert len(queue_with(place, {}, drop_behind_gap=True)) == 1
+    assert len(queue_with(place, {}, drop_after_gap=True)) == 1
     disk.lose_power(lambda count: 0)
     assert disk.list_directory("/q") == [f"{0:020d}"]
 
@@ -80,9 +80,9 @@ def test_empty_files_at_the_end_are_deleted(place: Place) -> None:
 
 def test_files_are_added_and_removed_at_the_end(place: Place) -> None:
     queue = queue_with(place, {0: 10, 10: 10, 20: 10})
-    queue.remove_behind(10)
+    queue.remove_after(10)
     assert [each.base_offset for each in queue] == [0, 10], "the one that begins just there stays"
-    assert not queue.remove_last_behind(10)
+    assert not queue.remove_last_after(10)
     place.write(f"{place.root}/{20:020d}", bytes(30))
     assert queue.append(20, 30).end_offset == queue.end_offset == 50
     queue.remove_all()

@@ -14,7 +14,7 @@ def reader_of(parts: Parts, run_blocking: RunBlocking = run_inline) -> RecordRea
 
 
 def put(parts: Parts, size: int = 10, *, prepared_offset: int = 0, born_host: bytes = BORN_HOST) -> tuple[int, int]:
-    """Put a message; return its place and size."""
+    """Put a message; return its physical offset and size."""
     _, physical_offset, _ = parts.appender.put("T", 0, b"x" * size, b"", 0, (), 0, 0, 0, born_host, 0, prepared_offset)
     return physical_offset, parts.appender.wrote_offset - physical_offset
 
@@ -54,7 +54,7 @@ async def test_heads_over_files_with_either_address(place: Place) -> None:
     assert await heads(reader, parts.appender.wrote_offset) == []
 
 
-async def test_a_damaged_stretch_is_passed_over_up_to_the_next_file(place: Place) -> None:
+async def test_damage_is_skipped_up_to_the_next_file(place: Place) -> None:
     parts = Parts(place)
     places = [put(parts, 1000)[0] for _ in range(20)]
     parts.appender.end_burst()

@@ -111,27 +111,27 @@ def test_the_crc_is_compared_only_if_asked_for(place: Place) -> None:
 
 @pytest.mark.parametrize("position", range(119))
 def test_any_changed_byte_is_noticed_or_harmless(place: Place, position: int) -> None:
-    """Both roads decide alike: what the straight loop lets pass, the thorough check would let pass."""
+    """Both paths agree: a record that the fast path accepts, the general path accepts too."""
     parts = Parts(place)
     places = parts.put_all([b"0123456789"] * 4)
     file = place.read(place.log_file())
     changed = bytes((file[places[2] + position] ^ 0x41,))
     place.write(place.log_file(), changed, places[2] + position)
     plain, _ = scan(parts)
-    whole_road = LogScanner(parts.commit_log, first_file=0, check_crc=True, built_end=nothing_built)
-    whole_road._judge_plain = lambda touched: 0  # type: ignore[method-assign]
-    for _ in whole_road.slices():
+    general_path = LogScanner(parts.commit_log, first_file=0, check_crc=True, built_end=nothing_built)
+    general_path._take_plain = lambda touched: 0  # type: ignore[method-assign]
+    for _ in general_path.slices():
         pass
     assert (plain.end_offset, plain.record_count, plain.why) == (
-        whole_road.end_offset,
-        whole_road.record_count,
-        whole_road.why,
+        general_path.end_offset,
+        general_path.record_count,
+        general_path.why,
     )
     # Into another queue goes a record whose topic or queue id was changed; then the next one does not follow.
     assert plain.end_offset in (places[2], places[3], parts.commit_log.wrote_offset)
 
 
-def test_what_is_wrong_is_named_with_its_place_in_the_log(place: Place) -> None:
+def test_what_is_wrong_is_named_with_its_offset_in_the_log(place: Place) -> None:
     parts = filled(place)
     second_file = [record for record in scan(parts)[1] if record.physical_offset >= LOG_FILE_SIZE]
     victim = second_file[5].physical_offset
@@ -166,7 +166,7 @@ def test_a_blank_at_the_end_of_the_last_file_is_not_part_of_the_log(place: Place
     end = parts.commit_log.wrote_offset
     parts.commit_log.add_file()
     assert scan(parts)[0].end_offset == LOG_FILE_SIZE
-    parts.commit_log.files.remove_behind(0)
+    parts.commit_log.files.remove_after(0)
     assert scan(parts)[0].end_offset == end
 
 

@@ -26,7 +26,7 @@ def queue_at(place: Place, file_size: int = FILE_SIZE, *, load: bool = False, is
         file_size=file_size,
     )
     if load:
-        queue.files.load(drop_behind_gap=True)
+        queue.files.load(drop_after_gap=True)
         queue.recover(is_clean=is_clean, file_size=file_size)
     return queue
 

@@ -91,7 +91,7 @@ def test_the_first_message_is_returned_whatever_its_size(place: Place) -> None:
     assert bodies(parts.get(1)) == [b"y" * 50]
 
 
-def test_messages_far_behind_have_smaller_limits_and_suggest_the_slave(place: Place) -> None:
+def test_messages_far_from_the_end_have_smaller_limits_and_suggest_the_slave(place: Place) -> None:
     limits = attrs.evolve(LIMITS, memory_bytes=3000)
     parts = Parts(place, limits=limits, log_file_size=1 << 16, queue_file_size=8000)
     parts.put_all(numbered(100))
@@ -194,7 +194,7 @@ def test_records_in_two_log_files_come_in_one_answer(place: Place) -> None:
 
 
 @pytest.mark.parametrize("is_interleaved", [False, True])
-def test_a_plain_pull_says_the_same_in_straight_line_code(place: Place, is_interleaved: bool) -> None:
+def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool) -> None:
     parts = Parts(place, log_file_size=4096, queue_file_size=1000)
     for number in range(120):
         parts.put(b"%d " % number * (number % 7))
@@ -212,7 +212,7 @@ def test_a_plain_pull_says_the_same_in_straight_line_code(place: Place, is_inter
     assert parts.reader.get_plain_nowait("Unknown", 0, 0, 32) is None
 
 
-def test_messages_whose_bytes_are_gone_are_passed_over(place: Place) -> None:
+def test_messages_whose_bytes_are_deleted_are_skipped(place: Place) -> None:
     """Between the deletion of a log file and that of its units."""
     parts = Parts(place, queue_file_size=8000)
     parts.put_all([b"%04d" % number * 100 for number in range(40)])

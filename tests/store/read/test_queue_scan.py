@@ -16,7 +16,7 @@ from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.read import queue_scan
-from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_PLACE, QueueScan, ReadLimits
+from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_HEAD_CHECK, QueueScan, ReadLimits
 from rocketpy.store.results import GetMessageStatus, MessageFilter
 
 FILE_SIZE = 100_000
@@ -55,7 +55,7 @@ class Log:
         found = bytearray(size)
         for offset, record_size in self.records.items():
             if begin <= offset and offset + record_size <= begin + size:
-                RECORD_PLACE.pack_into(found, offset - begin, record_size, MESSAGE_MAGIC_CODE, offset)
+                RECORD_HEAD_CHECK.pack_into(found, offset - begin, record_size, MESSAGE_MAGIC_CODE, offset)
         return bytes(found)
 
 
@@ -86,14 +86,14 @@ def served(scan: QueueScan) -> list[int]:
     """The places of the records in the answer."""
     found, body = [], b"".join(scan.bodies)
     while body:
-        size, _, place = RECORD_PLACE.unpack_from(body)
+        size, _, place = RECORD_HEAD_CHECK.unpack_from(body)
         found.append(place)
         body = body[size:]
     return found
 
 
 def log_of(sizes: Sequence[int], begin: int = 0) -> tuple[Log, list[tuple[int, int, int]]]:
-    """A log with one record behind the other, and their units."""
+    """A log of consecutive records, and their units."""
     records: dict[int, int] = {}
     for size in sizes:
         records[begin] = size
@@ -103,7 +103,7 @@ def log_of(sizes: Sequence[int], begin: int = 0) -> tuple[Log, list[tuple[int, i
 
 @pytest.mark.parametrize("seed", range(60))
 def test_an_answer_holds_as_many_as_rocketmq_s_limits_allow(seed: int) -> None:
-    """The rule by eye: the first always; then while count and bytes allow, fewer for what is far behind the end."""
+    """The rule by eye: the first always; then while count and bytes allow, fewer for messages far from the end."""
     choose = random.Random(seed)
     log, units = log_of([choose.randrange(40, 1500) for _ in range(12)], begin=choose.choice((0, 345_000, 400_000)))
     count_max = choose.randrange(1, 10)
@@ -162,12 +162,12 @@ def test_a_unit_that_leads_to_no_record_ends_the_answer_and_says_so_to_who_asks_
     scan, _ = scan_all(log, [unit, (200, 100, 0)], log_end=1000)
     assert (served(scan), scan.next_offset) == ([], 0)
     assert (scan.status, scan.damage) == (
-        GetMessageStatus.MESSAGE_WAS_REMOVING, f"expected the place of a record, found {what}"
+        GetMessageStatus.MESSAGE_WAS_REMOVING, f"expected the position of a record, found {what}"
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("unit", [(99, 100, 0), (0, PRE_BLANK_SIZE, 0)])
-def test_what_has_expired_is_passed_over(unit: tuple[int, int, int]) -> None:
+def test_expired_records_are_skipped(unit: tuple[int, int, int]) -> None:
     log = Log({200: 100}, min_offset=100)
     scan, _ = scan_all(log, [unit, (200, 100, 0)])
     assert (served(scan), scan.next_offset, scan.damage) == ([200], 2, "")
@@ -193,10 +193,10 @@ class Wanted:
         return tags_code in self.tags_codes
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:
-        return self.places is not None and RECORD_PLACE.unpack_from(record)[2] in self.places
+        return self.places is not None and RECORD_HEAD_CHECK.unpack_from(record)[2] in self.places
 
 
-def test_unwanted_tags_are_passed_over_without_a_read() -> None:
+def test_unwanted_tags_are_skipped_without_a_read() -> None:
     log, units = log_of([100] * 10)
     tagged = [(place, size, index % 2) for index, (place, size, _) in enumerate(units)]
     scan, _ = scan_all(log, tagged, message_filter=Wanted(frozenset([1])), limits=IN_MEMORY)
@@ -215,7 +215,7 @@ def test_a_filter_of_records_goes_on_until_the_answer_is_full_of_what_it_wants()
 
 
 def test_a_filter_of_records_ends_at_the_limits_too() -> None:
-    """Of what is far behind three are served, whoever chose them."""
+    """Of messages far from the end three are served, with any filter."""
     log, units = log_of([100] * 40)
     scan, _ = scan_all(log, units, message_filter=Wanted(frozenset([0]), frozenset(range(0, 4000, 300))))
     assert (served(scan), scan.next_offset) == ([0, 300, 600], 7)
@@ -268,7 +268,7 @@ class Busy:
     def is_matched_by_commit_log(self, record: bytes) -> bool:
         self.now += self.seconds
         self.judged += 1
-        return RECORD_PLACE.unpack_from(record)[2] in self.places
+        return RECORD_HEAD_CHECK.unpack_from(record)[2] in self.places
 
 
 def scan_busy(log: Log, units: Sequence[tuple[int, int, int]], busy: Busy, begin: int, limits: ReadLimits) -> QueueScan:
@@ -286,7 +286,7 @@ def scan_busy(log: Log, units: Sequence[tuple[int, int, int]], busy: Busy, begin
     [(200, 0.001, 16), (200, 0.004, 4), (5000, 0.004, 3), (200, 0.5, 4), (5000, 0.5, 1)],
 )
 def test_an_answer_ends_when_judging_has_taken_long_enough(size: int, seconds: float, judged_max: int) -> None:
-    """One thread serves everybody. The consumer goes on where it ended, and misses nothing."""
+    """The event loop serves all connections. The consumer continues at the next offset and misses nothing."""
     log, units = log_of([size] * 60)
     places = {units[number][0] for number in (0, 13, 14, 29, 58)}
     found: list[int] = []

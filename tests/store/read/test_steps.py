@@ -25,7 +25,7 @@ def file_at(place: Place, content: bytes) -> MappedFile:
 
 
 def pointed_to(mapped_file: MappedFile) -> Generator[Reads, list[bytes], bytes]:
-    """Read a position, then the two bytes there and the two behind them."""
+    """Read a position, then the two bytes there and the two after them."""
     (position,) = yield [(mapped_file, 0, 1)]
     first, second = yield [(mapped_file, position[0], 2), (mapped_file, position[0] + 2, 2)]
     return first + second
