@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from rocketpy.broker.acl.access_control import load_accounts
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager
@@ -27,6 +27,9 @@ from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 
 @attrs.frozen(kw_only=True)

@@ -24,7 +24,6 @@ import trio
 
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import ClientAuth, TlsClientConfig, TlsMode, TlsServerConfig
-from rocketpy.remoting.self_signed import self_signed_certificate
 from rocketpy.settings import load_settings, settings_values
 
 WATCH_SECONDS = 2.0
@@ -245,6 +244,8 @@ def _load_trust(context: ssl.SSLContext, key: str, path: str, purpose: ssl.Purpo
 
 def _load_self_signed(context: ssl.SSLContext, randbelow: Callable[[int], int]) -> None:
     """Make and load a certificate. ``ssl`` loads from files only: a private one that lives for that moment."""
+    from rocketpy.remoting.self_signed import self_signed_certificate  # only test mode needs it
+
     pem = self_signed_certificate("rocketpy test mode", randbelow)
     with tempfile.TemporaryDirectory(prefix="rocketpy-") as directory:
         path = os.path.join(directory, "test-mode.pem")

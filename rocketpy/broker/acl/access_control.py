@@ -6,13 +6,15 @@ With ``aclEnable=false`` there are none, and the dispatcher does not know that t
 from __future__ import annotations
 
 import os.path
+from typing import TYPE_CHECKING
 
-from rocketpy.broker.acl.acl_files import AclFiles
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 
 def acl_directory(config: BrokerConfig, config_path: str) -> str:
@@ -42,6 +44,10 @@ def load_accounts(
     """
     if not config.acl_enable:
         return None
+    # Loaded here, so that a broker without access control does not wait for it.
+    from rocketpy.broker.acl.acl_files import AclFiles
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+
     manager = PlainPermissionManager(
         files=AclFiles(directory=acl_directory(config, config_path), disk=disk),
         run_blocking=run_blocking,

@@ -6,14 +6,15 @@ With ``aclEnable=false`` there are no accounts, and the dispatcher does no check
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from rocketpy.broker.acl.fast_path_guards import HotGuards
-from rocketpy.broker.acl.file_watch import AclFileWatchService
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.feature import Feature
 from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Authorize, FastGuard
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 
 class AclFeature(Feature):
@@ -26,6 +27,10 @@ class AclFeature(Feature):
         """Decodes the header of a send on its fast path; reuses what a guard has decoded."""
         self._accounts = accounts
         if accounts is not None:
+            # Loaded here, so that a broker without access control does not wait for it.
+            from rocketpy.broker.acl.fast_path_guards import HotGuards
+            from rocketpy.broker.acl.file_watch import AclFileWatchService
+
             guards = HotGuards(accounts)
             self.authorize = accounts.authorize
             self.fast_guards = guards.by_code()

@@ -10,10 +10,14 @@ processor sees it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.connection import Connection
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 
 class StrictAccounts:

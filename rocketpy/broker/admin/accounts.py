@@ -8,11 +8,12 @@ white list is validated before it is written; RocketMQ writes an invalid one, an
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.needed_permissions import GET_BROKER_CLUSTER_ACL_CONFIG
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.errors import RequestError, StoreError
 from rocketpy.protocol import fastjson
@@ -29,6 +30,9 @@ from rocketpy.protocol.headers.admin import (
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 _NOT_ENABLED = "access control is not enabled: the broker runs with aclEnable=false"
 

@@ -1,0 +1,87 @@
+"""The modules of a broker that runs with the default settings: what they switch off is not loaded.
+
+Loading takes a good part of the start, so a module that only ACL, SQL92, TLS or YAML needs is imported where it is
+first used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+_START = """
+import sys
+from random import Random
+
+import trio
+
+from rocketpy.broker.app import run_broker
+from rocketpy.broker.start_settings import StartOptions, load_broker_settings
+from rocketpy.clock import SystemClock
+from rocketpy.store.disk.os_disk import OsDisk
+
+settings = load_broker_settings(StartOptions(config_file=sys.argv[1]))
+
+
+async def main():
+    stop = trio.Event()
+
+    async def run(task_status):
+        await run_broker(
+            settings,
+            disk=OsDisk(),
+            clock=SystemClock(),
+            run_blocking=trio.to_thread.run_sync,
+            randomness=Random(0),
+            stop=stop,
+            task_status=task_status,
+        )
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run)
+        stop.set()
+
+
+trio.run(main)
+print(*sys.modules)
+"""
+
+_UNUSED = (
+    "lark",
+    "rocketpy.broker.acl.acl_edit",
+    "rocketpy.broker.acl.acl_files",
+    "rocketpy.broker.acl.acl_yaml",
+    "rocketpy.broker.acl.fast_path_guards",
+    "rocketpy.broker.acl.file_watch",
+    "rocketpy.broker.acl.plain_permission",
+    "rocketpy.protocol.selector.sql92",
+    "rocketpy.remoting.self_signed",
+    "ruamel.yaml",
+)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules of a process that has started a broker and stopped it again."""
+    directory = tmp_path_factory.mktemp("broker")
+    settings = directory / "broker.conf"
+    settings.write_text(
+        f"storePathRootDir={directory / 'store'}\n"
+        "listenPort=0\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n"
+        "mappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
+    )
+    command = [sys.executable, "-c", _START, str(settings)]
+    return set(subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.split())
+
+
+@pytest.mark.parametrize("module", _UNUSED)
+def test_a_broker_with_default_settings_does_not_load(module: str, loaded: set[str]) -> None:
+    assert importlib.util.find_spec(module) is not None, "the module has another name now"
+    assert "rocketpy.store.message_store" in loaded
+    assert module not in loaded
