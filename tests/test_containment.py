@@ -80,7 +80,7 @@ BROAD_CATCHES = {
     "broker/pull/long_polling.py::_try": "a pull that was held; once per message that wakes one",
     "remoting/burst.py::__exit__": "BaseException: a write, after which nothing is sent, raised again; and woken pulls",
     "remoting/burst.py::flush_replies": "a send; once per connection and burst",
-    "remoting/client.py::_shaken_hands": "BaseException: closes the socket; raised again",
+    "remoting/client.py::_tls_stream": "BaseException: closes the socket; raised again",
     "remoting/connection.py::serve": "a fast path; once per message",
     "remoting/dispatch.py::_run_task": "a slow command: the failure becomes an answer",
     "remoting/dispatch.py::dispatch": "a request: the failure becomes an answer",

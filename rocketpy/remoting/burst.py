@@ -1,14 +1,14 @@
-"""The end of a burst: what happens between serving a round of frames and sending their replies.
+"""The end of a burst: the work between serving a round of frames and sending their replies.
 
-Rule, in this order: the program makes the burst real (``end_burst``: the store writes), then the replies leave, then
-what the burst set off for others is served (``after_replies``: woken pulls) and leaves too.
+Rule, in this order: the store writes what the burst put (``end_burst``), then the replies are sent, then the pulls that
+the burst has woken are served (``after_replies``) and their replies are sent too.
 
-While a burst is open nothing is sent, whoever asks: a notification that the burst causes, or a socket that takes bytes
-again, must not take a reply with it that is not real yet. If making it real fails, nothing is ever sent again: what the
-burst promised is dropped before any connection is closed, and the program is about to end.
+While a burst is open nothing is sent. A notification caused by the burst, or a socket that becomes writable, would
+otherwise carry along a reply whose message is not written yet. If the write fails, nothing is ever sent again: the
+queued acknowledgements are dropped before any connection is closed, and the program is about to end.
 
-There is one burst per store: every server that shares the store shares it, by way of its dispatcher. So a failure under
-one listener lets no reply out of another.
+There is one burst per store: every server that shares the store shares it, through its dispatcher. So a write that
+fails under one listener lets no reply out of another.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _log = logging.getLogger("rocketpy.remoting")
 
 
 class Sender(Protocol):
-    """A connection as its burst sees it: something that has replies to send."""
+    """Interface of a connection that its burst needs."""
 
     @property
     def peer(self) -> str: ...
 
     def flush(self) -> None:
-        """Send what is queued, as far as the socket takes it."""
+        """Send what is queued, as far as the socket accepts it."""
         ...
 
     def drop_outgoing(self) -> None:
-        """Forget what is queued."""
+        """Discard what is queued."""
         ...
 
     def close(self) -> None:
@@ -44,9 +44,9 @@ class Sender(Protocol):
 
 
 class Burst:
-    """A ``with`` block around serving frames: replies leave at its end, or never.
+    """A ``with`` block around serving frames: replies are sent at its end, or never.
 
-    Outside the request loop it is the way to finish deferred work: what the block queues leaves once the store has
+    Outside the request loop it also completes deferred work: replies that the block queues are sent once the store has
     written. Blocks do not nest, and nothing in one awaits.
     """
 
@@ -55,16 +55,16 @@ class Burst:
     def __init__(
         self, *, end_burst: Callable[[], None] | None = None, after_replies: Callable[[], None] | None = None
     ) -> None:
-        """Take what makes the burst real, and what serves others once its own replies are gone."""
+        """Take the hook that makes the burst's writes visible, and the one that serves waiting pulls afterwards."""
         self._end_burst = end_burst
         self._after_replies = after_replies
         self._dirty: list[Sender] = []
         self.may_send = True
-        """False while a burst is open, and for ever once one has failed."""
+        """False while a burst is open, and permanently once one has failed."""
         self.has_failed = False
 
     def mark_dirty(self, connection: Sender) -> None:
-        """Remember that a connection has something to send; once until it has been flushed."""
+        """Record that a connection has replies to send; called once until it has been flushed."""
         self._dirty.append(connection)
 
     def __enter__(self) -> None:
@@ -84,7 +84,7 @@ class Burst:
                 self._end_burst()
             except BaseException as unwritten:
                 self._fail()
-                if is_containable(unwritten):  # elsewhere; here it must end the program
+                if is_containable(unwritten):  # in a processor it would be contained; here it must end the program
                     raise StoreError(f"a burst could not be ended: {unwritten!r}", path="the store") from unwritten
                 raise
         self.may_send = True

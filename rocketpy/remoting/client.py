@@ -1,7 +1,7 @@
-"""The connecting side: one connection per address, made on demand and made again after it ended.
+"""Client side of remoting: one connection per address, opened on demand and reopened after it ended.
 
-Requests are matched by opaque; a late answer of a request that timed out is dropped. Nothing is resent here: whether a
-request may be repeated is the caller's knowledge. A server may send requests too; they go to the client's dispatcher.
+Responses are matched by opaque; a response after the timeout is dropped. Nothing is retried here: only the caller knows
+whether a request may be repeated. A server may send requests too; they go to the client's dispatcher.
 
 Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when a request times out
 (``clientCloseSocketIfTimeout``), which fails every other request on it; so do we while that setting is on.
@@ -34,7 +34,7 @@ _log = logging.getLogger("rocketpy.remoting")
 BeforeRequest = Callable[[RemotingCommand], None]
 
 INCOMING_BYTES_MAX = 256 << 20
-"""Unfinished answers of all servers together; above it the connection that holds most is closed."""
+"""Limit on unfinished frames over all servers; above it the connection that holds most is closed."""
 
 
 @asynccontextmanager
@@ -44,10 +44,10 @@ async def open_remoting_client(
     tls: TlsClientConfig | None = None,
     before_request: BeforeRequest | None = None,
 ) -> AsyncIterator[RemotingClient]:
-    """Open a client whose connections and tasks end with the block. ``before_request`` may sign what is sent.
+    """Open a client whose connections and tasks end with the block. ``before_request`` may sign each request.
 
-    Its connections use TLS if ``config.use_tls`` or, where that is None, ``tls.enable`` says so; SettingsError when a
-    file that ``tls`` names then is not what it should be.
+    Connections use TLS if ``config.use_tls`` is true or, where it is None, if ``tls.enable`` is. SettingsError when a
+    file that ``tls`` names cannot be used.
     """
     config, tls = config or NettyClientConfig(), tls or TlsClientConfig()
     uses_tls = tls.enable if config.use_tls is None else config.use_tls
@@ -62,7 +62,7 @@ async def open_remoting_client(
 
 
 class RemotingClient:
-    """Requests by address. Made by :func:`open_remoting_client`."""
+    """Requests by address. Created by :func:`open_remoting_client`."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class RemotingClient:
             refusals=RefusalLog(),
         )
         self._connections: dict[str, Connection] = {}
-        # One caller connects while the others wait: connecting awaits, and two of them must not make two connections.
+        # One caller connects while the others wait: connecting awaits, and two callers must share one connection.
         self._connecting: dict[str, trio.Lock] = {}
 
     def register(self, codes: int | Iterable[int], processor: Processor) -> None:
-        """Serve requests that a server sends over our connections."""
+        """Serve requests that a server sends over the client's connections."""
         self._dispatcher.register(codes, processor)
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
@@ -111,7 +111,7 @@ class RemotingClient:
             raise
 
     async def oneway(self, address: str, request: RemotingCommand) -> None:
-        """Send a request without waiting for anything but the connection."""
+        """Send a request without an answer; waits only for the connection."""
         connection = await self._connected(address, self._config.connect_timeout_millis / 1000)
         if connection.is_closed:
             raise RemotingSendRequestError(f"the connection to {address} is closed")
@@ -120,7 +120,7 @@ class RemotingClient:
         connection.oneway(request)
 
     def close_connection(self, address: str) -> None:
-        """End the connection to an address, if there is one; the next request makes a new one."""
+        """Close the connection to an address, if there is one; the next request opens a new one."""
         connection = self._connections.get(address)
         if connection is not None:
             connection.close()
@@ -130,7 +130,7 @@ class RemotingClient:
         return self._connections.get(address)
 
     async def close_idle(self) -> None:
-        """Close connections on which nothing has moved for the configured time."""
+        """Close connections without traffic for ``clientChannelMaxIdleTimeSeconds``; runs until cancelled."""
         while True:
             await trio.sleep(IDLE_SWEEP_SECONDS)
             oldest = trio.current_time() - self._config.client_channel_max_idle_time_seconds
@@ -161,13 +161,13 @@ class RemotingClient:
             raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
         self._set_buffers(plain)
         peer = _peer_address(plain, (host, port))
-        stream = plain if self._tls_context is None else await _shaken_hands(plain, self._tls_context, address)
+        stream = plain if self._tls_context is None else await _tls_stream(plain, self._tls_context, address)
         connection: Connection = await self._nursery.start(self._serve, stream, peer)
         self._connections[address] = connection
         return connection
 
     def _set_buffers(self, stream: trio.SocketStream) -> None:
-        """Set the sizes of the socket's buffers that are configured; 0 leaves one to the system."""
+        """Set the configured sizes of the socket's buffers; 0 keeps the system's default."""
         sizes = {
             socket.SO_SNDBUF: self._config.client_socket_snd_buf_size,
             socket.SO_RCVBUF: self._config.client_socket_rcv_buf_size,
@@ -188,15 +188,15 @@ class RemotingClient:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split at the last colon, as RocketMQ does; RemotingConnectError when that gives no port."""
+    """Split at the last colon, as RocketMQ does; RemotingConnectError when no port follows it."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
     return host.strip("[]"), int(port)
 
 
-async def _shaken_hands(plain: trio.SocketStream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:
-    """Return the TLS stream over a plain one, after its handshake; closes the plain one if that fails."""
+async def _tls_stream(plain: trio.SocketStream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:
+    """Return a TLS stream over a plain one, after its handshake; closes the plain one if that fails."""
     stream = trio.SSLStream(plain, context, https_compatible=True)
     try:
         await stream.do_handshake()
@@ -210,7 +210,7 @@ async def _shaken_hands(plain: trio.SocketStream, context: ssl.SSLContext, addre
 
 
 def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[str, int]:
-    """The numeric address behind a host name."""
+    """Return the numeric address of the peer; 0.0.0.0 when it has already gone."""
     try:
         name = stream.socket.getpeername()
     except OSError:
@@ -219,7 +219,7 @@ def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[st
 
 
 def _first_cause(failure: OSError) -> BaseException:
-    """Trio tries every address of a host and hides what went wrong in a group: the first one says enough."""
+    """Return the first error of the group in which Trio wraps the failures of all addresses of a host."""
     cause: BaseException = failure.__cause__ or failure
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]

@@ -1,7 +1,7 @@
 """Settings of the remoting layer, with RocketMQ's keys where it has one.
 
-Compatibility: ``NettyServerConfig`` and ``NettyClientConfig`` of 4.9.8. Thread counts and pooled buffers mean nothing
-to one Trio thread: their keys are accepted and say so. The limits that Netty leaves open are keys of our own.
+Compatibility: ``NettyServerConfig`` and ``NettyClientConfig`` of 4.9.8. Thread counts and pooled buffers have no effect
+in one Trio thread: their keys are accepted with a warning. Limits that Netty does not have are keys of our own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ONE_THREAD = "one Trio thread serves every connection"
 
 
 class TlsMode(enum.Enum):
-    """What a server does with the first byte of a connection. Compatibility: ``TlsMode`` (4.9.8)."""
+    """Whether a server accepts plain connections, TLS or both. Compatibility: ``TlsMode`` (4.9.8)."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -33,19 +33,19 @@ class ClientAuth(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class ConnectionLimits:
-    """What one connection may hold. Sizes in bytes."""
+    """Limits on the memory and requests of one connection. Sizes in bytes."""
 
     outgoing_bytes_pause: int = 1 << 20
-    """Above this many unread reply bytes the peer's requests are no longer read."""
+    """High watermark: above this many unread reply bytes the peer's requests are no longer read."""
     outgoing_bytes_max: int = 64 << 20
-    """Above this many the connection is closed: only deferred replies can bring it there."""
+    """Above this many the connection is closed; only deferred replies can get past the high watermark."""
     deferred_replies_max: int = 65_536
     requests_in_flight_max: int = 65_535
 
 
 @attrs.frozen(kw_only=True)
 class NettyServerConfig:
-    """The listening side of a broker or nameserver."""
+    """Settings of the server side of a broker or nameserver."""
 
     listen_port: int = setting(8888, unit="port", validator=Between(0, 65_535), important=True, fixed=True)
     bind_address: str = setting(
@@ -65,20 +65,20 @@ class NettyServerConfig:
     server_pooled_byte_buf_allocator_enable: bool = setting(True, ignored="Python allocates")
     use_epoll_native_selector: bool = setting(False, ignored="epoll is used where the platform has it")
     connections_max: int = setting(10_000, unit="connections")
-    """Over all listeners of a program; less where the limit of open files leaves less."""
+    """Over all listeners of a program; less where the limit of open files allows less."""
     connections_per_address_max: int = setting(9_000, unit="connections")
-    """Of them; never more than nine tenths."""
+    """Share of one address; never more than nine tenths of ``connections_max``."""
     connection_first_frame_seconds: int = setting(60, unit="s")
-    """A connection without a whole frame by then is closed: clients connect when they have something to ask."""
+    """Deadline for the first whole frame, after which the connection is closed: clients connect to send a request."""
     connection_frame_seconds: int = setting(300, unit="s")
-    """A frame that has begun is whole by then, or its connection is closed: 16 MiB at half a megabit a second."""
+    """Deadline for a frame that has begun, after which the connection is closed: 16 MiB at half a megabit a second."""
     connection_deferred_replies_max: int = setting(65_536, unit="replies")
     connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes")
     incoming_bytes_max: int = setting(256 << 20, unit="bytes")
-    """Unfinished frames of all connections together; above it the connection with the most is closed."""
+    """Limit on unfinished frames over all connections; above it the connection that holds most is closed."""
 
     def limits(self) -> ConnectionLimits:
-        """Return what these settings allow one connection."""
+        """Return the limits per connection that follow from these settings."""
         return ConnectionLimits(
             outgoing_bytes_pause=self.write_buffer_high_water_mark or (1 << 20),
             outgoing_bytes_max=self.connection_outgoing_bytes_max,
@@ -88,7 +88,7 @@ class NettyServerConfig:
 
 @attrs.frozen(kw_only=True)
 class NettyClientConfig:
-    """The connecting side: registration, slaves, clients."""
+    """Settings of the client side: broker registration, replication, producers and consumers."""
 
     connect_timeout_millis: int = setting(3000, unit="ms")
     client_channel_max_idle_time_seconds: int = setting(120, unit="s")
@@ -106,13 +106,13 @@ class NettyClientConfig:
     channel_not_active_interval: int = setting(60_000, ignored="RocketMQ does not use it either")
 
     def limits(self) -> ConnectionLimits:
-        """Return what these settings allow one connection."""
+        """Return the limits per connection that follow from these settings."""
         return ConnectionLimits(requests_in_flight_max=self.client_async_semaphore_value)
 
 
 @attrs.frozen(kw_only=True)
 class TlsServerConfig:
-    """What the listening side does with TLS. Files are PEM. Nothing of it can be changed by request.
+    """TLS settings of the server side. Files are PEM. None of them can be changed by request.
 
     Compatibility: ``TlsSystemConfig`` (4.9.8), which reads Java system properties and ``tls.config.file``; here the
     keys are in the file given with -c and in ``tls.config.file``. An unknown mode is an error, not permissive.
@@ -148,7 +148,7 @@ class TlsServerConfig:
 
 @attrs.frozen(kw_only=True)
 class TlsClientConfig:
-    """What the connecting side does with TLS once it uses it. Host names are never checked, as in RocketMQ."""
+    """TLS settings of the client side. Host names are never checked, as in RocketMQ."""
 
     enable: bool | None = setting(
         None, key="tls.enable", expected="true or false; empty: true if tls.server.mode is enforcing", fixed=True

@@ -1,9 +1,9 @@
-"""One peer as the rest of the program sees it: bytes in, frames out, both directions, without any socket.
+"""Sans-IO state machine of one connection: bytes in, frames out, in both directions.
 
-A :class:`Connection` is a sans-IO state machine. A driver (``hub`` or ``stream_driver``) feeds it with :meth:`receive`,
-lets it :meth:`serve` whole frames for a slice of time, and drains what :meth:`take_outgoing` returns. Requests of the
-peer go to the dispatcher; responses of the peer complete :meth:`request`. The two directions number their requests
-independently, so the flag bit decides and never the opaque.
+A driver (``hub`` or ``stream_driver``) feeds a :class:`Connection` with :meth:`receive`, lets it :meth:`serve` whole
+frames for a slice of time, and drains it with :meth:`take_piece`. Requests of the peer go to the dispatcher; responses
+of the peer complete :meth:`request`. The two directions number their requests independently, so the flag bit decides
+and never the opaque.
 
 Rule: every buffer here is bounded. Replies that the peer does not read stop the reading of its requests
 (:attr:`wants_reading`); deferred replies and requests in flight are counted and refused above their limit.
@@ -46,20 +46,20 @@ def _never() -> bool:
 
 
 class Transport(Protocol):
-    """What a connection needs of the driver that owns its socket."""
+    """Interface that a connection needs from the driver that owns its socket."""
 
     def flush(self, connection: Connection) -> None:
         """Send now what can be sent without waiting; never called while a burst is open."""
         ...
 
     def end(self, connection: Connection) -> None:
-        """Close the socket and forget the connection. Calls nothing that sends: a send may be what it is called in."""
+        """Close the socket and remove the connection. Calls nothing that sends, for it may be called within a send."""
         ...
 
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:
-        """Run a task in the server's nursery; False when its owner, or all together, have too many already."""
+        """Run a task in the server's nursery; False at the limit per owner or in total."""
         ...
 
 
@@ -96,10 +96,10 @@ class RequestDispatcher(Protocol):
 
 
 class Connection:
-    """One peer: what processors, services and clients see of it.
+    """One peer, as processors, services and clients see it.
 
     ``peer`` is ``"address:port"``, ``born_host`` the same as bytes (4 or 16 address bytes, port as a big-endian int32),
-    ready for a stored record. Nothing here blocks but :meth:`request`.
+    ready for a stored record. Only :meth:`request` blocks.
     """
 
     __slots__ = (
@@ -147,8 +147,8 @@ class Connection:
         self._transport = transport
         self._limits = limits
         self._reader = FrameReader()
-        self._cut_frames: list[Frame] = _NO_FRAMES  # of the reader's, but not served yet
-        self._unsent: deque[bytes | memoryview] = deque()  # what the socket did not take; goes out before _outgoing
+        self._cut_frames: list[Frame] = _NO_FRAMES  # taken from the reader, but not served before the slice ended
+        self._unsent: deque[bytes | memoryview] = deque()  # not accepted by the socket yet; sent before _outgoing
         self._outgoing: list[bytes] = []
         self._outgoing_size = 0  # of both
         self._dirty = False  # the burst will flush it
@@ -160,7 +160,7 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection {self.peer}{' closed' if self._closed else ''}>"
 
-    # ---- what processors and services use -------------------------------------------------------------------------
+    # ---- for processors and services ------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
@@ -168,7 +168,7 @@ class Connection:
         return self._closed
 
     def reply(self, response: RemotingCommand) -> None:
-        """Queue a response; it leaves with the end of the burst or the next :meth:`flush`. A no-op when closed."""
+        """Queue a response; the end of the burst or the next :meth:`flush` sends it. A no-op when closed."""
         self.reply_frame(encode_frame(response))
 
     def reply_frame(self, frame: bytes) -> None:
@@ -183,12 +183,12 @@ class Connection:
             self._burst.mark_dirty(self)
 
     def reply_deferred(self, frame: bytes) -> None:
-        """Queue the encoded response of a request that was answered DEFERRED."""
+        """Queue the encoded response of a request whose processor returned DEFERRED."""
         self._deferred_count -= 1
         self.reply_frame(frame)
 
     def answer_deferred(self, owed: Owed, frame: bytes) -> None:
-        """End a request that was answered DEFERRED, with its encoded answer unless it is a oneway."""
+        """Complete a deferred request with its encoded answer; a oneway is only counted as done."""
         if owed.is_oneway:
             self._deferred_count -= 1
         else:
@@ -200,35 +200,35 @@ class Connection:
         function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
         *arguments: object,
     ) -> bool:
-        """Have a task answer a request, whose processor then answers DEFERRED; False when there are too many tasks.
+        """Start a task that answers a request, whose processor then returns DEFERRED; False at the limit on tasks.
 
-        ``function`` returns the answer, encoded or not, or DEFERRED when it has found another owner of the duty. The
-        answer leaves after a burst of its own: what the function has put is real by then, and woken pulls are served.
-        What it raises becomes the answer as with any processor, and ends nothing else.
+        ``function`` returns the answer, encoded or not, or DEFERRED when it has passed the request on. The answer is
+        sent at the end of a burst of its own: by then the store has written what the function put, and woken pulls are
+        served. An exception becomes the answer as with any processor, and ends nothing else.
         """
         run = self._dispatcher.run_deferred
         return self.start_task(run, self, owed, function, *arguments)
 
     def drop_deferred(self) -> None:
-        """A deferred request will never be answered (a oneway, or its owner failed)."""
+        """Stop counting a deferred request that will never be answered (a oneway, or its owner failed)."""
         self._deferred_count -= 1
 
     def count_deferred(self) -> None:
-        """Someone took over the duty to reply; paired with :meth:`reply_deferred` or :meth:`drop_deferred`."""
+        """Count one more deferred reply; paired with :meth:`reply_deferred` or :meth:`drop_deferred`."""
         self._deferred_count += 1
 
     @property
     def may_defer(self) -> bool:
-        """Whether one more reply may be deferred; a processor that defers asks first and refuses otherwise."""
+        """Whether one more reply may be deferred; a processor checks this first and refuses otherwise."""
         return self._deferred_count < self._limits.deferred_replies_max
 
     @property
     def deferred_count(self) -> int:
-        """How many requests of this peer wait for somebody's reply."""
+        """Number of this peer's requests with a deferred reply outstanding."""
         return self._deferred_count
 
     def flush(self) -> None:
-        """Send queued frames now, as far as the socket takes them; with its end while a burst is open."""
+        """Send queued frames now, as far as the socket accepts them; while a burst is open, at its end."""
         if self._dirty and not self._closed and self._burst.may_send:
             self._transport.flush(self)
 
@@ -273,28 +273,28 @@ class Connection:
         raise RemotingTimeoutError(f"no answer from {self.peer} to request code {request.code} in {timeout_s:g} s")
 
     def close(self) -> None:
-        """End the connection at once; what is queued is not sent, pending requests fail."""
+        """End the connection at once; queued frames are not sent, pending requests fail."""
         if not self._closed:
             self._transport.end(self)
 
-    # ---- what the dispatcher uses ---------------------------------------------------------------------------------
+    # ---- for the dispatcher ---------------------------------------------------------------------------------------
 
     def complete_request(self, response: RemotingCommand) -> None:
-        """Hand a response to the request that waits for it; one that nobody waits for is dropped."""
+        """Deliver a response to the pending request with its opaque; drop it if there is none."""
         pending = self._in_flight.get(response.opaque)
         if pending is not None:
             pending.response = response
             pending.done.set()
 
     def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """Run a task that waits for the disk; False when there are too many. Its failure ends this connection only."""
+        """Run a task that waits for the disk; False at the limit. Its failure ends this connection only."""
         return self._transport.start_task(self, TaskKind.READ, self._run_task, function, *arguments)
 
     def start_command(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
-        """Run a task that may wait for whatever it likes, as :meth:`start_task`; fewer of them run at a time."""
+        """Run a task that may wait for anything, as :meth:`start_task`, but with a lower limit."""
         return self._transport.start_task(self, TaskKind.COMMAND, self._run_task, function, *arguments)
 
-    # ---- what a driver uses ---------------------------------------------------------------------------------------
+    # ---- for the driver -------------------------------------------------------------------------------------------
 
     def receive(self, chunk: bytes) -> None:
         """Take bytes from the peer; RemoteProtocolError as soon as they cannot become a frame."""
@@ -303,11 +303,11 @@ class Connection:
     def serve(self, frames_max: int, is_over: Callable[[], bool] = _never) -> bool:
         """Serve at most ``frames_max`` whole frames; True when more may be waiting.
 
-        ``is_over`` is asked after each request that may have taken a millisecond: that has no fast path, or whose fast
-        path says so (TOOK_LONG). With True the others wait for the next call.
+        ``is_over`` is called after each request that may have taken a millisecond: one without a fast path, or whose
+        fast path returned TOOK_LONG. When it returns True, the remaining frames wait for the next call.
         """
         frames = self._cut_frames
-        may_be_more = bool(frames)  # in the reader, behind those
+        may_be_more = bool(frames)  # in the reader, after those
         if frames:
             self._cut_frames = _NO_FRAMES
         else:
@@ -322,7 +322,7 @@ class Connection:
                         continue
                 except RemoteProtocolError:
                     raise
-                except Exception as failure:  # a fast path goes past the dispatcher's guard
+                except Exception as failure:  # a fast path bypasses the dispatcher's guard
                     self._dispatcher.answer_failure(self, header, body, failure)
                     continue
                 if not served:
@@ -338,37 +338,37 @@ class Connection:
         self.frames_received += len(frames) - len(self._cut_frames)
         unfinished = self.buffered_size = self._reader.buffered_bytes
         if unfinished and frames and not may_be_more:
-            self._reader.next_frames(1)  # none is whole; garbage is refused now, not when more of it comes
+            self._reader.next_frames(1)  # none is whole; a bad length is refused now, not when more bytes arrive
         return may_be_more
 
     @property
     def wants_reading(self) -> bool:
-        """False while the peer does not read its replies: then neither do we read its requests."""
+        """Backpressure: False while too many replies are unread, so that no more requests are read."""
         return self._outgoing_size <= self._limits.outgoing_bytes_pause
 
     @property
     def outgoing_size(self) -> int:
-        """Bytes that wait for the peer to read."""
+        """Bytes queued for the peer."""
         return self._outgoing_size
 
     def mark_dirty(self) -> None:
-        """Have the burst flush this connection: its socket takes bytes again."""
+        """Have the burst flush this connection: its socket is writable again."""
         if not self._dirty and self._outgoing_size:
             self._dirty = True
             self._burst.mark_dirty(self)
 
     def note_flushed(self) -> None:
-        """Leave what is queued where it is until the socket takes bytes again."""
+        """Keep what is queued until the socket is writable again."""
         self._dirty = False
 
     def take_outgoing(self) -> bytes:
-        """Return everything that is queued, in order, as one piece of bytes."""
+        """Return everything that is queued, in order, as one bytes object."""
         return bytes(self.take_piece(self._outgoing_size))
 
     def take_piece(self, size_max: int) -> bytes | memoryview:
-        """Return what goes out next: about ``size_max`` bytes, or one frame that is longer; the driver owns it.
+        """Return the next bytes to send: at most ``size_max``, or one frame that is longer. The driver owns them.
 
-        Nothing is copied twice, however slowly the peer reads.
+        No byte is copied twice, however slowly the peer reads.
         """
         self._dirty = False
         outgoing, unsent = self._outgoing, self._unsent
@@ -388,19 +388,19 @@ class Connection:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def put_back_outgoing(self, rest: bytes | memoryview) -> None:
-        """Return what the socket did not take; it goes out first."""
+        """Return bytes that the socket did not accept; they are sent first."""
         self._unsent.appendleft(rest)
         self._outgoing_size += len(rest)
 
     def drop_outgoing(self) -> None:
-        """Forget what is queued: it promises what will never be."""
+        """Discard what is queued: it acknowledges writes that failed."""
         self._unsent.clear()
         self._outgoing.clear()
         self._outgoing_size = 0
         self._dirty = False
 
     def mark_closed(self) -> None:
-        """The socket is gone: drop what is queued and fail every request in flight. Called once, by the driver."""
+        """Drop what is queued and fail every request in flight. Called once, by the driver that closed the socket."""
         assert not self._closed, self
         self._closed = True
         self.drop_outgoing()
@@ -422,7 +422,7 @@ class Connection:
 
 
 class _PendingRequest:
-    """A request that waits: ``done`` without a response means that the connection ended."""
+    """A request in flight: ``done`` without a response means that the connection ended."""
 
     __slots__ = ("done", "response")
 

@@ -1,14 +1,14 @@
-"""How many connections a program takes: one budget over all of its listeners, and a share of it for each address.
+"""Admission control for connections: one limit over all listeners of a program, and one per client address.
 
-The share leaves a tenth to others whatever one address does. It is no less than that, for all clients of a broker may
-come from the one address of a load balancer.
+The limit per address is at most nine tenths of the whole, so that one address can never use up all connections. It is
+as generous as that because all clients of a broker may come through one load balancer.
 """
 
 from __future__ import annotations
 
 
 class ConnectionBudget:
-    """Counts open connections, handshakes included. One per program."""
+    """Counts of open connections, TLS handshakes included. One per program."""
 
     def __init__(self, connections_max: int, per_address_max: int) -> None:
         self._max = connections_max
@@ -18,11 +18,11 @@ class ConnectionBudget:
 
     @property
     def count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return self._count
 
     def take(self, host: str) -> str | None:
-        """Count one more connection; if there are too many, return why it is refused instead."""
+        """Count one more connection and return None; above a limit, return the reason for the refusal instead."""
         of_host = self._count_of.get(host, 0)
         if self._count >= self._max:
             return f"{self._count} connections are open"
@@ -33,7 +33,7 @@ class ConnectionBudget:
         return None
 
     def release(self, host: str) -> None:
-        """A connection has ended."""
+        """Uncount a connection that has ended."""
         self._count -= 1
         left = self._count_of[host] - 1
         if left:

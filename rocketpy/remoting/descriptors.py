@@ -1,7 +1,7 @@
-"""The file descriptors of this process: how many there may be, and how many of them connections may take.
+"""Limits on file descriptors: raise the process limit, and derive the number of connections from it.
 
-A connection costs a descriptor, and so does a file of the store. A peer that opens connections must not be able to
-leave none for the store, so what the store and everything else need is set aside before connections get the rest.
+A connection costs a descriptor, and so does a file of the store. Peers that open connections must not exhaust the
+descriptors of the store, so those of the store and of everything else are reserved first; connections get the rest.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import logging
 import resource
 
 DESCRIPTORS_RESERVED = 256
-"""For what is not counted: log files, epoll, connections to nameservers, files that are read for a moment, and clients
-of the nameserver that a broker may bring in its own process."""
+"""Reserved for descriptors that are not counted: log files, epoll, connections to nameservers, files that are open
+briefly, and clients of a nameserver in the same process as the broker."""
 CONNECTIONS_MIN = 16
-"""So many connections are allowed however few descriptors there are: without any nobody could ask what is wrong."""
+"""Allowed however few descriptors there are, so that an administrator can still connect and look for the cause."""
 
 _log = logging.getLogger("rocketpy.remoting")
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open descriptors to the hard one: 1,024 is what shells give, and serves few clients."""
+    """Raise the soft limit of open descriptors to the hard one: the usual 1,024 serves too few clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -31,9 +31,9 @@ def raise_descriptor_limit() -> None:
 
 
 def allowed_connections(wanted: int, *, needed_by_files: int) -> int:
-    """Return how many connections there may be: ``wanted``, or what the limit leaves, with a warning.
+    """Return the limit on connections: ``wanted``, or fewer, with a warning, if descriptors do not suffice.
 
-    :param needed_by_files: descriptors that are the store's.
+    :param needed_by_files: descriptors that the store needs.
     """
     limit = descriptor_limit()
     if limit is None:
@@ -53,6 +53,6 @@ def allowed_connections(wanted: int, *, needed_by_files: int) -> int:
 
 
 def descriptor_limit() -> int | None:
-    """How many descriptors this process may have, None where there is no limit."""
+    """Return the soft limit on descriptors of this process, None where there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft

@@ -1,14 +1,13 @@
-"""Chooses the processor of a request and turns its outcome into a reply.
+"""Dispatch table from request codes to processors, and the conversion of their outcomes into replies.
 
-A processor is a plain function of (connection, request): it returns a reply, ``None`` when there is nothing to say, or
-``DEFERRED`` having handed the reply to someone who will give it later. It may raise :class:`RequestError`, which is
-answered with its code and remark. A rare slow command is registered as a task instead. A *fast path* is chosen by the
-first twelve bytes of a JSON header, which name the code, before anything is decoded; it may decline.
+A processor is a plain function of (connection, request): it returns a reply, ``None`` for no reply, or ``DEFERRED``
+after passing the request to a component that replies later. It may raise :class:`RequestError`, which is answered with
+its code and remark. A rare slow command is registered as a task instead. A *fast path* is chosen by the first twelve
+bytes of a JSON header, which name the code, before anything is decoded; it may decline.
 
-Here is the guard of each request: whatever else a processor raises is answered as SYSTEM_ERROR and logged with its
-traceback, also where it is a task, or answers later (:meth:`Connection.answer_later`). ``StoreError`` and
-``AssertionError`` pass through: they end the program. A ``ShortageError`` does not: the request is answered with
-SYSTEM_BUSY and the cause.
+This is the guard of each request: any other exception of a processor is answered with SYSTEM_ERROR and logged with its
+traceback, also in a task or a late answer (:meth:`Connection.answer_later`). ``StoreError`` and ``AssertionError`` pass
+through: they end the program. A ``ShortageError`` does not: the request is answered with SYSTEM_BUSY and the cause.
 
 Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8), wire.md 1.6.
 """
@@ -32,7 +31,7 @@ FAST_PATH_PREFIX_SIZE: Final = 12
 """``{"code":310,`` and ``{"code":11,"``: long enough to name every code of two or three digits."""
 
 REMARK_LENGTH_MAX: Final = 8192
-"""Longer remarks of refusals are cut."""
+"""Longer remarks are truncated."""
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -40,34 +39,34 @@ _log = logging.getLogger("rocketpy.remoting")
 Processor = Callable[[Connection, RemotingCommand], RemotingCommand | Deferred | None]
 AsyncProcessor = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
 FastPath = Callable[[Connection, bytes, bytes | None], int]
-"""Serves a request and returns True, or TOOK_LONG; False, with nothing done, for what it does not serve."""
+"""Serves a request and returns True or TOOK_LONG; returns False, without side effects, to decline it."""
 
 TOOK_LONG: Final = 2
-"""What a fast path returns for a request that may have taken a millisecond: then the driver looks at the time."""
+"""Returned by a fast path for a request that may have taken a millisecond, so that the driver checks its deadline."""
 
 FastGuard = Callable[[FastPath], FastPath]
 Authorize = Callable[[Connection, RemotingCommand], None]
-"""Raises RequestError for a request that its peer may not make."""
+"""Raises RequestError for a request that the peer has no permission for."""
 
 
 class RpcHook(Protocol):
-    """Code of somebody else that sees every request; a program without one has every fast path instead."""
+    """Third-party hook around every request. Registering one switches off all fast paths."""
 
     def before_request(self, peer: str, request: RemotingCommand) -> None:
-        """See a request that is allowed, before its processor; RequestError refuses it."""
+        """Inspect an authorized request before its processor; RequestError refuses it."""
         ...
 
     def after_response(self, peer: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """See the answer before it leaves; None for what is answered later, by a task of its own or never."""
+        """Inspect the answer before it is sent; None for one that is deferred or never sent."""
         ...
 
 
 class Dispatcher:
     """The table of processors of one program. Filled at start, then only read.
 
-    With ``authorize`` every request is asked about before anything is done with it, unknown codes included. A fast
-    path is then taken only behind the guard that ``fast_guards`` has for its code: what it makes of a fast path takes
-    requests that are allowed for certain, and leaves everything else to ``authorize``.
+    ``authorize`` is called before anything else for every request, unknown codes included. With it, a fast path is used
+    only when ``fast_guards`` has a guard for its code. The guard wraps the fast path: it serves requests that are
+    certainly allowed and declines all others, which then take the general path through ``authorize``.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Dispatcher:
     ) -> None:
         self.fast_paths: dict[bytes, FastPath] = {}
         self.burst = Burst(end_burst=end_burst, after_replies=after_replies)
-        """What requests are served in: one for all who share the store, :meth:`without` included."""
+        """The burst that requests are served in; shared by all dispatchers of one store, :meth:`without` included."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
         self._rpc_hooks: list[RpcHook] = []
@@ -99,13 +98,13 @@ class Dispatcher:
             self._processors[int(code)] = processor
 
     def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor) -> None:
-        """Answer requests of these codes from a task of their own: for rare commands that wait for disk or peers."""
+        """Answer requests of these codes in a task each: for rare commands that wait for the disk or for peers."""
         for code in (codes,) if isinstance(codes, int) else codes:
             assert code not in self._task_processors, f"two processors for request code {code}"
             self._task_processors[int(code)] = processor
 
     def register_fast_path(self, code: int, fast_path: FastPath) -> None:
-        """Offer JSON requests whose header begins with this code to ``fast_path`` first; False means: not for me."""
+        """Offer JSON requests whose header begins with this code to ``fast_path`` first."""
         if self._rpc_hooks:
             return
         if self._authorize is not None:
@@ -116,13 +115,13 @@ class Dispatcher:
         self.fast_paths[_fast_path_prefix(code)] = fast_path
 
     def register_rpc_hook(self, hook: RpcHook) -> None:
-        """Show every request to ``hook``; hooks are called in the order in which they came."""
+        """Call ``hook`` for every request; hooks are called in the order of registration."""
         self._rpc_hooks.append(hook)
         self._is_guarded = True
         self.fast_paths.clear()
 
     def without(self, codes: Iterable[int]) -> Dispatcher:
-        """Return a copy that does not know ``codes``: for the VIP port, which refuses pulls."""
+        """Return a copy without ``codes``: for the VIP port, which refuses pulls."""
         other = Dispatcher(
             unsupported_log=self._unsupported_log,
             authorize=self._authorize,
@@ -139,7 +138,7 @@ class Dispatcher:
         return other
 
     def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
-        """Decode one frame and serve it; RemoteProtocolError when the header is garbage."""
+        """Decode one frame and serve it; RemoteProtocolError when the header is malformed."""
         command = decode_command(serialize_type, header, body)
         if command.flag & 1:
             connection.complete_request(command)
@@ -164,7 +163,7 @@ class Dispatcher:
             _reply(connection, command, response)
 
     def answer_failure(self, connection: Connection, header: bytes, body: bytes | None, failure: Exception) -> None:
-        """Answer a request whose fast path raised what nobody foresaw; what it did until then stays done."""
+        """Answer a request whose fast path raised an unexpected exception; its effects so far are not undone."""
         command = decode_command(0, header, body)
         response = self._failed(command, command.code, failure)
         if not command.is_oneway:
@@ -177,7 +176,7 @@ class Dispatcher:
         function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
         *arguments: object,
     ) -> None:
-        """Give the answer that ``function`` returns to a request that was answered DEFERRED; see ``answer_later``."""
+        """Answer a deferred request with the result of ``function``; see ``Connection.answer_later``."""
         answer: RemotingCommand | bytes | Deferred
         try:
             answer = await function(*arguments)
@@ -218,9 +217,9 @@ class Dispatcher:
         _reply_unless_oneway(connection, command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
     def _failed(self, owed: Owed, what: object, failure: Exception) -> RemotingCommand:
-        """The one place where a failure of a processor becomes an answer; the traceback of an unforeseen one stays.
+        """Convert a processor's exception into an answer; an unexpected one is logged with its traceback.
 
-        Raises what must end the program again.
+        Reraises exceptions that must end the program.
         """
         if isinstance(failure, RequestError):
             return _answer_to(owed, failure.response_code, failure.remark)
@@ -257,7 +256,7 @@ def _answer_to(owed: Owed, code: int, remark: str) -> RemotingCommand:
 
 
 def _cut(remark: str) -> str:
-    """What the peer sent may be repeated in an answer, but not megabytes of it."""
+    """Truncate a remark, which may repeat megabytes of what the peer sent."""
     return remark if len(remark) <= REMARK_LENGTH_MAX else remark[:REMARK_LENGTH_MAX] + "..."
 
 
@@ -266,9 +265,9 @@ def _reply(connection: Connection, command: RemotingCommand, response: RemotingC
 
 
 def _encoded(owed: Owed, answer: RemotingCommand) -> bytes:
-    """Return the frame of an answer, or of the error that it is more than a frame can hold.
+    """Return the frame of an answer, or of the error that it is longer than a frame can be.
 
-    Every remark is cut here: some repeat a name of the request, and a megabyte of it takes 0.1 s to write as JSON.
+    Every remark is truncated here: some repeat a name from the request, and a megabyte takes 0.1 s to write as JSON.
     """
     if answer.remark is not None and len(answer.remark) > REMARK_LENGTH_MAX:
         answer.remark = _cut(answer.remark)

@@ -1,4 +1,4 @@
-"""The hub: one task that drives every plain socket of a server through an epoll descriptor of its own.
+"""An event loop within one Trio task that drives every plain socket of a server through its own epoll descriptor.
 
 A Trio task per connection costs a wake-up of about 30 us per request; the hub pays one for as many requests as are
 ready. It waits until its epoll descriptor is readable, then serves *every* ready connection without waiting: read once,
@@ -6,15 +6,16 @@ serve whole frames, end the burst, one send each.
 
 Rules:
 - Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``
-  (at the latest when the request that is being served then is done), both also in the middle of one connection's
-  frames; what is left over is served first in the next turn.
-- Level-triggered, and events are never kept across a checkpoint, because a descriptor may mean another peer by then.
-- One guard per connection: garbage, a reset or a bug in serving ends that connection only, after the burst, so that
-  what it asked for before is answered. ``StoreError`` and ``AssertionError`` pass: they end the program.
-- Ending a connection closes its socket and notes the end; what the program makes of it happens elsewhere.
-- A connection that begins with TLS's first byte goes, unread, to the TLS acceptor; the look costs one MSG_PEEK.
-- What cannot be sent at once stays in the connection's bounded buffer; it is not looked at until the socket takes bytes
-  again, and above a mark the connection is not read meanwhile.
+  (at the latest when the current request is done). Both limits also apply in the middle of one connection's frames; the
+  remaining frames are served first in the next turn.
+- Level-triggered. Events are never kept across a checkpoint, because by then a descriptor may belong to another peer.
+- One guard per connection: a malformed frame, a reset or a bug in serving ends that connection only, and only after the
+  burst, so that its earlier requests are answered. ``StoreError`` and ``AssertionError`` pass: they end the program.
+- Ending a connection closes its socket and queues the end; the program reacts to it in another task.
+- A connection that starts with a TLS ClientHello goes, unread, to the TLS acceptor. Each new connection costs one
+  MSG_PEEK.
+- Replies that the socket does not accept stay in the connection's bounded buffer until EPOLLOUT. Above the high
+  watermark the connection is not read meanwhile (backpressure).
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ SLICE_SECONDS = 0.001
 SLICE_FRAMES = 64
 READ_SIZE = 65_536
 SEND_SIZE = 1 << 20
-"""Replies that are joined for one send: a peer that reads slowly must not have the rest copied each time."""
+"""Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
 EVENTS_MAX = 256
 UNFINISHED_SIZE = 4096
-"""A longer part of a frame is counted in what all connections may hold of them."""
+"""A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
 
 _IN = select.EPOLLIN if hasattr(select, "EPOLLIN") else 1
 _OUT = select.EPOLLOUT if hasattr(select, "EPOLLOUT") else 4
@@ -54,7 +55,7 @@ _log = logging.getLogger("rocketpy.remoting")
 
 
 class _Peer:
-    """A socket, its connection, and what the hub is waiting for on it."""
+    """A socket, its connection and the epoll events that the hub has registered for it."""
 
     __slots__ = ("address", "backlogged", "connection", "events", "fd", "is_blocked", "is_parked", "is_silent", "sock")
 
@@ -65,13 +66,13 @@ class _Peer:
         self.connection = connection
         self.events = _IN
         self.is_silent = True  # its first byte has not come yet
-        self.is_blocked = False  # the socket has not taken everything: EPOLLOUT will say that it takes more
-        self.backlogged = False  # not read: it has frames to be served first, or is about to be closed
-        self.is_parked = False  # backlogged, and not served either until it reads its replies
+        self.is_blocked = False  # the socket buffer is full: the rest waits for EPOLLOUT
+        self.backlogged = False  # not read: it has unserved frames, or is about to be closed
+        self.is_parked = False  # backlogged, and not served until the peer reads its replies
 
 
 class Hub:
-    """Drives plain sockets; the server hands them over with :meth:`add`."""
+    """Driver of plain sockets; the server transfers ownership of each with :meth:`add`."""
 
     def __init__(
         self,
@@ -90,20 +91,20 @@ class Hub:
         self._burst = dispatcher.burst
         self._limits = limits
         self.start_task = start_task
-        self._on_end = on_end  # called in the middle of a send: only notes
+        self._on_end = on_end  # called in the middle of a send, so it may only record the end
         self._incoming = incoming
         self._refusals = refusals
-        self._allows = allows  # whether a connection may begin with this byte
+        self._allows = allows  # whether this first byte is acceptable under tls.server.mode
         self._take_tls = take_tls
         self._monotonic = monotonic
-        self._deadline = 0.0  # of the present slice
+        self._deadline = 0.0  # of the current slice
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[Connection, _Peer] = {}
         self._backlog: deque[_Peer] = deque()
-        self._passed_over: dict[int, int] = {}  # who was ready when a turn had no time left: descriptor to place
+        self._skipped: dict[int, int] = {}  # ready, but not served before the turn ended: descriptor to rank
         self._refused: list[Connection] = []  # to be closed when the burst has ended
-        self._now = 0.0  # of the present slice: close enough for idle connections; 0 between slices
+        self._now = 0.0  # start of the current slice, precise enough for idle timeouts; 0 between slices
 
     @staticmethod
     def is_supported() -> bool:
@@ -139,7 +140,7 @@ class Hub:
             while True:
                 if not self._backlog:
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
-                # A wake-up costs as much as several requests: go on while somebody is ready, up to the slice.
+                # A wake-up costs as much as several requests, so poll again while peers are ready, up to the slice.
                 deadline = self._deadline = monotonic() + SLICE_SECONDS
                 while self._turn(deadline) and monotonic() < deadline:
                     pass
@@ -153,7 +154,7 @@ class Hub:
     # ---- Transport ------------------------------------------------------------------------------------------------
 
     def flush(self, connection: Connection) -> None:
-        """Send what is queued, as far as the socket takes it; the rest waits for EPOLLOUT."""
+        """Send what is queued, as far as the socket accepts it; the rest waits for EPOLLOUT."""
         peer = self._peer_of.get(connection)
         if peer is None:
             return
@@ -168,18 +169,18 @@ class Hub:
             self._watch(peer)
 
     def end(self, connection: Connection) -> None:
-        """Close the socket, forget the connection and note its end. Harmless when already ended."""
+        """Close the socket, remove the connection and record its end. Idempotent."""
         peer = self._peer_of.pop(connection, None)
         if peer is None:
             return
         del self._peers[peer.fd]
         self._incoming.forget(connection)
-        peer.sock.close()  # also leaves the epoll set
+        peer.sock.close()  # the kernel also removes it from the epoll set
         connection.mark_closed()
         self._on_end(connection)
 
     def _send(self, peer: _Peer) -> bool:
-        """Send once; False when the connection has ended of it."""
+        """Send once; False when that ended the connection."""
         connection = peer.connection
         outgoing = connection.take_piece(SEND_SIZE)
         try:
@@ -203,9 +204,12 @@ class Hub:
     # ---- a turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self, deadline: float) -> bool:
-        """Serve leftovers and ready connections, then end the burst; False when nobody was ready."""
+        """Serve the backlog and the ready connections, then end the burst; False when no peer was ready."""
+        # A turn is one burst: leaving the block writes what it put and sends its replies. It is bounded by
+        # SLICE_FRAMES, so that the first reply of a burst does not wait for a thousand others to be served.
         with self._burst:
             was_busy = self._serve_all(deadline)
+        # Only now: closing drops what is queued, and requests served before the malformed one are owed their replies.
         if self._refused:
             for connection in self._refused:
                 self.end(connection)
@@ -215,6 +219,9 @@ class Hub:
     def _serve_all(self, deadline: float) -> bool:
         monotonic = self._monotonic
         budget = SLICE_FRAMES
+        # The backlog goes first. Its frames were received before anything that is still in a socket buffer, and epoll
+        # will not report them: the bytes have already left the socket. Each peer is served once, at most for the whole
+        # budget; with frames left it goes to the end of the deque, so that a pipelining peer cannot monopolise it.
         if self._backlog:
             for _ in range(len(self._backlog)):
                 peer = self._backlog.popleft()
@@ -225,26 +232,33 @@ class Hub:
                     except Exception as failure:
                         self._refuse(peer, failure)
                 if budget <= 0 or monotonic() > deadline:
+                    # Not polled, so _skipped keeps its ranks for the next turn that gets as far as the sockets.
                     return True
         ready = self._epoll.poll(0, EVENTS_MAX)
         if ready:
             self._now = trio.current_time()
-            if self._passed_over:
-                place = self._passed_over.get
-                ready.sort(key=lambda event: place(event[0], EVENTS_MAX))
+            if self._skipped:
+                # Level-triggered epoll reports busy descriptors in the same order each time. Without this sort the
+                # last ones would starve once the first ones use up the budget. A descriptor that was reused meanwhile
+                # only inherits a rank. The sort is stable, so peers that were not skipped keep epoll's order.
+                rank = self._skipped.get
+                ready.sort(key=lambda event: rank(event[0], EVENTS_MAX))
         peers = self._peers
         served = 0
         for fd, events in ready:
             served += 1
             known = peers.get(fd)
-            if known is None:  # ended earlier in this turn
+            if known is None:  # ended earlier in this turn, after poll had reported it
                 continue
             try:
                 if known.is_silent and not self._greet(known, events):
                     continue
                 if events & _OUT:
                     known.is_blocked = False
-                    known.connection.mark_dirty()  # its replies of this burst must not leave before the burst has ended
+                    # The end of the burst flushes. Sending here could release a reply of this burst before its message
+                    # has been written.
+                    known.connection.mark_dirty()
+                # Input goes before hang-up: a peer that sent requests and closed is still served.
                 if events & _IN:
                     budget -= self._read(known, budget)
                 elif events & _GONE:
@@ -252,13 +266,15 @@ class Hub:
             except Exception as failure:
                 self._refuse(known, failure)
             if budget <= 0 or monotonic() > deadline:
+                # One turn ends here, not one connection: the replies so far leave now, and run() decides by the clock
+                # between another turn and a checkpoint for the other tasks. The events that are left are dropped:
+                # epoll is level-triggered and reports them again.
                 break
-        # Epoll names busy peers in the same order each time: who had to wait comes first in the next turn.
-        self._passed_over = {fd: place for place, (fd, _) in enumerate(ready[served:])}
+        self._skipped = {fd: rank for rank, (fd, _) in enumerate(ready[served:])}
         return bool(ready)
 
     def _greet(self, peer: _Peer, events: int) -> bool:
-        """Look at the first byte of a connection; False unless it is one to serve here."""
+        """Peek at the first byte of a connection; False unless the hub is to serve it."""
         if not events & (_IN | _GONE):
             return False
         try:
@@ -266,7 +282,7 @@ class Hub:
         except BlockingIOError:
             return False
         except OSError as failure:
-            _log.debug("%s has ended before it said anything: %s", peer.connection.peer, failure)
+            _log.debug("%s ended before it sent anything: %s", peer.connection.peer, failure)
             first = b""
         if not first or not self._allows(first, peer.address):
             self.end(peer.connection)
@@ -277,7 +293,7 @@ class Hub:
         del self._peers[peer.fd]
         self._epoll.unregister(peer.fd)
         del self._peer_of[peer.connection]
-        peer.connection.mark_closed()  # the second driver makes its own; nobody has heard of this one
+        peer.connection.mark_closed()  # the stream driver creates its own; no processor has seen this one
         self._take_tls(peer.sock, peer.address)
         return False
 
@@ -307,7 +323,9 @@ class Hub:
     def _serve(self, peer: _Peer, budget: int) -> int:
         connection = peer.connection
         before = connection.frames_received
+        # The remaining budget of the turn, not a share of it: with one busy peer the whole slice is its own.
         if connection.serve(budget, self._is_over) and not connection.is_closed:
+            # Not read again before its frames are served: this bounds what one peer can buffer here.
             peer.backlogged = True
             if connection.wants_reading:
                 self._backlog.append(peer)
@@ -316,7 +334,7 @@ class Hub:
         return connection.frames_received - before
 
     def _refuse(self, peer: _Peer, failure: Exception) -> None:
-        """Close a connection after the burst: what it asked for before it failed is answered."""
+        """Close a connection after the burst: its requests before the failure are answered."""
         if isinstance(failure, RemoteProtocolError):
             self._refusals.warn(
                 peer.address[0],
@@ -330,7 +348,7 @@ class Hub:
         self._refused.append(peer.connection)
 
     def _watch(self, peer: _Peer) -> None:
-        """Ask epoll for what makes sense: writing while something waits, reading while the peer reads."""
+        """Register for writing while replies wait, and for reading while the peer reads its replies."""
         connection = peer.connection
         events = (_OUT if connection.outgoing_size else 0) | (_IN if connection.wants_reading else 0)
         if events != peer.events:

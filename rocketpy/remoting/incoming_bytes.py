@@ -1,7 +1,7 @@
-"""Bounds what the unfinished frames of all connections of a server hold together.
+"""A limit on the memory that the unfinished frames of all connections of a server hold together.
 
-One peer may announce a frame of 16 MiB and send it slowly; a thousand of them may not. The connection that holds most
-pays. Both drivers of a server share one of these.
+One peer may announce a frame of 16 MiB and send it slowly; a thousand of them may not. Above the limit the connection
+that holds most is closed. Both drivers of a server share one instance.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _log = logging.getLogger("rocketpy.remoting")
 
 
 class IncomingBytes:
-    """The sizes of unfinished frames, as of the last read of each connection."""
+    """Sizes of unfinished frames, as of the last read of each connection."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
@@ -25,7 +25,7 @@ class IncomingBytes:
         return connection in self._size_of
 
     def account(self, connection: Connection) -> None:
-        """Note what a connection holds now; closes the one that holds most when all of them hold too much."""
+        """Record what a connection holds now; above the limit, close the connection that holds most."""
         size = 0 if connection.is_closed else connection.buffered_size
         self._size += size - self._size_of.pop(connection, 0)
         if size:
@@ -42,5 +42,5 @@ class IncomingBytes:
             largest.close()
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended."""
+        """Remove a connection that has ended."""
         self._size -= self._size_of.pop(connection, 0)

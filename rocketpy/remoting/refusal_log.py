@@ -1,7 +1,7 @@
-"""Log lines about peers that are refused: garbage, TLS where there is none, handshakes that fail.
+"""Rate-limited log of refused peers: malformed frames, TLS where it is disabled, failed handshakes.
 
-A peer can cause them as fast as it can connect, so an address has a few lines in a period, and then one with the count
-of what came since; all addresses together have a bounded number.
+A peer can cause refusals as fast as it can connect, so each address gets a few lines per period, and then one line with
+the count of the rest. The number of addresses per period is bounded too.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _log = logging.getLogger("rocketpy.remoting")
 
 
 class RefusalLog:
-    """Writes the first refusals of an address at once, and counts what comes after them. One per server."""
+    """Logs the first refusals of an address in a period and counts the rest. One per server."""
 
     def __init__(self, *, current_time: Callable[[], float] = trio.current_time) -> None:
         self._current_time = current_time
         self._period_ends = float("-inf")
-        self._count_of: dict[str, int] = {}  # refusals of this period by address, of a bounded number of addresses
-        self._unsaid_of_others = 0
+        self._count_of: dict[str, int] = {}  # refusals in this period by address; at most ADDRESSES_PER_PERIOD_MAX
+        self._unlogged_count = 0  # refusals of all other addresses
 
     def warn(self, host: str, text: str, *arguments: object) -> None:
-        """Write a line about a peer, or count it."""
+        """Log a refusal, or only count it above the limit."""
         if self._current_time() >= self._period_ends:
             self._begin_period()
         count = self._count_of.get(host, 0)
         if not count and len(self._count_of) >= ADDRESSES_PER_PERIOD_MAX:
-            self._unsaid_of_others += 1
+            self._unlogged_count += 1
             return
         self._count_of[host] = count + 1
         if count < LINES_PER_ADDRESS_MAX:
@@ -46,7 +46,7 @@ class RefusalLog:
                 _log.warning(
                     "refused %s %d times more, for these or other reasons", host, count - LINES_PER_ADDRESS_MAX
                 )
-        if self._unsaid_of_others:
-            _log.warning("refused peers of other addresses %d times", self._unsaid_of_others)
+        if self._unlogged_count:
+            _log.warning("refused peers of other addresses %d times", self._unlogged_count)
         self._count_of.clear()
-        self._unsaid_of_others = 0
+        self._unlogged_count = 0

@@ -1,10 +1,10 @@
-"""Makes a certificate for test mode: a fresh P-256 key, and an X.509 certificate that it signs itself.
+"""Self-signed certificate for TLS test mode: a fresh P-256 key and an X.509 certificate signed with it.
 
-The standard library has TLS but nothing that makes a certificate. RocketMQ's test mode makes one at every start, and so
-do we, in about 20 ms; a key that ships with the program would be a key that everybody has. The certificate proves
-nothing to anybody: whoever wants to know whom they talk to needs one of their own (``tls.server.certPath``).
+The standard library has TLS but cannot create a certificate. RocketMQ's test mode creates one at every start, and so do
+we, in about 20 ms; a private key that ships with the program would be public. The certificate encrypts but does not
+authenticate: for that the broker needs a real one (``tls.server.certPath``).
 
-The arithmetic is not constant in time and must never sign anything else: here it signs once, before anybody listens.
+The arithmetic is not constant-time and must never sign anything else: it signs once, with a key that is new.
 
 ::
 
@@ -119,7 +119,7 @@ def _der(tag: int, content: bytes) -> bytes:
 
 
 def _integer(value: int) -> bytes:
-    """A positive integer: one more byte where the first bit would say that it is negative."""
+    """A positive INTEGER, with a leading zero byte where the first bit would make it negative."""
     return _der(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big"))
 
 

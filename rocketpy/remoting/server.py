@@ -1,8 +1,8 @@
-"""Accepts connections and drives them: the listening side of a broker or nameserver.
+"""Server side of remoting: accepts the connections of a broker or nameserver and drives them.
 
 Plain sockets go to the hub where the platform has epoll, else to the stream driver; both drive the same state machine.
-A connection whose first byte is TLS's goes to the stream driver, by way of its handshake, on the same port.
-Closing is structured: when :meth:`RemotingServer.run` is cancelled, its listeners, connections and tasks are gone.
+A connection that starts with a TLS ClientHello goes, after its handshake, to the stream driver, on the same port.
+Shutdown is structured: when :meth:`RemotingServer.run` is cancelled, its listeners, connections and tasks are gone.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _log = logging.getLogger("rocketpy.remoting")
 
 @attrs.frozen(kw_only=True)
 class RemotingServerStatistics:
-    """Counters since the server was made, and what is open now."""
+    """Counters since the server was created, and the connections and tasks of this moment."""
 
     connections: int
     accepted_count: int
     refused_count: int
     idle_closed_count: int
-    late_closed_count: int  # connections whose first frame, or a frame that had begun, was not whole in time
+    late_closed_count: int  # connections that missed the deadline for their first frame or for an unfinished one
     tls_refused_count: int  # connections that tls.server.mode does not allow, and failed handshakes
     tasks: int
 
@@ -74,7 +74,7 @@ async def open_listeners(host: str | None, port: int, backlog: int = 1024) -> li
 
 
 class RemotingServer:
-    """One listening address (or several) with one dispatcher. Made with open listeners; serves in :meth:`run`."""
+    """One or more listening addresses with one dispatcher. Takes open listeners; serves in :meth:`run`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RemotingServer:
         budget: ConnectionBudget | None = None,
         use_hub: bool | None = None,
     ) -> None:
-        """Without ``tls`` the server speaks none. Several servers of one program share ``tls`` and ``budget``."""
+        """Without ``tls`` the server refuses TLS. Several servers of one program share ``tls`` and ``budget``."""
         assert listeners, "a server without a listener"
         self._listeners = list(listeners)
         self._config = config
@@ -124,7 +124,7 @@ class RemotingServer:
         self._refused_count = 0
         self._idle_closed_count = 0
         self._late_closed_count = 0
-        self._unfinished: dict[Connection, tuple[int, float]] = {}  # frames before the one that has begun, seen since
+        self._unfinished: dict[Connection, tuple[int, float]] = {}  # frames before the unfinished one, first seen at
         self._spare = _spare_descriptor()
 
     @property
@@ -141,7 +141,7 @@ class RemotingServer:
         return hubbed + self._stream_driver.connections
 
     def flush_replies(self) -> None:
-        """Send what deferred replies have queued: once per batch, by whoever gave them."""
+        """Send queued deferred replies; the component that gave them calls this once per batch."""
         self._burst.flush_replies()
 
     def stop_accepting(self) -> None:
@@ -185,7 +185,7 @@ class RemotingServer:
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Accept until the listener is closed; out of descriptors means refusing and waiting, never ending."""
+        """Accept until the listener is closed. Running out of descriptors refuses peers and retries, and never ends."""
         while True:
             try:
                 await trio.lowlevel.wait_readable(listener)
@@ -205,7 +205,10 @@ class RemotingServer:
                 self._take(sock, (address[0], address[1]))
 
     def _refuse_waiting(self, listener: socket.socket, failure: OSError) -> None:
-        """Close those who wait to be accepted: each is told at once, and the listener is not ready for ever."""
+        """Accept and close waiting connections, using the spare descriptor.
+
+        Otherwise peers would wait for their timeout, and the listener would stay readable and keep this loop busy.
+        """
         self._note_refused("a peer", f"cannot accept a connection: {failure.strerror}")
         if failure.errno not in (errno.EMFILE, errno.ENFILE) or self._spare is None:
             return
@@ -214,7 +217,7 @@ class RemotingServer:
             for _ in range(ACCEPTS_PER_WAKE_UP):
                 listener.accept()[0].close()
                 self._refused_count += 1
-        except OSError:  # all of them, or somebody was faster with the descriptor
+        except OSError:  # none is left, or another task took the descriptor
             pass
         self._spare = _spare_descriptor()
 
@@ -241,7 +244,7 @@ class RemotingServer:
             _log.warning("refused %s: %s", host, why)
 
     def _take_tls(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Shake hands with a connection that the hub has handed back."""
+        """Start the TLS handshake of a connection that the hub has handed back."""
         self._start_stream(self._acceptor.serve_tls, sock, address)
 
     def _start_stream(
@@ -274,7 +277,7 @@ class RemotingServer:
         return min(self._config.server_channel_max_idle_time_seconds, self._config.connection_first_frame_seconds)
 
     async def _close_idle(self) -> None:
-        """Close what has neither sent nor received for the configured time (120 s, as in RocketMQ), or never ends."""
+        """Close idle connections (120 s, as in RocketMQ) and those whose frame misses its deadline."""
         period = min(IDLE_SWEEP_SECONDS, max(1.0, self._patience_seconds / 4))
         while True:
             await trio.sleep(period)
@@ -297,19 +300,19 @@ class RemotingServer:
                 connection.close()
 
     def _is_late(self, connection: Connection, begun: tuple[int, float] | None, now: float) -> bool:
-        """Whether a frame should be whole by now. Only the sweep looks at this: a message costs nothing."""
+        """Whether a frame has missed its deadline. Checked only in the sweep, so that it costs nothing per message."""
         frames = connection.frames_received
         if frames == 0 and now - connection.opened_at >= self._config.connection_first_frame_seconds:
             return True
         if not connection.buffered_size or not connection.wants_reading:
-            return False  # or we do not read, because the peer does not
+            return False  # nothing unfinished, or reading is paused by backpressure
         since = now if begun is None or begun[0] != frames else begun[1]
         self._unfinished[connection] = (frames, since)
         return now - since >= self._config.connection_frame_seconds
 
 
 def _spare_descriptor() -> socket.socket | None:
-    """A descriptor that is closed to accept with, when there is no other; None when there is not even this one."""
+    """Return a descriptor to release when accepting fails for lack of one; None when not even this is available."""
     try:
         return socket.socket()
     except OSError:
@@ -326,7 +329,7 @@ async def _run_hub(hub: Hub, *, task_status: trio.TaskStatus[None]) -> None:
 
 
 def set_socket_options(sock: socket.socket, send_buffer_size: int, receive_buffer_size: int) -> None:
-    """No delay, and buffer sizes where they are configured (0 leaves them to the system)."""
+    """Set TCP_NODELAY, and the configured buffer sizes (0 keeps the system's default)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if send_buffer_size:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_size)

@@ -1,7 +1,7 @@
-"""The second driver: a task per connection over any Trio stream (TLS, clients, platforms without epoll).
+"""Driver of connections over any Trio stream (TLS, clients, platforms without epoll), with two tasks each.
 
-The same state machine as under the hub; here a reader task feeds and serves it, and a writer task drains it. Slower per
-request, the same in everything that can be observed.
+It drives the same state machine as the hub: a reader task feeds and serves it, and a writer task drains it. Slower per
+request, with the same observable behaviour.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
 
 READ_SIZE = 65_536
-WRITE_SIZE = 262_144  # given to a stream at once: TLS encrypts all of it, on this thread, before any of it leaves
+WRITE_SIZE = 262_144  # per send_all: TLS encrypts all of it on the event loop before it sends any of it
 SLICE_FRAMES = 64
 SLICE_SECONDS = 0.001
 FAREWELL_SECONDS = 1.0
-"""So long the answers of a peer that ends, or sends garbage, may take to leave."""
+"""Deadline for sending the queued replies to a peer that has ended its side or sent a malformed frame."""
 
 _log = logging.getLogger("rocketpy.remoting")
 
 
 class _Writer:
-    """What one connection's two tasks share."""
+    """State shared by the two tasks of one connection."""
 
     __slots__ = ("drained", "is_sending", "scope", "wake")
 
@@ -43,7 +43,7 @@ class _Writer:
 
 
 class StreamDriver:
-    """Drives streams; :meth:`serve_stream` lives as long as its connection."""
+    """Driver of streams; :meth:`serve_stream` runs as long as its connection."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class StreamDriver:
         self._burst = dispatcher.burst
         self._limits = limits
         self.start_task = start_task
-        self._on_end = on_end  # called in the middle of a send: only notes
+        self._on_end = on_end  # called in the middle of a send, so it may only record the end
         self._incoming = incoming
         self._refusals = refusals
         self._writers: dict[Connection, _Writer] = {}
@@ -76,7 +76,7 @@ class StreamDriver:
         *,
         task_status: trio.TaskStatus[Connection] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve one peer until it ends, misbehaves or is closed; the stream is closed then."""
+        """Serve one peer until the connection ends, by either side or an error; closes the stream."""
         connection = Connection(
             address=address,
             dispatcher=self._dispatcher,
@@ -111,7 +111,7 @@ class StreamDriver:
             writer.wake.set()
 
     def end(self, connection: Connection) -> None:
-        """Forget the connection now and cancel its tasks; its stream closes as they leave."""
+        """Remove the connection now and cancel its tasks, which close the stream on their way out."""
         writer = self._writers.pop(connection, None)
         if writer is not None:
             self._incoming.forget(connection)
@@ -143,9 +143,10 @@ class StreamDriver:
             await self._drained(connection, writer)
 
     async def _serve(self, connection: Connection, writer: _Writer) -> bool:
-        """Serve what has come, a slice at a time; False when the connection is to be closed."""
+        """Serve the received frames, one slice at a time; False when the connection is to be closed."""
         more = True
         while more:
+            # A burst per slice: after it other connections have their turn, and its replies need not wait for more.
             is_over = functools.partial(_is_past, trio.current_time() + SLICE_SECONDS)
             with self._burst:
                 try:
@@ -168,7 +169,7 @@ class StreamDriver:
             contain(failure, _log, "serving %s, whose connection is closed,", connection.peer)
 
     async def _drained(self, connection: Connection, writer: _Writer) -> None:
-        """Wait until everything that was queued has been given to the stream."""
+        """Wait until everything queued has been passed to the stream."""
         while writer.is_sending or connection.outgoing_size:
             writer.drained = trio.Event()
             await writer.drained.wait()
@@ -178,6 +179,7 @@ class StreamDriver:
             while True:
                 await writer.wake.wait()
                 writer.wake = trio.Event()
+                # A burst does not await, so may_send is False here only after one has failed: nothing is sent again.
                 while connection.outgoing_size and self._burst.may_send:
                     writer.is_sending = True
                     piece = memoryview(connection.take_piece(WRITE_SIZE))

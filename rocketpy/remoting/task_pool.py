@@ -1,7 +1,7 @@
-"""A bounded number of tasks for slow commands and cold reads, in a nursery that its owner opens and closes.
+"""Bounded pool of tasks for slow commands and cold reads, in a nursery that the owner opens and closes.
 
-Commands may wait for a peer that never answers, so they never have the whole pool: a share of it is kept for reads,
-which end as soon as the disk has answered. And no connection has all of either.
+Commands may wait for a peer that never answers, so they never fill the pool: a share is reserved for reads, which end
+as soon as the disk has answered. A further limit keeps one connection from filling either share.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import trio
 
 TASKS_MAX = 1000
 COMMANDS_MAX = 600
-"""Of them commands: what is left is kept for reads."""
+"""Limit on commands; the rest of the pool is reserved for reads."""
 COMMANDS_PER_OWNER_MAX = 64
 READS_PER_OWNER_MAX = 500
-"""A consumer of hundreds of queues reads all of them over one connection when it comes back."""
+"""A consumer of hundreds of queues reads all of them over one connection when it reconnects."""
 
 
 class TaskKind(enum.Enum):
-    """What a task waits for."""
+    """Class of a task, by what it waits for."""
 
     COMMAND = "a command"  # of an administrator, or a peer that a request is relayed to
     READ = "a read"  # of the disk
@@ -30,7 +30,7 @@ _OWNER_MAX = {TaskKind.COMMAND: COMMANDS_PER_OWNER_MAX, TaskKind.READ: READS_PER
 
 
 class TaskPool:
-    """Counts tasks; refuses one more above a bound, or when the nursery is not open."""
+    """Counts running tasks and refuses a new one above a limit, or when the nursery is not open."""
 
     def __init__(
         self, *, nursery: trio.Nursery | None = None, tasks_max: int = TASKS_MAX, commands_max: int = COMMANDS_MAX
@@ -43,13 +43,13 @@ class TaskPool:
 
     @property
     def running_count(self) -> int:
-        """How many tasks run now."""
+        """Number of running tasks."""
         return sum(self._running.values())
 
     def start(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:
-        """Start ``function`` as a task; False when there are too many or the program is closing."""
+        """Start ``function`` as a task; False at a limit or during shutdown."""
         of_owner = self._running_of.get((owner, kind), 0)
         if (
             self.nursery is None

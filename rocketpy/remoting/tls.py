@@ -1,13 +1,12 @@
-"""TLS contexts from settings: what a server shows its clients, what a client asks of its servers, and how both change.
+"""TLS contexts built from settings, for servers and clients, and their reload when files change.
 
-A context is made whole or not at all. What is wrong at start is a :class:`~rocketpy.errors.SettingsError` that names
-the key, the file and what was expected; what is wrong later, in a file that somebody is replacing, leaves the context
-that there is, and is logged. This module is the one place where ``remoting`` reads files: a key never leaves OpenSSL.
+A context is built completely or not at all. A mistake found at start is a :class:`~rocketpy.errors.SettingsError` that
+names the key, the file and what was expected. A mistake found later, in a file that is just being replaced, is logged
+and the previous context stays in use. Only this module of ``remoting`` reads files: private keys never leave OpenSSL.
 
 Compatibility: ``TlsHelper`` and ``FileWatchService`` (4.9.8). Java reloads when certificate *and* key have changed,
-here whenever one of them has and they fit together. Java can ask for a client's certificate and believe any; here
-asking needs ``tls.server.authClient=true``. Java's test mode makes its certificate at start, ours when the first client
-with TLS comes.
+here when either has and they match. Java can request a client's certificate and accept any; here a request needs
+``tls.server.authClient=true``. Java's test mode creates its certificate at start, ours for the first TLS client.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from rocketpy.remoting.config import ClientAuth, TlsClientConfig, TlsMode, TlsSe
 from rocketpy.settings import load_settings, settings_values
 
 WATCH_SECONDS = 2.0
-"""How often the files of a certificate are looked at (Java: every 0.5 s)."""
+"""Interval between checks of the certificate files (Java: 0.5 s)."""
 
 CERTIFICATE_SIZE_MAX = 1 << 20
 
-_IDLE_IN_TEST_MODE = ("Path", ".authClient", ".authServer")  # how the keys end that test mode passes over
+_IDLE_IN_TEST_MODE = ("Path", ".authClient", ".authServer")  # suffixes of the keys that test mode ignores
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -39,10 +38,10 @@ _log = logging.getLogger("rocketpy.remoting")
 def with_config_file(
     server: TlsServerConfig, client: TlsClientConfig
 ) -> tuple[TlsServerConfig, TlsClientConfig, tuple[str, ...]]:
-    """Return the settings as ``tls.config.file`` changes them, if there is one, with warnings about what has no effect.
+    """Return the settings overridden by ``tls.config.file``, if set, with warnings about settings without effect.
 
-    Compatibility: as in Java the file wins over what was set elsewhere. Java passes over a file that is not there and
-    over ``tls.server.mode`` and ``tls.enable`` in it; here the one is a SettingsError and the others count.
+    Compatibility: as in Java the file takes precedence. Java ignores a missing file, and ``tls.server.mode`` and
+    ``tls.enable`` in it; here a missing file is a SettingsError and the two keys take effect.
     """
     warnings: tuple[str, ...] = ()
     if server.config_file:
@@ -52,7 +51,7 @@ def with_config_file(
 
 
 def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
-    """Name what test mode passes over: RocketMQ says nothing, and everybody falls into it."""
+    """Warn about the settings that test mode ignores; RocketMQ ignores them silently."""
     if not config.test_mode_enable:
         return []
     default = settings_values(type(config)())
@@ -64,7 +63,7 @@ def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
 
 
 def _open_door(config: TlsServerConfig) -> list[str]:
-    """Warn where every client needs a certificate, except those that do without TLS."""
+    """Warn when client certificates are required, but connections without TLS are accepted."""
     if config.client_auth is not ClientAuth.REQUIRE or config.mode is not TlsMode.PERMISSIVE:
         return []
     return [
@@ -76,7 +75,7 @@ def _open_door(config: TlsServerConfig) -> list[str]:
 def client_context(config: TlsClientConfig) -> ssl.SSLContext:
     """Return a context for connections to servers; SettingsError names the file that is wrong.
 
-    Who the server is counts only with ``tls.client.authServer``, and then its host name still does not.
+    The server's certificate is verified only with ``tls.client.authServer``, and its host name never.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -117,7 +116,7 @@ def server_context(config: TlsServerConfig, randbelow: Callable[[int], int] = se
 
 @attrs.frozen
 class _FileState:
-    """What tells one content of a file from the next, or why it cannot be looked at."""
+    """Metadata that changes with a file's content, or the reason why it cannot be read."""
 
     modified_ns: int = 0
     size: int = 0
@@ -128,8 +127,7 @@ class _FileState:
 class ServerTls:
     """The TLS of one program's listeners: its mode, and the context for the next connection.
 
-    Made once and shared by all ports. Without certificates of its own (test mode) the context is made when it is first
-    asked for.
+    Created once and shared by all ports. In test mode the context is created when it is first needed.
     """
 
     def __init__(
@@ -139,12 +137,12 @@ class ServerTls:
         report: Callable[[str], None] | None = None,
         randbelow: Callable[[int], int] = secrets.randbelow,
     ) -> None:
-        """Load what the settings name; SettingsError unless the files are there, readable and fit together.
+        """Load the files that the settings name; SettingsError unless they exist, are readable and match.
 
-        :param report: is told in words which certificate clients are shown from now on.
+        :param report: called with a sentence for the log whenever another certificate takes effect.
         """
         self._config = config
-        self._report = report or _tell_nobody
+        self._report = report or _ignore
         self._randbelow = randbelow
         self._context: ssl.SSLContext | None = None
         self._states: Sequence[_FileState] = ()
@@ -154,12 +152,12 @@ class ServerTls:
 
     @property
     def mode(self) -> TlsMode:
-        """What happens to plain and TLS connections."""
+        """Whether plain and TLS connections are accepted."""
         return self._config.mode
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a connection that begins now. Not with mode ``disabled``."""
+        """The context for a new connection. Not to be used in mode ``disabled``."""
         assert self.mode is not TlsMode.DISABLED
         if self._context is None:
             self._context = server_context(self._config, self._randbelow)
@@ -167,7 +165,7 @@ class ServerTls:
         return self._context
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look at the files every WATCH_SECONDS and load what has changed, for the connections that come then."""
+        """Check the files every WATCH_SECONDS and reload them when changed; only new connections are affected."""
         task_status.started()
         if not self._states:
             return
@@ -176,7 +174,7 @@ class ServerTls:
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Load the files again if one of them is not what it was; what cannot be loaded changes nothing."""
+        """Reload the files if one of them has changed; the context stays if they cannot be loaded."""
         states = self._look()
         if states == self._states:
             return
@@ -193,7 +191,7 @@ class ServerTls:
         return [_state_of(path) for path in (config.cert_path, config.key_path, config.trust_cert_path) if path]
 
 
-def _tell_nobody(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
@@ -212,7 +210,7 @@ def _load_certificate(context: ssl.SSLContext, side: str, cert_path: str, key_pa
     key_text = _readable(key_key, key_path) if key_path else _readable(cert_key, cert_path)
     where = f"{key_key} = {key_path!r}" if key_path else f"{cert_key} = {cert_path!r}"
     try:
-        # Without the callback OpenSSL would ask at the terminal, and wait.
+        # Without the callback OpenSSL would prompt at the terminal and block.
         context.load_cert_chain(cert_path, key_path or None, password=lambda: password)
     except ssl.SSLError as failure:
         reason = failure.reason or ""
@@ -231,7 +229,7 @@ def _load_certificate(context: ssl.SSLContext, side: str, cert_path: str, key_pa
 
 
 def _load_trust(context: ssl.SSLContext, key: str, path: str, purpose: ssl.Purpose) -> None:
-    """Believe the certificates of a file, or, without one, those that this machine believes."""
+    """Trust the CA certificates of a file, or, without one, those of the system."""
     if not path:
         context.load_default_certs(purpose)
         return
@@ -243,7 +241,7 @@ def _load_trust(context: ssl.SSLContext, key: str, path: str, purpose: ssl.Purpo
 
 
 def _load_self_signed(context: ssl.SSLContext, randbelow: Callable[[int], int]) -> None:
-    """Make and load a certificate. ``ssl`` loads from files only: a private one that lives for that moment."""
+    """Create and load a certificate. ``ssl`` loads from files only, so it passes through a private temporary one."""
     from rocketpy.remoting.self_signed import self_signed_certificate  # only test mode needs it
 
     pem = self_signed_certificate("rocketpy test mode", randbelow)
@@ -255,7 +253,7 @@ def _load_self_signed(context: ssl.SSLContext, randbelow: Callable[[int], int]) 
 
 
 def _readable(key: str, path: str) -> bytes:
-    """Return the content of a file, or say which key names one that cannot be read."""
+    """Return the content of a file; SettingsError names the key when it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(CERTIFICATE_SIZE_MAX)

@@ -1,14 +1,14 @@
-"""Decides by the first byte of an accepted connection whether it speaks TLS, and shakes hands if it does.
+"""TLS detection by the first byte of an accepted connection, and the handshake.
 
-0x16 begins a TLS handshake; as the first byte of a frame it would announce 369 MB, so there is no ambiguity. The byte
-is looked at and left where it is: a plain connection is served by the hub as if nobody had looked.
+0x16 is the first byte of a TLS ClientHello; as the first byte of a frame it would announce 369 MB, so there is no
+ambiguity. The byte is peeked at and stays in the socket buffer, so a plain connection is served as if unread.
 
-Rules: a handshake has HANDSHAKE_SECONDS. At most HANDSHAKES_MAX are under way, and when one more comes the oldest of
-the address with the most gives way: a peer that means it is done in milliseconds, so those that only hold on are the
-ones that go, and an address that floods pushes out its own. Whatever ends a handshake, its socket is closed.
+Rules: a handshake has HANDSHAKE_SECONDS. At most HANDSHAKES_MAX are in progress; one more cancels the oldest of the
+address that has most. An honest peer is done in milliseconds, so this hits connections that only occupy a slot, and an
+address that floods displaces its own. However a handshake fails, its socket is closed.
 
-Compatibility: ``NettyRemotingServer.HandshakeHandler`` (4.9.8), which closes what the mode does not allow. Netty gives
-a handshake ten seconds as well, and bounds their number nowhere.
+Compatibility: ``NettyRemotingServer.HandshakeHandler`` (4.9.8), which closes connections that the mode does not allow.
+Netty also allows ten seconds per handshake, but any number of them.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _log = logging.getLogger("rocketpy.remoting")
 
 
 class TlsAcceptor:
-    """The handshakes of one server; what comes out of one is handed to ``serve_stream``, in the same task."""
+    """The handshakes of one server; the TLS stream is then passed to ``serve_stream``, in the same task."""
 
     def __init__(self, *, tls: ServerTls | None, serve_stream: ServeStream, refusals: RefusalLog) -> None:
-        """Without ``tls`` the server speaks none, as with mode ``disabled``."""
+        """Without ``tls`` the server refuses TLS, as in mode ``disabled``."""
         self._tls = tls
         self._serve_stream = serve_stream
         self._refusals = refusals
-        self._under_way: dict[trio.CancelScope, str] = {}  # handshakes, in the order in which they began: of which host
+        self._under_way: dict[trio.CancelScope, str] = {}  # scope of each handshake, oldest first, to its host
         self.refused_count = 0
-        """Connections that the mode does not allow, and handshakes that came to nothing."""
+        """Connections that the mode does not allow, and failed handshakes."""
 
     @property
     def under_way_count(self) -> int:
-        """How many handshakes are under way."""
+        """Number of handshakes in progress."""
         return len(self._under_way)
 
     def allows(self, first: bytes, address: Address) -> bool:
-        """Say whether a connection that begins with this byte may go on; a refusal is logged."""
+        """Whether the mode accepts a connection with this first byte; a refusal is logged."""
         mode = TlsMode.DISABLED if self._tls is None else self._tls.mode
         if first == TLS_HANDSHAKE and mode is TlsMode.DISABLED:
             self._refuse(address, "it speaks TLS, and tls.server.mode is disabled")
@@ -64,32 +64,32 @@ class TlsAcceptor:
         return False
 
     async def serve_tls(self, plain: trio.SocketStream, address: Address) -> None:
-        """Shake hands and serve an accepted connection whose first byte is TLS's; owns and closes it."""
+        """Do the handshake and serve an accepted connection that starts with a ClientHello; owns and closes it."""
         assert self._tls is not None
         try:
             stream = trio.SSLStream(plain, self._tls.context, server_side=True, https_compatible=True)
         except OSError as failure:
-            # Only in test mode can the context still be to be made, in a file that the disk refuses.
+            # Only test mode creates the context this late, and for that it writes a temporary file.
             self._refuse(address, f"no certificate for test mode could be made: {failure}")
             await trio.aclose_forcefully(plain)
             return
-        has_shaken = False
+        succeeded = False
         try:
-            has_shaken = await self._shaken_hands(stream, address)
+            succeeded = await self._do_handshake(stream, address)
         finally:
-            if not has_shaken:
+            if not succeeded:
                 await trio.aclose_forcefully(stream)
-        if has_shaken:
+        if succeeded:
             await self._serve_stream(stream, address)
 
     async def serve_either(self, plain: trio.SocketStream, address: Address, patience_seconds: float) -> None:
-        """Serve an accepted connection where there is no hub to look at its first byte; owns and closes it."""
+        """Serve an accepted connection without a hub: peek at its first byte here; owns and closes it."""
         first = b""
         try:
             with trio.move_on_after(patience_seconds):
                 first = await plain.socket.recv(1, socket.MSG_PEEK)
         except OSError as failure:
-            _log.debug("%s:%d has ended before it said anything: %s", *address, failure)
+            _log.debug("%s:%d ended before it sent anything: %s", *address, failure)
         finally:
             is_allowed = bool(first) and self.allows(first, address)
             if not is_allowed:
@@ -101,7 +101,7 @@ class TlsAcceptor:
         else:
             await self._serve_stream(plain, address)
 
-    async def _shaken_hands(self, stream: trio.SSLStream[trio.SocketStream], address: Address) -> bool:
+    async def _do_handshake(self, stream: trio.SSLStream[trio.SocketStream], address: Address) -> bool:
         if len(self._under_way) >= HANDSHAKES_MAX:
             self._make_room()
         with trio.move_on_after(HANDSHAKE_SECONDS) as scope:
@@ -120,7 +120,7 @@ class TlsAcceptor:
         return False
 
     def _make_room(self) -> None:
-        """End the oldest handshake of the address that has most of them."""
+        """Cancel the oldest handshake of the address that has most of them."""
         greedy, _ = Counter(self._under_way.values()).most_common(1)[0]
         next(scope for scope, host in self._under_way.items() if host == greedy).cancel()
 
@@ -130,7 +130,7 @@ class TlsAcceptor:
 
 
 def _reason(failure: BaseException) -> str:
-    """What OpenSSL said, without its file and line."""
+    """Return OpenSSL's reason, without its file and line."""
     cause = failure.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {cause.verify_message}"
