@@ -220,8 +220,9 @@ class Hub:
         monotonic = self._monotonic
         budget = SLICE_FRAMES
         # The backlog goes first. Its frames were received before anything that is still in a socket buffer, and epoll
-        # will not report them: the bytes have already left the socket. Each peer is served once, at most for the whole
-        # budget; with frames left it goes to the end of the deque, so that a pipelining peer cannot monopolise it.
+        # will not report them: the bytes have already left the socket. Each peer is served once; with frames left it
+        # goes to the end of the deque, so backlogged peers take turns. A backlog delays the sockets below by at most
+        # one READ_SIZE per peer in it, because a backlogged peer is not read.
         if self._backlog:
             for _ in range(len(self._backlog)):
                 peer = self._backlog.popleft()

@@ -1,11 +1,13 @@
-"""What only the hub does, over socket pairs and sockets that fail by plan; what both drivers do is in test_server."""
+"""The hub over socket pairs, with sends that fail as planned. Behaviour that both drivers share is in test_server."""
 
 from __future__ import annotations
 
 import contextlib
 import select
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -337,3 +339,242 @@ async def test_a_send_between_turns_counts_as_activity_of_its_own_time(
         connection.flush()
         assert connection.last_active == 100, "nothing was sent"
         world.hub.end(connection)
+
+
+# ---- events of a socket ----------------------------------------------------------------------------------------------
+
+
+async def test_a_full_socket_is_not_sent_to_again_before_epoll_reports_it_writable() -> None:
+    """EPOLLOUT is what resumes a partial send: without it there is one attempt, however often a service flushes."""
+    with a_world() as world:
+        async with running(world):
+            peer, sock = world.connect(1000, BlockingIOError(), BlockingIOError())
+            peer.send(ask(SIZE, 1, b"5000"))
+            (answer,) = await answers(peer, 1)
+            assert answer.body == bytes(5000)
+            assert len(sock.given) == 4, "one send per EPOLLOUT: 1000 bytes, twice nothing, the rest"
+            (connection,) = world.hub.connections
+            connection.flush()
+            assert len(sock.given) == 4, "nothing is queued, so nothing is sent"
+
+
+async def test_a_peer_waits_for_epollout_while_others_are_served() -> None:
+    with a_world() as world:
+        async with running(world):
+            slow, _ = world.connect(buffer=8192)
+            fast, _ = world.connect()
+            slow.send(ask(SIZE, 1, b"500000"))
+            await until(lambda: world.hub.connections[0].outgoing_size)
+            for opaque in range(5):
+                fast.send(ask(ECHO, opaque))
+                assert (await answers(fast, 1))[0].opaque == opaque
+            assert world.hub.connections[0].outgoing_size > 0
+            assert (await answers(slow, 1))[0].body == bytes(500_000)
+            assert world.hub.connections[0].outgoing_size == 0
+
+
+async def test_requests_sent_just_before_the_peer_closes_are_served() -> None:
+    """Input goes before hang-up: a oneway send followed by close() must be stored."""
+    with a_world() as world:
+        seen: list[int] = []
+
+        def note(connection: Connection, request: RemotingCommand) -> None:
+            seen.append(request.opaque)
+
+        world.dispatcher.register(9, note)
+        peer, _ = world.connect()
+        peer.send(ask(9, 1) + ask(9, 2))
+        peer.close()
+        async with running(world):
+            await until(lambda: world.ended)
+        assert seen == [1, 2]
+
+
+async def test_half_a_request_at_the_end_of_a_connection_is_dropped() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect()
+            peer.send(ask(ECHO, 1) + ask(ECHO, 2)[:-1])
+            assert [each.opaque for each in await answers(peer, 1)] == [1]
+            peer.shutdown(socket.SHUT_WR)
+            await until(lambda: is_at_end(peer))
+            assert len(world.ended) == 1
+
+
+async def test_ending_the_hub_closes_every_connection() -> None:
+    with a_world() as world:
+        peers = [world.connect()[0] for _ in range(3)]
+        async with running(world):
+            assert len(world.hub.connections) == 3
+        assert all(is_at_end(peer) for peer in peers)
+        assert len(world.ended) == 3
+        assert world.hub.connections == []
+
+
+# ---- failing writes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "pipe"), OSError(110, "timed out")], ids=repr
+)
+async def test_a_write_that_fails_after_part_of_a_reply_ends_the_connection(failure: OSError) -> None:
+    """The reset is found by EPOLLOUT, in a turn that serves another peer: that one's reply still leaves."""
+    with a_world() as world:
+        async with running(world):
+            peer, sock = world.connect(10, failure)
+            good, _ = world.connect()
+            peer.send(ask(SIZE, 1, b"1000"))
+            good.send(ask(ECHO, 2))
+            assert (await answers(good, 1))[0].opaque == 2
+            await until(lambda: world.ended)
+            assert world.ended[0].is_closed
+            assert world.ended[0].outgoing_size == 0
+            assert len(sock.given) == 2
+            world.ended[0].reply_frame(b"late")
+            assert world.ended[0].dropped_replies == 1
+            good.send(ask(ECHO, 3))
+            assert (await answers(good, 1))[0].opaque == 3
+
+
+async def test_a_reset_found_by_a_service_between_turns_ends_the_connection_once() -> None:
+    """A notification flushes outside a burst; the hub's own turn then must not meet the closed socket."""
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect(ConnectionResetError())
+            peer.send(ask(DEFER))
+            await until(lambda: world.deferred)
+            connection, _ = world.deferred[0]
+            connection.oneway(make_request(40))
+            assert connection.is_closed
+            assert world.ended == [connection]
+            connection.oneway(make_request(40))
+            connection.close()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert world.ended == [connection]
+
+
+# ---- a peer that does not read ---------------------------------------------------------------------------------------
+
+
+async def test_above_the_limit_of_unread_bytes_the_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """Only deferred replies get past the pause: they answer requests that were read long before."""
+    with a_world(ConnectionLimits(outgoing_bytes_pause=50_000, outgoing_bytes_max=300_000)) as world:
+        async with running(world):
+            peer, _ = world.connect(buffer=8192)
+            peer.send(ask(DEFER))
+            await until(lambda: world.deferred)
+            connection, _ = world.deferred[0]
+            frame = ask(40, body=bytes(100_000))
+            while not connection.is_closed:
+                assert connection.outgoing_size <= 300_000
+                connection.reply_frame(frame)
+                connection.flush()
+            assert world.ended == [connection]
+            assert "10.0.0.1:1 does not read its replies" in caplog.text
+
+
+async def test_a_paused_peer_is_not_read_and_read_again_once_it_reads() -> None:
+    """Between pause and limit nothing ends: a request sent meanwhile is only served later."""
+    with a_world(ConnectionLimits(outgoing_bytes_pause=50_000)) as world:
+        async with running(world):
+            peer, _ = world.connect(buffer=8192)
+            peer.send(ask(SIZE, 1, b"500000"))
+            await until(lambda: world.hub.connections[0].outgoing_size)
+            (connection,) = world.hub.connections
+            peer.send(ask(ECHO, 2))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert connection.frames_received == 1
+            assert not connection.wants_reading
+            assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
+            assert connection.frames_received == 2
+            assert connection.wants_reading
+
+
+# ---- fair slices -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_peer_that_pipelines_thousands_of_requests_delays_another_by_one_read_at_most() -> None:
+    """Its backlog is served before sockets are polled again, but it is not read meanwhile: that bounds the backlog."""
+    with a_world() as world:
+        served: list[str] = []
+
+        def note(connection: Connection, request: RemotingCommand) -> None:
+            served.append(connection.peer)
+
+        world.dispatcher.register(9, note)
+        flood, _ = world.connect()
+        other, _ = world.connect()
+        frame = ask(9)
+        assert flood.send(frame * 2000) > 1.5 * hub_module.READ_SIZE
+        other.send(frame)
+        async with running(world):
+            await until(lambda: "10.0.0.1:2" in served)
+        assert served.index("10.0.0.1:2") <= hub_module.READ_SIZE // len(frame) + 1
+
+
+async def test_other_tasks_run_between_two_slices() -> None:
+    """A service must not wait for a peer that keeps the hub busy: it has its turn after SLICE_SECONDS."""
+    with a_world() as world:
+        turns: list[int] = []
+        served = 0
+
+        def spin(connection: Connection, request: RemotingCommand) -> None:
+            nonlocal served
+            served += 1
+            slice_is_over = time.perf_counter() + 2 * hub_module.SLICE_SECONDS
+            while time.perf_counter() < slice_is_over:
+                pass
+
+        async def service() -> None:
+            while served < 20:
+                turns.append(served)
+                await trio.lowlevel.checkpoint()
+
+        world.dispatcher.register(9, spin)
+        peer, _ = world.connect()
+        peer.send(ask(9) * 20)
+        async with running(world), trio.open_nursery() as nursery:
+            nursery.start_soon(service)
+        # Trio shuffles the tasks of a batch, so the service may come first in one batch and last in the next.
+        assert all(later - earlier <= 2 for earlier, later in pairwise(turns))
+
+
+# ---- first bytes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5], ids="{} bytes".format)
+async def test_a_tls_hello_is_handed_over_unread_however_little_of_it_has_arrived(size: int) -> None:
+    hello = b"\x16\x03\x01\x00\xc8"[:size]
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect()
+            peer.send(hello)
+            await until(lambda: world.taken_for_tls)
+            (sock,) = world.taken_for_tls
+            peer.send(b"rest")
+            assert sock.recv(100) == hello + b"rest"
+            assert world.ended == []
+
+
+async def test_a_refused_first_byte_gets_no_answer() -> None:
+    with a_world() as world:
+        async with running(world):
+            peer, sock = world.connect()
+            world.refused_bytes.add(b"\0")
+            peer.send(ask(ECHO))
+            await until(lambda: is_at_end(peer))
+            assert sock.given == []
+            assert len(world.ended) == 1
+
+
+async def test_the_first_byte_is_looked_at_once() -> None:
+    """A later 0x16 is a byte of a frame: only a new connection is asked."""
+    with a_world() as world:
+        async with running(world):
+            peer, _ = world.connect()
+            peer.send(ask(ECHO, 1))
+            assert (await answers(peer, 1))[0].opaque == 1
+            world.refused_bytes.add(b"\0")  # the first byte of every frame
+            peer.send(ask(ECHO, 2, b"\x16\x03\x01"))
+            assert (await answers(peer, 1))[0].body == b"\x16\x03\x01"
+            assert world.taken_for_tls == []

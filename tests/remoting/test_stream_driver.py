@@ -1,43 +1,340 @@
-"""The stream driver over an in-memory pair: what it shares with the hub is in test_server."""
+"""The stream driver over in-memory pairs and broken streams. Behaviour that both drivers share is in test_server."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
 import trio
 import trio.testing
 
-from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.errors import StoreError
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.frame import FrameReader, decode_command, decode_frame, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
-from rocketpy.remoting.stream_driver import StreamDriver
+from rocketpy.remoting.stream_driver import FAREWELL_SECONDS, SLICE_FRAMES, WRITE_SIZE, StreamDriver
+
+ECHO, SIZE, DEFER, NOTE, STORE_FAILURE = 1, 2, 4, 5, 7
+GARBAGE = b"\xff" * 8
+
+
+class FailingStream(trio.abc.Stream):
+    """A stream to a peer that is gone: what it received before arrives, and every send fails."""
+
+    def __init__(self, received: bytes) -> None:
+        self._received = received
+        self.is_closed = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if not self._received:
+            await trio.sleep_forever()
+        received, self._received = self._received, b""
+        return received
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+@attrs.define
+class World:
+    """A driver, the program that it serves, and what has happened."""
+
+    driver: StreamDriver
+    dispatcher: Dispatcher
+    nursery: trio.Nursery
+    ended: list[Connection]
+    deferred: list[tuple[Connection, RemotingCommand]]
+    noted: list[str]
+    _count: int = 0
+
+    async def connect(self) -> tuple[trio.testing.MemoryStream, Connection]:
+        """Return a peer whose stream never blocks, and the driver's connection to it."""
+        ours, theirs = trio.testing.memory_stream_pair()
+        return ours, await self.serve(theirs)
+
+    async def connect_slowly(self) -> tuple[trio.abc.Stream, Connection]:
+        """Return a peer whose stream holds nothing: each send waits until the peer reads."""
+        ours, theirs = trio.testing.lockstep_stream_pair()
+        return ours, await self.serve(theirs)
+
+    async def serve(self, stream: trio.abc.Stream) -> Connection:
+        self._count += 1
+        connection: Connection = await self.nursery.start(self._serve, stream, ("10.0.0.1", self._count))
+        return connection
+
+    async def _serve(
+        self, stream: trio.abc.Stream, address: tuple[str, int], *, task_status: trio.TaskStatus[Connection]
+    ) -> None:
+        await self.driver.serve_stream(stream, address, task_status=task_status)
+
+
+def a_dispatcher(deferred: list[tuple[Connection, RemotingCommand]], noted: list[str]) -> Dispatcher:
+    breaks: list[bool] = []
+
+    def end_burst() -> None:
+        if breaks:
+            raise StoreError("the disk is gone", path="commitlog/0")
+
+    def defer(connection: Connection, request: RemotingCommand) -> Deferred:
+        deferred.append((connection, request))
+        return DEFERRED
+
+    def note(connection: Connection, request: RemotingCommand) -> None:
+        noted.append(connection.peer)
+
+    def fail(connection: Connection, request: RemotingCommand) -> None:
+        breaks.append(True)
+
+    dispatcher = Dispatcher(end_burst=end_burst)
+    dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
+    dispatcher.register(SIZE, lambda c, r: make_response(r, body=bytes(int(r.body or b"0"))))
+    dispatcher.register(DEFER, defer)
+    dispatcher.register(NOTE, note)
+    dispatcher.register(STORE_FAILURE, fail)
+    return dispatcher
+
+
+@asynccontextmanager
+async def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 << 20) -> AsyncIterator[World]:
+    ended: list[Connection] = []
+    deferred: list[tuple[Connection, RemotingCommand]] = []
+    noted: list[str] = []
+    dispatcher = a_dispatcher(deferred, noted)
+    driver = StreamDriver(
+        dispatcher=dispatcher,
+        limits=limits or ConnectionLimits(),
+        start_task=lambda *_: False,
+        on_end=ended.append,
+        incoming=IncomingBytes(incoming_max),
+        refusals=RefusalLog(),
+    )
+    async with trio.open_nursery() as nursery:
+        yield World(driver, dispatcher, nursery, ended, deferred, noted)
+        nursery.cancel_scope.cancel()
+
+
+def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
+    request = make_request(code, body=body)
+    request.opaque = opaque
+    return encode_frame(request)
+
+
+async def answers(peer: trio.abc.ReceiveStream, count: int) -> list[RemotingCommand]:
+    reader, found = FrameReader(), []
+    while len(found) < count:
+        while (frame := reader.next_frame()) is not None:
+            found.append(decode_command(*frame))
+        if len(found) < count:
+            chunk = await peer.receive_some(65_536)
+            assert chunk, "the driver closed the connection"
+            reader.receive(bytes(chunk))
+    return found
 
 
 async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection() -> None:
-    dispatcher = Dispatcher()
-    dispatcher.register(1, lambda c, r: make_response(r, remark=c.peer))
-    ended: list[Connection] = []
-    driver = StreamDriver(
-        dispatcher=dispatcher,
-        limits=ConnectionLimits(),
-        start_task=lambda *a: False,
-        on_end=ended.append,
-        incoming=IncomingBytes(1 << 20),
-        refusals=RefusalLog(),
-    )
-    ours, theirs = trio.testing.memory_stream_pair()
-    async with trio.open_nursery() as nursery:
-        connection = await nursery.start(serve, driver, theirs)
-        await ours.send_all(encode_frame(RemotingCommand(code=1, opaque=3)))
-        answer = decode_frame(bytes(await ours.receive_some(65536)))
-        assert (answer.opaque, answer.remark) == (3, "10.0.0.9:1234")
-        assert driver.connections == [connection]
-        await ours.aclose()
-    assert ended == [connection]
-    assert connection.is_closed
+    async with a_world() as world:
+        peer, connection = await world.connect()
+        await peer.send_all(ask(ECHO, 3, b"x"))
+        answer = decode_frame(bytes(await peer.receive_some(65_536)))
+        assert (answer.opaque, answer.body) == (3, b"x")
+        assert world.driver.connections == [connection]
+        await peer.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.ended == [connection]
+        assert connection.is_closed
+        assert world.driver.connections == []
 
 
-async def serve(driver: StreamDriver, stream: trio.abc.Stream, *, task_status: trio.TaskStatus[Connection]) -> None:
-    await driver.serve_stream(stream, ("10.0.0.9", 1234), task_status=task_status)
+async def test_a_request_in_pieces_of_any_size_is_served() -> None:
+    request = ask(ECHO, 5, b"body")
+    async with a_world() as world:
+        for split in range(1, len(request)):
+            peer, _ = await world.connect()
+            await peer.send_all(request[:split])
+            await trio.testing.wait_all_tasks_blocked()
+            await peer.send_all(request[split:])
+            assert [each.opaque for each in await answers(peer, 1)] == [5]
+
+
+async def test_requests_before_a_malformed_frame_are_answered() -> None:
+    async with a_world() as world:
+        peer, _ = await world.connect()
+        await peer.send_all(ask(ECHO, 1) + ask(ECHO, 2) + GARBAGE)
+        assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
+        assert await peer.receive_some(1) == b""
+        assert len(world.ended) == 1
+
+
+async def test_replies_of_a_peer_that_has_ended_its_side_are_sent() -> None:
+    """A client may shut down its sending side and read what is left."""
+    async with a_world() as world:
+        peer, _ = await world.connect_slowly()
+        assert isinstance(peer, trio.StapledStream)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, ask(SIZE, 1, b"300000"))
+            found = await answers(peer, 1)
+        await peer.send_stream.aclose()
+        assert len(found[0].body or b"") == 300_000
+        assert await peer.receive_some(1) == b""
+
+
+async def test_a_peer_that_sent_garbage_and_does_not_read_is_closed_in_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The replies have FAREWELL_SECONDS to leave: a peer that does not read must not hold its connection open."""
+    async with a_world() as world:
+        peer, _ = await world.connect_slowly()
+        await peer.send_all(ask(SIZE, 1, b"300000") + GARBAGE)
+        await trio.sleep(FAREWELL_SECONDS / 2)
+        assert world.ended == []
+        await trio.sleep(FAREWELL_SECONDS)
+        assert len(world.ended) == 1
+
+
+async def test_a_failing_write_ends_the_connection_and_closes_its_stream() -> None:
+    async with a_world() as world:
+        stream = FailingStream(ask(ECHO))
+        connection = await world.serve(stream)
+        good, _ = await world.connect()
+        await good.send_all(ask(ECHO, 2))
+        assert (await answers(good, 1))[0].opaque == 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.ended == [connection]
+        assert stream.is_closed
+
+
+async def test_a_read_that_fails_ends_the_connection() -> None:
+    async with a_world() as world:
+        peer, theirs = trio.testing.memory_stream_pair()
+        connection = await world.serve(theirs)
+        await theirs.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.ended == [connection]
+        await peer.aclose()
+
+
+async def test_a_large_reply_is_written_in_pieces() -> None:
+    """TLS encrypts a piece on the event loop before any of it is sent: a whole reply would hold up everything else."""
+    sizes: list[int] = []
+
+    class Noting(FailingStream):
+        async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+            await trio.lowlevel.checkpoint()
+            sizes.append(len(data))
+
+    async with a_world() as world:
+        await world.serve(Noting(ask(SIZE, 1, b"%d" % (3 * WRITE_SIZE)) + ask(ECHO, 2)))
+        await trio.testing.wait_all_tasks_blocked()
+    assert max(sizes) == WRITE_SIZE
+    assert sum(sizes) > 3 * WRITE_SIZE
+
+
+async def test_a_peer_that_does_not_read_is_not_read_either_until_it_does() -> None:
+    async with a_world(ConnectionLimits(outgoing_bytes_pause=10_000)) as world:
+        peer, connection = await world.connect_slowly()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, ask(SIZE, 1, b"100000") + ask(SIZE, 2, b"100000"))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(peer.send_all, ask(ECHO, 3))
+            await trio.testing.wait_all_tasks_blocked()
+            assert connection.frames_received == 2
+            assert [each.opaque for each in await answers(peer, 3)] == [1, 2, 3]
+
+
+async def test_above_the_limit_of_unread_bytes_the_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_world(ConnectionLimits(outgoing_bytes_max=100_000)) as world:
+        peer, connection = await world.connect_slowly()
+        await peer.send_all(ask(DEFER))
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.deferred
+        for _ in range(3):
+            connection.reply_frame(bytes(60_000))
+            connection.flush()
+        assert connection.is_closed
+        assert world.ended == [connection]
+        assert "does not read its replies" in caplog.text
+
+
+async def test_closing_a_connection_ends_its_two_tasks_and_once_only() -> None:
+    async with a_world() as world:
+        peer, connection = await world.connect()
+        connection.close()
+        connection.close()
+        world.driver.end(connection)
+        assert world.ended == [connection]
+        assert await peer.receive_some(1) == b""
+        connection.flush()  # nothing is left to wake
+
+
+async def test_others_are_served_between_two_slices_of_a_flood() -> None:
+    async with a_world() as world:
+        flood, _ = await world.connect()
+        other, _ = await world.connect()
+        await flood.send_all(ask(NOTE) * (8 * SLICE_FRAMES))
+        await other.send_all(ask(NOTE))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(world.noted) == 8 * SLICE_FRAMES + 1
+        assert world.noted.index("10.0.0.1:2") <= 3 * SLICE_FRAMES
+
+
+async def test_unfinished_frames_are_counted_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_world(incoming_max=1000) as world:
+        small, _ = await world.connect()
+        large, connection = await world.connect()
+        half = ask(ECHO, 1, bytes(2000))
+        await small.send_all(half[:300])
+        await large.send_all(half[:800])
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.ended == [connection], "the connection that holds most"
+        await small.send_all(half[300:])
+        assert len(await answers(small, 1)) == 1
+
+
+async def test_an_unexpected_failure_in_serving_ends_its_connection_only(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_world() as world:
+        bad, connection = await world.connect()
+        good, _ = await world.connect()
+
+        dispatch = world.dispatcher.dispatch
+
+        def fail(peer: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
+            if peer is connection:
+                raise KeyError("a bug")
+            dispatch(peer, serialize_type, header, body)
+
+        monkeypatch.setattr(world.dispatcher, "dispatch", fail)
+        await bad.send_all(ask(ECHO))
+        await good.send_all(ask(ECHO, 2))
+        assert (await answers(good, 1))[0].opaque == 2
+        assert await bad.receive_some(1) == b""
+        assert world.ended == [connection]
+        assert "serving 10.0.0.1:1, whose connection is closed" in caplog.text
+
+
+async def test_no_reply_leaves_after_a_failed_write_of_the_store() -> None:
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with a_world() as world:
+            first, connection = await world.connect()
+            connection.reply_frame(encode_frame(make_request(40)))  # queued, not flushed
+            second, _ = await world.connect()
+            await second.send_all(ask(ECHO) + ask(STORE_FAILURE))
+            await trio.sleep_forever()
+    assert caught.group_contains(StoreError)
+    for peer in (first, second):
+        assert await peer.receive_some(1) == b""
