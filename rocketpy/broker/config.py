@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.protocol.perm_name import PERM_READ_WRITE
+from rocketpy.protocol.codes import PERM_READ_WRITE
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 

@@ -10,7 +10,7 @@ from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, 
 from rocketpy.cli.outcome import outcome
 from rocketpy.cli.printing import print_line
 from rocketpy.log_files import escaped
-from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ, PERM_WRITE
+from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig

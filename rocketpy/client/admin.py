@@ -17,10 +17,9 @@ from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import TopicFilterType
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
-from rocketpy.protocol.perm_name import PERM_READ_WRITE
 
 ROUTES_AT_ONCE_MAX = 32
 

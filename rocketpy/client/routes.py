@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
+from rocketpy.protocol.codes import PERM_READ, PERM_WRITE
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.protocol.perm_name import PERM_READ, PERM_WRITE
 
 
 class RouteTable:

@@ -28,8 +28,7 @@ from rocketpy.errors import RequestError
 from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX, TOPICS_PER_SLICE, TopicLimits, TopicTable
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
-from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketpy.protocol.codes import PERM_READ_WRITE, PERM_WRITE, ResponseCode
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 
 ConnectionT = TypeVar("ConnectionT")

@@ -1,4 +1,4 @@
-"""The numbers of the wire: request codes, response codes, languages, serialize types.
+"""Numeric constants of the protocol: request and response codes, languages, serialize types, permission bits.
 
 Every constant that RocketMQ 4.9.8 declares is here, also those that nothing serves, because a log line or a refusal
 should name them. Request and response codes share numbers (10, 11, 12, 200 ...): only the direction of a frame tells
@@ -12,16 +12,23 @@ from enum import IntEnum
 MQ_VERSION = 409
 """The ordinal of V4_9_8 in RocketMQ's MQVersion, sent in every header; peers switch features by it."""
 
+# PermName (4.9.8), the bits of ``perm``: permissions of a topic, of its queues on one broker, or of a whole broker.
+PERM_INHERIT = 1
+"""The topic is a template for automatic topic creation."""
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
 
 class SerializeType(IntEnum):
-    """How a frame's header is written; the fifth byte of the frame."""
+    """Encoding of a frame's header; the fifth byte of the frame."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class LanguageCode(IntEnum):
-    """What the sender of a frame is written in: the name in a JSON header, the number in a binary one."""
+    """Programming language of a frame's sender: the name in a JSON header, the number in a binary one."""
 
     JAVA = 0
     CPP = 1
@@ -39,7 +46,7 @@ class LanguageCode(IntEnum):
 
 
 class RequestCode(IntEnum):
-    """What a request asks for; nameserver, broker and client share one number space."""
+    """Operation that a request asks for; nameserver, broker and client share one number space."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -139,7 +146,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 10, 11 and 12 on a send mean *stored*, with a weaker guarantee than asked for."""
+    """Outcome of a request. 10, 11 and 12 on a send mean *stored*, with a weaker guarantee than asked for."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

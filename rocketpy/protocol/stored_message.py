@@ -37,7 +37,6 @@ import attrs
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.compression import compression_type
 from rocketpy.protocol.compression import decompress as decompress_body
-from rocketpy.protocol.crc import body_crc
 from rocketpy.protocol.host import HOST_V6_SIZE, decode_host, encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
@@ -130,6 +129,15 @@ class CheckedMessage:
     def uniq_key(self) -> str | None:
         """The client's unique key."""
         return self.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+
+
+def body_crc(body: Buffer) -> int:
+    """Return the checksum of ``body``, between 0 and 2**31 - 1.
+
+    It is CRC-32 (zlib's polynomial) with the sign bit cleared, so it differs from ``zlib.crc32`` for half of all
+    bodies. It covers the bytes as sent and stored, that is the *compressed* body; for an empty body it is 0.
+    """
+    return crc32(body) & 0x7FFF_FFFF
 
 
 def decode_message(

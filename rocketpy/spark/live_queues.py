@@ -15,7 +15,7 @@ import attrs
 from rocketpy.errors import BrokerError, ClientError, RemotingError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import MASTER_ID, QueueData, TopicRouteData
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_READ, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
@@ -27,7 +27,6 @@ from rocketpy.protocol.headers.offset import (
 )
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.perm_name import PERM_READ
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.spark.options import ReadOptions

@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rocketpy.protocol.codes import MQ_VERSION, LanguageCode, RequestCode, ResponseCode, SerializeType
+from rocketpy.protocol.codes import (
+    MQ_VERSION,
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    LanguageCode,
+    RequestCode,
+    ResponseCode,
+    SerializeType,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 
@@ -46,3 +56,9 @@ def test_languages_and_serialize_types_have_their_bytes() -> None:
     assert " ".join(language.name for language in LanguageCode) == names
     assert [language.value for language in LanguageCode] == list(range(13))
     assert [(kind.name, kind.value) for kind in SerializeType] == [("JSON", 0), ("ROCKETMQ", 1)]
+
+
+def test_permission_bits_are_rocketmqs() -> None:
+    """Operators type these numbers, and topic files hold them."""
+    assert (PERM_READ, PERM_WRITE, PERM_INHERIT) == (4, 2, 1)
+    assert PERM_READ_WRITE == 6

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
-from rocketpy.protocol.crc import body_crc
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
@@ -25,6 +24,7 @@ from rocketpy.protocol.stored_message import (
     MESSAGE_MAGIC_CODE,
     CheckedMessage,
     RecordStatus,
+    body_crc,
     check_message,
     decode_message,
     decode_messages,
@@ -365,3 +365,17 @@ def test_text_that_is_not_utf8_is_replaced_as_in_java() -> None:
 def test_what_does_not_fit_a_record_is_refused(changes: dict[str, object], expected: str) -> None:
     with pytest.raises(LocalProtocolError, match=expected):
         encode_message(attrs.evolve(MESSAGE, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("vector", VECTORS["crc32"], ids=lambda vector: vector["hex"][:16] or "empty")
+def test_checksums_are_those_of_java(vector: dict[str, object]) -> None:
+    body = bytes.fromhex(str(vector["hex"]))
+    assert body_crc(body) == vector["crc"]
+    assert body_crc(memoryview(body)) == vector["crc"]
+
+
+def test_checksums_of_text_are_those_of_java() -> None:
+    for vector in VECTORS["strings"]:
+        if vector["string"] is not None:
+            text = bytes.fromhex(vector["utf16_hex"]).decode("utf-16-be", "replace")
+            assert body_crc(text.encode()) == vector["crc32_utf8"]

@@ -26,11 +26,10 @@ from rocketpy.broker.pull.checks import not_supported
 from rocketpy.broker.pull.filters import compile_expression, is_tag_type
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader, UnregisterClientResponseHeader
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.selector.tag import EXPRESSION_SIZE_MAX, TAGS_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_SUB_FLAG

@@ -14,7 +14,7 @@ from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut
-from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.codes import PERM_READ
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 from rocketpy.store.config import BrokerRole
 

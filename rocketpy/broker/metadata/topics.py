@@ -34,8 +34,8 @@ from rocketpy.errors import RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.fastjson import dumps
-from rocketpy.protocol.perm_name import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SYSTEM_TOPIC_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk

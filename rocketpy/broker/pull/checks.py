@@ -22,8 +22,7 @@ from rocketpy.broker.pull.request import HeldHeader, PullHeader, PullRequest
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL, SubscriptionData
-from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.codes import PERM_READ, ResponseCode
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG

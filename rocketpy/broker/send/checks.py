@@ -17,11 +17,10 @@ from rocketpy.broker.send.retry_limit import known_group
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.topic import TopicConfig
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_READ_WRITE, PERM_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketpy.protocol.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX, PROPERTIES_TEXT_MAX
 from rocketpy.protocol.sysflag import TOPIC_UNIT_FLAG, TOPIC_UNIT_SUB_FLAG
 from rocketpy.protocol.topic_name import FAQ, NOT_ALLOWED_SEND_TOPICS, RETRY_PREFIX

@@ -32,14 +32,13 @@ from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
 from rocketpy.broker.send.retry_limit import known_group, retries_max
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
-from rocketpy.protocol.perm_name import PERM_WRITE
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,

@@ -42,8 +42,8 @@ from rocketpy.broker.transaction.replay import BATCH_COUNT, QueueEnds, queue_end
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.clock import Clock
 from rocketpy.containment import Contained
+from rocketpy.protocol.codes import PERM_READ_WRITE
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.perm_name import PERM_READ_WRITE
 from rocketpy.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_PRODUCER_GROUP,

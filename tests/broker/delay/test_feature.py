@@ -8,8 +8,7 @@ import trio.testing
 
 from rocketpy.broker.delay.feature import DelayFeature
 from rocketpy.broker.send.put import MessageExtBrokerInner
-from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.perm_name import PERM_READ
+from rocketpy.protocol.codes import PERM_READ, ResponseCode
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
