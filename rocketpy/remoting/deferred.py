@@ -1,7 +1,7 @@
-"""The answer DEFERRED: a processor has handed the duty to reply to another owner.
+"""The processor result DEFERRED: another component sends the reply later.
 
-Below the dispatcher, which receives it, and the connection, which counts such requests: both need these types, and
-neither needs the other for them.
+A module of its own because both the dispatcher, which receives it, and the connection, which counts deferred requests,
+need these types, and neither may import the other for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFERRED: Final = Deferred()
 
 
 class Owed(Protocol):
-    """A request that an answer is owed to: all that the answer needs of it."""
+    """An unanswered request, reduced to the fields that its answer repeats."""
 
     @property
     def opaque(self) -> int: ...

@@ -15,7 +15,8 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import FrameReader, decode_command, decode_frame, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import DEFERRED, Deferred, Dispatcher
+from rocketpy.remoting.deferred import DEFERRED, Deferred
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import FAREWELL_SECONDS, SLICE_FRAMES, WRITE_SIZE, StreamDriver
