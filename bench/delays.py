@@ -1,4 +1,4 @@
-"""Delayed messages of our broker: what ten thousand that wait cost, and how late they come while others send.
+"""Delayed messages of our broker: the cost of ten thousand pending ones, and their lateness under load.
 
     python -m bench.delays                       # about a minute; figures on stdout
 
@@ -87,7 +87,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def idle_share(broker: Broker) -> float:
-    """Return the share of a core that a broker uses when nobody asks it anything."""
+    """Return the share of a core that a broker uses without requests."""
     assert broker.process is not None
     begin = processor_seconds(broker.process.pid)
     time.sleep(WATCHED_S)

@@ -1,4 +1,4 @@
-"""The rows about consumers that wait, and about those that select by SQL92.
+"""Rows for suspended pulls, and for pulls with an SQL92 selector.
 
 Five thousand pulls are suspended, each for a queue of its own, over fifty connections; a sender writes at a fixed rate
 to a hundred of these queues, and the pull of that queue is answered. What counts is the time from the send to that
@@ -82,7 +82,7 @@ class _Waiting:
     """The suspended pulls, over their connections; the opaque of a pull is the number of its queue."""
 
     def __init__(self, port: int, ends: Sequence[int]) -> None:
-        """``ends`` are the offsets behind the last message of each queue."""
+        """``ends`` are the offsets after the last message of each queue."""
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._received: dict[int, bytearray] = {}
@@ -160,7 +160,7 @@ def _wake(sender: probe.Connection, waiting: _Waiting, count: int) -> list[float
     while sent_at and time.perf_counter() < deadline:
         _note(waiting.answers(0.1), sent_at, took)
     if sent_at:
-        raise OSError(f"{len(sent_at)} of {count} messages woke nobody")
+        raise OSError(f"{len(sent_at)} of {count} messages woke no pull")
     return took
 
 

@@ -1,4 +1,4 @@
-"""The rows about a broker that has much and does nothing: 1,000 topics of 8 queues, 500 groups, a nameserver.
+"""Rows for an idle broker with large tables: 1,000 topics of 8 queues, 500 groups, a nameserver.
 
 The tables are written as files before the start, in the form that both brokers read. Both register every 10 seconds,
 the shortest period there is.

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the file system under the stores, the processor, the versions."""
+"""Facts about the machine that figures depend on: file system of the stores, processor, versions."""
 
 from __future__ import annotations
 

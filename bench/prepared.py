@@ -1,4 +1,4 @@
-"""Stores that are written once and started on by both brokers: each start gets a copy of its own.
+"""Prepared stores: written once, and copied for every start of either broker.
 
 Our broker writes them, with the sizes that RocketMQ's files have, so that both sides are measured on the same
 directory. Copies keep holes: an index file is 420 MB and mostly nothing.
@@ -92,7 +92,7 @@ def copy_store(source: Path, target: Path) -> None:
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command)} failed: {done.stderr.strip()}")
     for descriptor in _opened(target):
-        os.fsync(descriptor)  # written back now, not while somebody is measured
+        os.fsync(descriptor)  # written back now, not during a measurement
 
 
 def warm(store: Path) -> None:

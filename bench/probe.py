@@ -1,4 +1,4 @@
-"""A blocking RocketMQ client of a few questions, for what is timed from the first connection attempt or one by one.
+"""Minimal blocking RocketMQ client, for requests that are timed one by one or from the first connection attempt.
 
 Deliberately independent of ``rocketpy.protocol``: the benchmark must not share code with what it measures.
 """

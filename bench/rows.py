@@ -1,7 +1,7 @@
-"""What is measured: one value of :class:`Row` for each line of the table.
+"""The measurements: one :class:`Row` for each line of the table.
 
-Rule: both brokers see exactly the same requests in the same order, warm-up included. A measure returns one figure for
-one round; ``None`` means that this broker does not say (a row of ours only).
+Rule: both brokers get exactly the same requests in the same order, warm-up included. A measurement returns one figure
+per round; ``None`` means that this broker does not report it (a row of ours only).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ RECOVERY_S = 300.0
 QUESTIONS = 100
 QUERY_TOPIC = "bench_query"
 QUERY_TOTAL = 1_000_000
-_BEHIND_KEYS = ("dispatchBehindBytes", "indexBehind")
+_LAG_KEYS = ("dispatchBehindBytes", "indexBehind")
 
 
 # ---- recovery -------------------------------------------------------------------------------------------------------
@@ -60,17 +60,17 @@ def _recovery(session: Session, *, is_cold: bool) -> float:
 
 
 def _is_indexed(broker: Broker) -> bool:
-    """Whether the last message of each queue is found by its key, and the broker does not say that it is behind."""
+    """Whether the last message of each queue is found by its key, and the broker reports no lag."""
     with probe.Connection(broker.port) as connection:
         for queue in range(CRASHED_QUEUES):
             key = connection.unique_key(CRASHED_TOPIC, queue, connection.max_offset(CRASHED_TOPIC, queue) - 1)
             if key.encode() not in connection.query_message(CRASHED_TOPIC, key):
                 return False
     try:
-        told = broker.runtime_info()
+        runtime_info = broker.runtime_info()
     except OSError:
         return True  # Java's has nothing to say in its first second
-    return not any(int(told.get(key, "0")) for key in _BEHIND_KEYS)
+    return not any(int(runtime_info.get(key, "0")) for key in _LAG_KEYS)
 
 
 def _indexed(session: Session) -> float | None:

@@ -1,10 +1,9 @@
 """Processor time of two versions of this broker, side by side: ``python -m bench.versions CHECKOUT [--rows TEXT ...]``.
 
-For whoever makes a road faster: ``CHECKOUT`` is a work tree of the version before (``git worktree add``). Both brokers
-are up and take turns under the same load; what counts is the processor time that a broker has used, the system's share
-included, until it had caught up. Unlike rates that changes little with what else the machine does, and a ratio of two
-runs of one turn hardly at all: the last column is the median of those. It says nothing of two cores at work, of
-waiting, or of another broker.
+For optimizing a path: ``CHECKOUT`` is a work tree of the previous version (``git worktree add``). Both brokers run and
+take turns under the same load; the figure is the processor time that a broker has used, system time included, until it
+had caught up. Unlike a rate it depends little on other load of the machine, and the ratio of the two runs of one turn
+hardly at all: the last column is the median of those ratios. It does not cover parallelism, waiting, or other brokers.
 """
 
 from __future__ import annotations

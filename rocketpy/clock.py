@@ -1,7 +1,7 @@
-"""Wall time, always passed in.
+"""Wall clock, always passed in.
 
-Deadlines use Trio's clock (``trio.current_time()``, mockable in tests); stamps in records and tables use a
-:class:`Clock`. A wall clock that steps back must harm nothing, so nothing computes a deadline from it.
+Deadlines use Trio's clock (``trio.current_time()``, mockable in tests); timestamps in records and tables use a
+:class:`Clock`. A wall clock may step back, so no deadline is computed from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: for tests and simulation, under the same contract."""
+    """A clock that moves only when set: for tests and simulation, with the same contract."""
 
     def __init__(self, timestamp_ms: int = 1_700_000_000_000) -> None:
         self._timestamp_ms = timestamp_ms

@@ -1,6 +1,6 @@
-"""Containment: keeps an unexpected failure inside the request, the connection or the round that it belongs to.
+"""Containment of unexpected failures within one request, one connection or one round of a service.
 
-Whatever a peer sends may meet a bug of ours, also after its request was answered DEFERRED: a held pull, a cold read, a
+Any request may run into a bug of ours, also after its processor returned DEFERRED: in a held pull, a cold read, a
 notification, the end of a connection, one round of a service. Such a piece of work runs inside :class:`Contained`. The
 failure is logged once, with its traceback, and only that piece of work is given up.
 
@@ -32,9 +32,9 @@ def is_containable(failure: BaseException) -> bool:
 class Contained:
     """A ``with`` block whose unexpected failure is logged and ends there.
 
-    The text names the piece of work and what becomes of it; arguments are formatted only when there is a failure::
+    The text names the piece of work and the consequence; arguments are formatted only when there is a failure::
 
-        with Contained(_log, "telling %s of a changed group", connection.peer):
+        with Contained(_log, "notifying %s of a changed group", connection.peer):
             connection.oneway(request)
 
     Expected failures (``RequestError``, ``RemotingError``) are caught inside the block, where they have a meaning.
@@ -50,7 +50,7 @@ class Contained:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the block was given up: for a caller that owes somebody an answer."""
+        """Whether the block was given up: for a caller that still has to send an answer."""
         return self._has_failed
 
     def __enter__(self) -> Contained:

@@ -1,4 +1,4 @@
-"""The exceptions of rocketpy, sorted by who must act.
+"""The exceptions of rocketpy, grouped by who must act.
 
 Rule: an expected outcome is a status, never an exception. What remains is a mistake of the caller
 (:class:`LocalProtocolError`, ``ValueError``), of the peer (:class:`RemoteProtocolError`: the connection closes), one
@@ -14,15 +14,15 @@ from collections.abc import Iterator
 
 
 class RocketpyError(Exception):
-    """The root of every exception that rocketpy raises on purpose."""
+    """Base class of every exception that rocketpy raises on purpose."""
 
 
 class LocalProtocolError(RocketpyError):
-    """Our own side asked for something the protocol cannot express; nothing was sent."""
+    """The caller passed a value that the protocol cannot encode; nothing was sent."""
 
 
 class RemoteProtocolError(RocketpyError):
-    """The peer sent something that is not the protocol; its connection is closed, nothing else is touched."""
+    """The peer violated the protocol; its connection is closed, nothing else is affected."""
 
 
 class RequestError(RocketpyError):
@@ -38,7 +38,7 @@ class RequestError(RocketpyError):
 
 
 class StoreError(RocketpyError):
-    """The disk refused, lost or damaged something; the broker stops and leaves its abort file in place."""
+    """A disk operation failed, or a file is damaged; the broker stops and keeps its abort file."""
 
     def __init__(self, message: str, *, path: str, position: int | None = None) -> None:
         where = path if position is None else f"{path} at {position}"
@@ -50,7 +50,7 @@ class StoreError(RocketpyError):
 class ShortageError(StoreError):
     """A resource of the system is exhausted for now. Nothing was changed by the call that raises it.
 
-    The broker lives: the piece of work that met it is refused, or tried again later. The message names the cause.
+    The broker goes on: the affected piece of work is refused, or retried later. The message names the cause.
     """
 
 
@@ -71,9 +71,9 @@ class DescriptorShortageError(ShortageError):
 
 
 class DamagedStoreError(StoreError):
-    """A store is damaged in a way that no crash leaves: opening it would silently lose what is behind the place.
+    """A store is damaged in a way that no crash causes: opening it would silently lose the records after the damage.
 
-    The message says what was expected there and what was found; ``rocketpy store`` shows, explains and mends it.
+    The message says what was expected there and what was found; ``rocketpy store`` shows, explains and repairs it.
     """
 
     def __init__(self, message: str, *, path: str, position: int | None = None) -> None:
@@ -127,7 +127,7 @@ class BrokerError(RocketpyError):
 
 
 def single_failures(failure: BaseException) -> Iterator[BaseException]:
-    """Yield what has really failed: every exception that is in groups, or groups of groups; else the failure itself."""
+    """Yield the leaf exceptions of a group, nested groups included; of any other failure the failure itself."""
     if isinstance(failure, BaseExceptionGroup):
         for each in failure.exceptions:
             yield from single_failures(each)

@@ -1,4 +1,4 @@
-"""Logs: one line per event, to standard error or to a file for each concern, of bounded size.
+"""Logging: one line per event, to standard error or to one size-limited file per concern.
 
 ::
 
@@ -8,9 +8,9 @@
 A concern is a logger with all loggers below it that are no concerns of their own. Its file is in a directory; when it
 is full it goes to ``otherdays`` beside it as ``name.1.log``, the older ones move up, and the oldest is deleted.
 
-Rule: a log never stops a program. What cannot be written is lost; standard error says so once, and once more when
-lines are written again. One event is one line whatever its text: control characters are written as escapes, so that
-nobody who sends a text can forge a line.
+Rule: logging never stops a program. Lines that cannot be written are lost; this is reported once on standard error, and
+once more when writing works again. One event is one line: control characters are escaped, so that a text from a peer
+cannot forge a line.
 
 This module knows no program and no concern.
 
@@ -42,7 +42,7 @@ LEVELS: Mapping[str, int] = {
 }
 
 LINE_BYTES_MAX = 65_536
-"""Of longer lines the end is not written: whoever sends a long name must not fill the disk with it."""
+"""Longer lines are truncated, so that a peer with long names cannot fill the disk."""
 
 RETRY_SECONDS = 1.0
 """After a failed write so long nothing is tried: a full disk must not cost a system call per event."""

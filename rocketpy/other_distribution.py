@@ -1,4 +1,4 @@
-"""Notices the other distribution that installs a top-level package called ``rocketpy``.
+"""Detection of the other distribution that installs a top-level package called ``rocketpy``.
 
 ``rocketpy`` on PyPI is a rocket flight simulator. pip puts it and ours (``rocketpy-mq``) into one environment without a
 word; removing one then breaks the other. This only looks at file names: importing either is not needed.

@@ -1,4 +1,4 @@
-"""The syntax of ``java.util.Properties``: texts read, written, and changed in their places. Pure; it knows no key.
+"""Syntax of ``java.util.Properties``: parse, write, and edit a text in place. Pure; it knows no key.
 
 ``#`` and ``!`` begin a comment, ``=``, ``:`` or white space separate key and value, a backslash at the end of a line
 continues it, ``\\t \\n \\r \\f \\uXXXX`` are escapes, the last of equal keys counts.
@@ -66,7 +66,7 @@ def format_properties(values: Mapping[str, str]) -> str:
 def rewritten_properties(text: str, changes: Mapping[str, str]) -> str:
     """Return properties text with some values changed and everything else, comments above all, as it was.
 
-    A key that the text does not have is appended; one that it has several times keeps its last place only.
+    A missing key is appended; of a repeated key only the last line is kept.
     """
     lines = re.split(r"\r\n|\r|\n", text)
     if lines[-1] == "":

@@ -1,7 +1,7 @@
-"""The blocking-call runner, always passed in: how a program waits for the disk without stopping its event loop.
+"""Runner of blocking calls, always passed in, so that waiting for the disk does not stop the event loop.
 
-In production ``trio.to_thread.run_sync`` or a worker thread of one service; in simulation :func:`run_inline`, because a
-clock that jumps would otherwise pass over a thread that is still at work.
+In production it is ``trio.to_thread.run_sync`` or a worker thread of one service; in simulation :func:`run_inline`,
+because an autojumping clock would not wait for a thread.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Validator = Callable[[object, "attrs.Attribute[object]", object], None]
 
 IN_FORCE = ".inForce"
-"""Ends the key under which the value in force is shown, while another one was accepted for the next start."""
+"""Suffix of the key that shows the value in force while another one has been accepted for the next start."""
 
 _DETAIL = "rocketpy.setting"
 _KEY_SHOWN_MAX = 100
@@ -89,7 +89,7 @@ class OneOf:
 
 @attrs.frozen
 class _Detail:
-    """What :func:`setting` was told about one key."""
+    """The arguments of :func:`setting` for one key."""
 
     unit: str
     expected: str
@@ -102,7 +102,7 @@ class _Detail:
 
 @attrs.frozen
 class SettingRow:
-    """One key of a settings class: what documentation and messages say of it."""
+    """One key of a settings class, with the texts for documentation and messages."""
 
     name: str
     key: str
@@ -122,7 +122,7 @@ class LoadedSettings:
 
     values: tuple[object, ...]
     warnings: tuple[str, ...]
-    unknown: dict[str, str]  # keys of no class, kept for the day the file is written again
+    unknown: dict[str, str]  # keys of no class, kept for when the file is written again
 
     def of(self, settings_class: type[T]) -> T:
         """Return the value of one of the classes that were asked for."""
@@ -152,8 +152,8 @@ def setting(
     :param key: the key in the file if it is not the camelCase of the name.
     :param ignored: for a key of RocketMQ that has no effect here: why.
     :param important: one of the few that ``-m`` prints.
-    :param fixed: counts only where the program is started: no request may ever change it (paths, addresses, code).
-    :param live: whoever uses it reads it when it is needed, so that a change by request counts at once.
+    :param fixed: takes effect only at start: no request may ever change it (paths, addresses, code).
+    :param live: read by its users whenever it is needed, so that a change by request takes effect at once.
     :param validator: an attrs validator; :class:`Between` and :class:`OneOf` bring their own words.
     """
     if not expected and isinstance(validator, Between | OneOf):
@@ -243,10 +243,9 @@ def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings
 
 
 def updated_settings(settings: T, changes: Mapping[str, str]) -> T:
-    """Return the settings with the given keys changed; keys of other classes are passed over.
+    """Return a copy of the settings with the given keys changed; keys of other classes are skipped.
 
-    Raises :class:`SettingsError` naming key, value and what was expected, also for a key that counts only where the
-    program is started unless it keeps its value; the settings given are left as they are.
+    Raises :class:`SettingsError` naming key, value and what was expected, also for a change of a ``fixed`` key.
     """
     values: dict[str, object] = {}
     now = settings_values(settings)
@@ -268,10 +267,10 @@ def updated_settings(settings: T, changes: Mapping[str, str]) -> T:
 
 
 def replace_live(settings: object, target: object) -> tuple[list[str], list[str]]:
-    """Replace those fields of a settings value that may change while it is in use by those of ``target``, in place.
+    """Replace the ``live`` fields of a settings value in use by those of ``target``, in place.
 
-    Whoever holds the value sees them at once; frozen it is for everybody else. Fields without effect are replaced too.
-    Returns the keys that have changed, and those that differ still, because they count from the next start.
+    Holders of the value see the change at once; no other code modifies a frozen value. Fields without effect are
+    replaced too. Returns the keys that have changed, and those that still differ until the next start.
     """
     now, then, fields = settings_values(settings), settings_values(target), _field_values(target)
     changed, left = [], []
@@ -328,7 +327,7 @@ def format_settings(*settings: object, important_only: bool = False) -> list[str
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Say that a key has no effect, and which of the known ones may be meant."""
+    """Return a warning about an unknown key, with the nearest known one."""
     by_lower = {name.lower(): name for name in known}
     if len(key) > _KEY_SHOWN_MAX:  # comparing takes the square of the length
         return f"unknown key {key[:_KEY_SHOWN_MAX]}... has no effect"

@@ -1,4 +1,4 @@
-"""The ``rocketpy`` command. Families of commands are modules beside this one.
+"""The ``rocketpy`` command. Each group of commands is a module next to this one.
 
 Those modules import the client when they run, not when they are imported: ``rocketpy --version``, ``--help`` and a
 wrong option answer at once.
@@ -39,9 +39,9 @@ def options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
     ),
 ) -> None:
-    """Talk to a RocketMQ cluster, rocketpy's or Java's, and look at the stores of its brokers.
+    """Use and administer a RocketMQ cluster, and inspect the stores of its brokers.
 
-    Exit status: 0 done, 1 the cluster refused or could not be reached or something is wrong with a store, 2 wrong use,
+    Exit status: 0 success, 1 the cluster refused a request or is unreachable, or a store has a defect, 2 wrong usage,
     130 interrupted.
     """
 

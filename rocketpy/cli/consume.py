@@ -1,4 +1,4 @@
-"""``rocketpy consume``: prints messages, a line each, as they come or up to where the queues end now."""
+"""``rocketpy consume``: prints messages, one per line, continuously or up to the current end of the queues."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LAST_COMMIT_SECONDS = 3.0
 
 
 @attrs.frozen(kw_only=True)
-class Wish:
-    """What the options ask for."""
+class ConsumeOptions:
+    """Validated options of the command."""
 
     topic: str
     namesrv: str
@@ -78,7 +78,7 @@ def consume(
     credentials: Credentials = "",
 ) -> None:
     """Print the messages of a topic."""
-    wish = Wish(
+    options = ConsumeOptions(
         topic=topic,
         namesrv=namesrv,
         start=parse_start(offset),
@@ -94,12 +94,12 @@ def consume(
 
     with outcome(), naming_topic(topic, namesrv):
         trio.run(
-            print_messages, attrs.evolve(wish, config=chosen_config(tls, tls_file, credentials)), sys.stdout.buffer
+            print_messages, attrs.evolve(options, config=chosen_config(tls, tls_file, credentials)), sys.stdout.buffer
         )
 
 
 def parse_start(text: str) -> str | int:
-    """Return what --offset means to the client."""
+    """Convert --offset into the client's ``start``."""
     if text in STARTS:
         return text
     try:
@@ -119,24 +119,28 @@ def _checked_expression(expression: str) -> str:
     return expression
 
 
-async def print_messages(wish: Wish, output: BinaryIO) -> None:
-    """Write messages to ``output`` until the wish is fulfilled."""
+async def print_messages(options: ConsumeOptions, output: BinaryIO) -> None:
+    """Write messages to ``output`` until the requested end or count."""
     from rocketpy.client.pull_consumer import open_pull_consumer
 
-    async with open_pull_consumer(wish.namesrv, group=wish.group, config=wish.config) as consumer:
-        queues = [chosen_queue(wish.queue, await consumer.queues(wish.topic))] if wish.queue else None
+    async with open_pull_consumer(options.namesrv, group=options.group, config=options.config) as consumer:
+        queues = [chosen_queue(options.queue, await consumer.queues(options.topic))] if options.queue else None
         async with (
             consumer.open_messages(
-                wish.topic, start=wish.start, expression=wish.expression, until_end=wish.exit_at_end, queues=queues
+                options.topic,
+                start=options.start,
+                expression=options.expression,
+                until_end=options.exit_at_end,
+                queues=queues,
             ) as messages,
-            _committing(messages, output, wanted=wish.commit),
+            _committing(messages, output, wanted=options.commit),
         ):
             shown = escaped_body if output.isatty() else bytes
             printed_count = 0
             async for message in messages:
-                output.write((json_line(message) if wish.as_json else shown(message.body)) + b"\n")
+                output.write((json_line(message) if options.as_json else shown(message.body)) + b"\n")
                 printed_count += 1
-                if printed_count == wish.count:
+                if printed_count == options.count:
                     break
                 if not messages.has_ready:
                     output.flush()
@@ -145,7 +149,7 @@ async def print_messages(wish: Wish, output: BinaryIO) -> None:
 
 @asynccontextmanager
 async def _committing(messages: MessageStream, output: BinaryIO, *, wanted: bool) -> AsyncIterator[None]:
-    """Record progress now and then and at the end; never that of a message that has not left."""
+    """Commit progress periodically and at the end, but never of a message that has not been written out."""
     if not wanted:
         yield
         return
@@ -161,13 +165,13 @@ async def _committing(messages: MessageStream, output: BinaryIO, *, wanted: bool
             is_whole = True
         finally:
             nursery.cancel_scope.cancel()
-            if not isinstance(sys.exc_info()[1], BrokenPipeError):  # else nobody knows what its reader has read
+            if not isinstance(sys.exc_info()[1], BrokenPipeError):  # then it is unknown what the reader has read
                 output.flush()
                 with trio.move_on_after(LAST_COMMIT_SECONDS, shield=True):
                     try:
                         await messages.commit(with_last=is_whole)
                     except RocketpyError:
-                        # Cancelled, the client's connections end as well; what is not recorded is read once more.
+                        # A cancelled client also loses its connections; messages not committed are read again.
                         if is_whole:
                             raise
 
@@ -181,11 +185,11 @@ async def _commit_often(messages: MessageStream, output: BinaryIO) -> None:
         try:
             await messages.commit()
         except RocketpyError:
-            continue  # the broker is away; the next time or the last will say
+            continue  # the broker is unreachable; a later commit or the last one reports it
 
 
 def json_line(message: MessageExt) -> bytes:
-    """Return a message as one JSON object; a body that is not UTF-8 is ``body_base64`` instead of ``body``."""
+    """Return a message as a JSON object; a body that is not UTF-8 becomes ``body_base64`` instead of ``body``."""
     fields: dict[str, object] = {
         "topic": message.topic,
         "broker_name": message.broker_name,

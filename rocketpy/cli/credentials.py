@@ -1,12 +1,12 @@
-"""Reads a file like RocketMQ's ``tools.yml``: who the commands are for a broker with ACL.
+"""Credentials for brokers with ACL, read from a file like RocketMQ's ``tools.yml``.
 
 ::
 
     accessKey: RocketMQ
     secretKey: 12345678
-    securityToken: only where somebody asks for one
+    securityToken: optional
 
-A key is the text that was written, also where YAML sees a number in it. Compatibility: ``AclUtils.getAclRPCHook``
+A key is the text as written, even where YAML would read it as a number. Compatibility: ``AclUtils.getAclRPCHook``
 (4.9.8), which goes on without signing when the file is wrong; here that is an error.
 """
 
@@ -21,7 +21,7 @@ _FILE_SIZE_MAX = 1 << 16
 
 
 def load_credentials(path: str) -> SessionCredentials:
-    """Return what a file says; SettingsError names the file and what is wrong with it."""
+    """Return the credentials of a file; SettingsError names the file and what is wrong with it."""
     try:
         with open(path, "rb") as file:
             content = file.read(_FILE_SIZE_MAX + 1)

@@ -1,4 +1,4 @@
-"""``rocketpy store dump``: prints any file of a store. Only options and printing are here."""
+"""``rocketpy store dump``: prints any file of a store. Holds only options and output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def dump(
     slots: Annotated[bool, typer.Option("--slots", help="The hash slots of index files too.")] = False,
     as_json: Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line.")] = False,
 ) -> None:
-    """Print what a file of a store holds: log, queue, extension, index, checkpoint, tables. Changes nothing."""
+    """Print the contents of a store file: log, queue, extension, index, checkpoint or table. Read-only."""
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.show.dump import DumpWish, StoreDump
 
@@ -62,7 +62,7 @@ def json_line(item: Item) -> bytes:
 
 
 def text_line(item: Item) -> str:
-    """Return an item as one line of words: its kind, then ``name=value`` for each thing it has."""
+    """Return an item as one line of text: its kind, then ``name=value`` for each field."""
     return escaped(" ".join([item.kind, *(f"{name}={_text(value)}" for name, value in item.fields.items())]))
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
 
 
 def chosen_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """Return the one queue that ``text`` (of the option --queue) means; CommandError when it is none or several."""
+    """Return the queue that ``text`` (of the option --queue) matches; CommandError when none or several match."""
     broker_name, _, number = text.rpartition(":")
     found = [
         queue

@@ -1,7 +1,7 @@
-"""How a command ends: 0 done, 1 the cluster refused or could not be reached, 2 wrong use, 130 interrupted.
+"""Exit status of a command: 0 success, 1 refused or unreachable, 2 wrong usage, 130 interrupted.
 
-Every expected failure is one sentence on stderr; anything else is ours and keeps its traceback. A reader of our output
-that has seen enough (``rocketpy consume | head``) is no failure.
+Every expected failure is one sentence on stderr; any other exception is a bug of ours and keeps its traceback. A closed
+output pipe (``rocketpy consume | head``) is not a failure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NO_ROUTE = 10005
 
 
 class CommandError(RocketpyError):
-    """What the user asked for does not exist or cannot be done; the text is the whole sentence."""
+    """The request of the user names something missing or impossible; the text is the whole sentence."""
 
 
 @contextmanager
 def outcome() -> Iterator[None]:
-    """Turn how the block ends into an exit status. All that is printed has left when it does."""
+    """Convert the outcome of the block into an exit status, after flushing the output."""
     try:
         yield
         sys.stdout.flush()
@@ -46,7 +46,7 @@ def outcome() -> Iterator[None]:
 
 @contextmanager
 def naming_topic(topic: str, name_servers: str) -> Iterator[None]:
-    """Say of a topic without a route what that means."""
+    """Explain the error for a topic without a route."""
     try:
         yield
     except ClientError as failure:
@@ -72,7 +72,7 @@ def _leave_for(group: BaseExceptionGroup[BaseException]) -> None:
 
 
 def _abandon_output() -> None:
-    """Let what is still buffered go nowhere, or the interpreter would complain about it at its exit."""
+    """Discard buffered output, about which the interpreter would otherwise complain at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

@@ -1,10 +1,10 @@
 r"""Output of the commands, with control characters escaped.
 
-Names of topics and brokers, properties, paths and remarks come from peers and from disks that others have written.
-Printed unchanged they could set the title of a terminal, move its cursor or forge a line of ours. Text for people shows
-control characters as ``\x1b``, JSON as ``\u001b``, DEL and the C1 controls included, which some terminals obey too.
+Names of topics and brokers, properties, paths and remarks come from peers and from foreign disks. Printed unchanged
+they could set the title of a terminal, move its cursor or forge an output line. Text output shows control characters as
+``\x1b``, JSON as ``\u001b``, including DEL and the C1 controls, which some terminals interpret too.
 
-Rule: a message body is data and leaves unchanged (``consume``, ``export``), unless it goes to a terminal.
+Rule: a message body is data and is written unchanged (``consume``, ``export``), except to a terminal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``rocketpy produce``: each line of standard input becomes a message.
 
-Lines that arrive together travel as one batch, so a large file is fast; a line typed alone is sent at once. The lines
-of a batch lie side by side in one queue; the order of all lines is kept with ``--queue``.
+Lines that arrive together are sent as one batch, so a large file is fast; a line typed alone is sent at once. The lines
+of a batch are consecutive in one queue; ``--queue`` keeps the order of all lines.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LINE_SIZE_MAX = 4 * 1024 * 1024
 
 @attrs.frozen(kw_only=True)
 class LineFormat:
-    """How a line becomes a message."""
+    """Rules for converting a line into a message."""
 
     topic: str
     properties: dict[str, str]
@@ -114,9 +114,9 @@ async def send_lines(
     verbose: bool,
     config: ClientConfig | None = None,
 ) -> None:
-    """Send the lines of what ``read`` (which may block, and returns nothing at the end) returns, as they come.
+    """Send the lines that ``read`` returns, as they come; it may block, and returns no bytes at the end.
 
-    However it ends, it says on stderr how many are stored.
+    The number of stored messages is always printed on stderr, also after a failure.
     """
     import trio
 
@@ -129,7 +129,7 @@ async def send_lines(
             chosen = chosen_queue(queue, await producer.publish_queues(line_format.topic)) if queue else None
             is_open = True
             while is_open:
-                # Abandoned when interrupted: a terminal that nobody types at returns nothing.
+                # The thread is abandoned on an interrupt: a read from an idle terminal never returns.
                 chunk = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
                 is_open = bool(chunk)
                 for batch in batches([line_format.message(line) for line in lines.take(chunk)]):

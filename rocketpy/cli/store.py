@@ -1,6 +1,6 @@
-"""``rocketpy store``: looks at the directory of a store, of ours or of a Java broker, dead or running.
+"""``rocketpy store``: inspects the store directory of a rocketpy or Java broker, running or not.
 
-Only options and printing are here; what is found and done is in :mod:`rocketpy.store`.
+Holds only options and output; the inspection itself is in :mod:`rocketpy.store`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
 store_commands = typer.Typer(
-    help="Look at the files of a store, and mend them.", no_args_is_help=True, rich_markup_mode=None
+    help="Inspect and repair the files of a store.", no_args_is_help=True, rich_markup_mode=None
 )
 
 store_commands.command()(dump)
 
 FOREVER = 1 << 62
-"""A time and a queue offset that never come."""
+"""An upper bound that no time and no queue offset reaches."""
 
 Directory = Annotated[
     Path,
@@ -40,7 +40,7 @@ CommitLogs = Annotated[
     list[str] | None,
     typer.Option(
         "--commitlog",
-        help="Where the CommitLog is, if not in DIR/commitlog; several directories by repeating it.",
+        help="CommitLog directory, if not DIR/commitlog; may be repeated for several directories.",
         show_default=False,
     ),
 ]
@@ -49,9 +49,9 @@ AsJson = Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line
 
 @store_commands.command()
 def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson = False) -> None:
-    """Read everything and say what is wrong. Changes nothing.
+    """Read the whole store and report its defects. Read-only.
 
-    Exit status: 0 nothing is wrong (a notice is what a start deals with), 1 something is, 2 wrong use.
+    Exit status: 0 no defect (a notice is resolved by the next start), 1 at least one defect, 2 wrong usage.
     """
     with outcome():
         inspection = inspected(directory, commitlog, is_live=warn_if_locked(directory))
@@ -66,16 +66,15 @@ def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson =
 def repair(
     directory: Directory,
     commitlog: CommitLogs = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this nothing is written.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Carry out the repair. Without it nothing is written.")] = False,
     cut: Annotated[
-        bool, typer.Option("--cut", help="Cut the log at its first damaged place instead of filling such places.")
+        bool, typer.Option("--cut", help="Truncate the log at its first damage instead of filling damaged ranges.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would be mended, and with --yes mend it; what is cut or overwritten is kept in DIR.
+    """Print the repair plan, and with --yes carry it out; bytes that are cut or overwritten are kept in DIR.
 
-    Exit status: 0 there is nothing to mend or it is done, 1 there is something to mend, or it cannot be mended, 2 wrong
-    use.
+    Exit status: 0 nothing to repair, or repaired, 1 something to repair, or not repairable, 2 wrong usage.
     """
     from rocketpy.clock import SystemClock
     from rocketpy.store.inspection.lock_probe import is_locked
@@ -137,22 +136,24 @@ def export(
     ] = None,
     begin: Annotated[str, typer.Option(help="Stored at this time or later: ISO 8601, or ms since the epoch.")] = "",
     end: Annotated[str, typer.Option(help="Stored at this time or earlier.")] = "",
-    offsets: Annotated[str, typer.Option(metavar="FROM:TO", help="Queue offsets FROM up to, without, TO.")] = "",
+    offsets: Annotated[
+        str, typer.Option(metavar="FROM:TO", help="Queue offsets FROM (inclusive) to TO (exclusive).")
+    ] = "",
     through_log: Annotated[
-        bool, typer.Option("--through-log", help="In the order of the log, even where there are queues.")
+        bool, typer.Option("--through-log", help="In the order of the log, even if there are queues.")
     ] = False,
     as_base64: Annotated[bool, typer.Option("--base64", help="Every body in base64, not only binary ones.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
 ) -> None:
-    """Write messages as JSON, a line each; damaged places are passed over and reported on standard error.
+    """Write messages as JSON, one per line; damaged ranges are skipped and reported on standard error.
 
-    Exit status: 0 all of it is there, 1 something was passed over, 2 wrong use.
+    Exit status: 0 complete, 1 something was skipped, 2 wrong usage.
     """
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.show.export import ExportWish, StoreExport
     from rocketpy.store.inspection.show.message_fields import body_fields, message_fields
 
-    first, behind = parse_offsets(offsets)
+    first, end_offset = parse_offsets(offsets)
     wish = ExportWish(
         topic=topic,
         queue_id=queue,
@@ -160,7 +161,7 @@ def export(
         begin_timestamp_ms=parse_time(begin, "--begin", 0),
         end_timestamp_ms=parse_time(end, "--end", FOREVER),
         begin_offset=first,
-        end_offset=behind,
+        end_offset=end_offset,
         through_log=through_log,
     )
     complaints = 0
@@ -188,7 +189,7 @@ def export(
 
 @contextmanager
 def opened_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Open the file of --output, or give standard output; all is written when the block has ended."""
+    """Open the file of --output, or use standard output; everything is flushed at the end of the block."""
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -215,15 +216,15 @@ def parse_time(text: str, option: str, default_ms: int) -> int:
 
 
 def parse_offsets(text: str) -> tuple[int, int]:
-    """Return what --offsets means; either side may be left out."""
-    first, colon, behind = text.partition(":")
-    if any(each and not each.isdecimal() for each in (first, behind)) or (text and not colon):
+    """Parse --offsets into begin and end; either side may be left out."""
+    first, colon, end = text.partition(":")
+    if any(each and not each.isdecimal() for each in (first, end)) or (text and not colon):
         raise typer.BadParameter(f"{text!r}, expected FROM:TO", param_hint="--offsets")
-    return int(first or 0), int(behind) if behind else FOREVER
+    return int(first or 0), int(end) if end else FOREVER
 
 
 def warn_if_locked(directory: Path) -> bool:
-    """Whether a broker has the store open; says what that means for a reader."""
+    """Whether a broker has the store open; if so, prints a notice about its unfinished writes."""
     from rocketpy.store.inspection.lock_probe import is_locked
     from rocketpy.store.layout import LOCK_FILE
 
@@ -234,7 +235,7 @@ def warn_if_locked(directory: Path) -> bool:
 
 
 def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) -> StoreInspection:
-    """Return a finished look at a store, showing on a terminal how far it has come."""
+    """Run an inspection of a store to its end, with a progress bar on a terminal."""
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
     from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
@@ -251,7 +252,7 @@ def inspected(directory: Path, commitlog: list[str] | None, *, is_live: bool) ->
 
 
 def commit_log_paths(commitlog: list[str] | None) -> tuple[str, ...]:
-    """Return the directories of --commitlog; RocketMQ's comma separates them too."""
+    """Return the directories of --commitlog, which RocketMQ's comma may separate too."""
     return tuple(path.rstrip("/") for each in commitlog or () for path in each.split(",") if path)
 
 
@@ -277,7 +278,7 @@ def show_finding(finding: Finding, *, as_json: bool, err: bool = False) -> None:
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """Return a finding for a person."""
+    """Return a finding as lines of text."""
     where = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
     return [
         f"{finding.severity.value}: {where}",
@@ -289,20 +290,20 @@ def finding_lines(finding: Finding) -> list[str]:
 
 
 def step_lines(number: int, step: RepairStep) -> list[str]:
-    """Return a step for a person."""
-    place = step.path
+    """Return a step as lines of text."""
+    where = step.path
     if step.begin is not None:
-        place += f" from {step.begin} on" if step.end is None else f" from {step.begin} to {step.end}"
-    return [f"{number}. {place}", f"    {step.does}", f"    because: {step.why}"]
+        where += f" from {step.begin} on" if step.end is None else f" from {step.begin} to {step.end}"
+    return [f"{number}. {where}", f"    {step.does}", f"    because: {step.why}"]
 
 
 def step_fields(step: RepairStep) -> dict[str, object]:
-    """Return a step as what JSON can say."""
+    """Return a step as a JSON object."""
     return {"path": step.path, "begin": step.begin, "end": step.end, "does": step.does, "why": step.why}
 
 
 def summary_text(inspection: StoreInspection) -> str:
-    """Return in a line what was looked at."""
+    """Return a one-line summary of what was inspected."""
     looked_at = inspection.summary()
     hidden = looked_at.finding_count - len(inspection.findings)
     more = f" ({hidden} more are not shown)" if hidden else ""

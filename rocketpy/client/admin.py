@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster: topics, routes, clusters. Works against rocketpy and Java alike.
+"""Administration of a cluster: topics, routes, clusters. Works with rocketpy and Java brokers alike.
 
 Compatibility: ``DefaultMQAdminExtImpl`` (4.9.8); client.md 14.
 """
@@ -28,13 +28,13 @@ ROUTES_AT_ONCE_MAX = 32
 async def open_admin_client(
     name_servers: str | Sequence[str], *, config: ClientConfig | None = None
 ) -> AsyncIterator[AdminClient]:
-    """Open an admin client; nothing of it is left when the block ends."""
+    """Open an admin client; its connections and tasks end with the block."""
     async with open_client_instance(client_config(name_servers, config)) as instance:
         yield AdminClient(instance=instance)
 
 
 class AdminClient:
-    """Made by :func:`open_admin_client`."""
+    """Administrative requests. Created by :func:`open_admin_client`."""
 
     def __init__(self, *, instance: ClientInstance) -> None:
         self._instance = instance
@@ -47,11 +47,11 @@ class AdminClient:
         return sorted(decode_body(response.body, TopicList).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Return where a topic lives, None when nobody has it."""
+        """Return the route of a topic, None when no broker has it."""
         return await self._instance.find_route(topic)
 
     async def routes(self, topics: Iterable[str]) -> dict[str, TopicRouteData]:
-        """Return where topics live, in their order, several asked for at a time; those that nobody has are left out."""
+        """Return the routes of topics, in their order, with concurrent requests; unknown topics are left out."""
         names = list(topics)
         found: dict[str, TopicRouteData] = {}
         failures: list[RocketpyError] = []
@@ -81,10 +81,10 @@ class AdminClient:
     async def create_topic(
         self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ_WRITE, cluster: str | None = None
     ) -> list[str]:
-        """Create or update a topic on every master (of one cluster); return the addresses that have it now.
+        """Create or update a topic on every master (of one cluster); return the masters' addresses.
 
         Raises BrokerError when a broker refuses (a system topic), ClientError for a bad name or without any broker.
-        The masters are asked in order, so after a failure those before it have the topic.
+        The masters are asked in order, so after a failure the earlier ones have the topic.
         """
         check_topic(topic)
         addresses = masters(await self._instance.cluster_info(), cluster)

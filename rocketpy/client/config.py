@@ -1,4 +1,4 @@
-"""Settings that every client has, with RocketMQ's defaults.
+"""Settings common to all clients, with RocketMQ's defaults.
 
 Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8); client.md 1 and 3.
 """
@@ -19,7 +19,7 @@ DEFAULT_INSTANCE_NAME = "DEFAULT"
 
 
 def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
-    """Split ``host:port;host:port``; of ``http://instance.region/host:port`` the part behind the last slash counts."""
+    """Split ``host:port;host:port``; of ``http://instance.region/host:port`` only the part after the last slash."""
     parts = value.split(";") if isinstance(value, str) else list(value)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("/")[2] for part in parts if part.strip()))
     if not addresses:
@@ -29,15 +29,15 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """How a client finds its cluster and how patient it is. Times in milliseconds.
+    """Nameservers, timeouts, TLS and credentials of a client. Times in milliseconds.
 
     ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
-    default instance name becomes unique to the client, any other must be.
+    default instance name is replaced by a unique one, any other must be unique.
 
-    With ``use_tls`` every connection uses TLS as ``tls`` says; its default believes any certificate, as in RocketMQ.
-    Opening a client then raises :class:`~rocketpy.errors.SettingsError` for a file that is not what it should be.
+    With ``use_tls`` every connection uses TLS with the settings ``tls``; by default any certificate is accepted, as in
+    RocketMQ. Opening a client raises :class:`~rocketpy.errors.SettingsError` for an unusable certificate file.
 
-    With ``credentials`` every request is signed: what a broker with ACL asks for.
+    With ``credentials`` every request is signed, as a broker with ACL requires.
     """
 
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)

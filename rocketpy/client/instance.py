@@ -1,12 +1,12 @@
-"""What the producers and consumers of one client share: nameservers, routes, broker addresses, heartbeats.
+"""State shared by the producers and consumers of one client: nameservers, routes, broker addresses, heartbeats.
 
-Routes are looked up on first use, once however many ask, and refreshed every 30 seconds after; the chosen
-nameserver is kept while it answers. Rule: a route once known is kept when a nameserver no longer knows it (one that
-has just started knows nothing), until another takes its place. Everything a broker answers with an error code becomes
-:class:`BrokerError`; the transport's own failures stay what they are, so a caller can tell "refused" from "unknown".
+Routes are looked up on first use, with one request for concurrent callers, and refreshed every 30 seconds; the chosen
+nameserver is kept while it answers. Rule: a cached route stays when a nameserver no longer knows the topic (one that
+has just started knows none), until a new route replaces it. An error code in a broker's answer becomes
+:class:`BrokerError`; transport failures are raised unchanged, so a caller can tell "refused" from "unknown".
 
-Compatibility: ``MQClientInstance`` (4.9.8); client.md 2. A nameserver that times out is passed over too, where Java
-passes over only one that cannot be connected to; heartbeats of a client go out side by side.
+Compatibility: ``MQClientInstance`` (4.9.8); client.md 2. A nameserver that times out is skipped too, where Java skips
+only one that refuses the connection; heartbeats of a client are sent concurrently.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
 UNREGISTER_SECONDS = 1.0
 REFRESH_PAUSE_SECONDS = 1.0
-"""The least time between two refreshes of the routes, however often somebody doubts them."""
+"""Minimum pause between two refreshes of the routes, however many are requested."""
 
 HeaderT = TypeVar("HeaderT")
 
@@ -59,7 +59,7 @@ HeaderT = TypeVar("HeaderT")
 async def open_client_instance(
     config: ClientConfig, *, clock: Clock | None = None, randomness: Random | None = None
 ) -> AsyncIterator[ClientInstance]:
-    """Open the shared part of a client; its connections and services end with the block, having taken their leave."""
+    """Open the shared part of a client; at the end of the block it unregisters and closes its connections."""
     remoting_config = NettyClientConfig(use_tls=config.use_tls)
     signer = None if config.credentials is None else RequestSigner(config.credentials)
     opening = open_remoting_client(config=remoting_config, tls=config.tls, before_request=signer)
@@ -77,7 +77,7 @@ async def open_client_instance(
 
 
 class ClientInstance:
-    """Made by :func:`open_client_instance`."""
+    """Shared state of one client. Created by :func:`open_client_instance`."""
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, clock: Clock, randomness: Random) -> None:
         self.config = config
@@ -90,11 +90,11 @@ class ClientInstance:
         randomness.shuffle(self._name_servers)
         self._chosen_name_server = 0
         self._routes = RouteTable()
-        # One task looks a topic up while the others wait for what it finds: asking awaits.
+        # One task looks a topic up while the others wait for its result: the request awaits.
         self._looking_up: dict[str, trio.Lock] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
-        self._knowing_us: set[str] = set()  # brokers that have had a heartbeat and should hear when we leave
+        self._registered_brokers: set[str] = set()  # have received a heartbeat, so they are to be unregistered from
         self._heartbeats = RepeatedCallService(self.heartbeat, interval_s=config.heartbeat_broker_interval / 1000)
         self._refreshes = RepeatedCallService(
             self.refresh_routes,
@@ -119,7 +119,7 @@ class ClientInstance:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask one address; BrokerError for an answer whose code is not expected."""
+        """Send a request to one address; BrokerError for an answer whose code is not expected."""
         patience = self.config.mq_client_api_timeout / 1000 if timeout_s is None else timeout_s
         response = await self._remoting.request(address, request, patience)
         if response.code not in expected:
@@ -129,7 +129,7 @@ class ClientInstance:
     async def name_server_request(
         self, request: RemotingCommand, expected: Collection[int] = (ResponseCode.SUCCESS,)
     ) -> RemotingCommand:
-        """Ask the chosen nameserver, and the others in turn when it does not answer."""
+        """Send a request to the chosen nameserver, and to the others in turn when it does not answer."""
         failures: list[RemotingError] = []
         for _ in self._name_servers:
             address = self._name_servers[self._chosen_name_server]
@@ -137,7 +137,7 @@ class ClientInstance:
                 return await self.request(address, request, expected)
             except RemotingError as failure:
                 failures.append(failure)
-                if self._name_servers[self._chosen_name_server] == address:  # nobody else has moved on meanwhile
+                if self._name_servers[self._chosen_name_server] == address:  # no other task has switched meanwhile
                     self._chosen_name_server = (self._chosen_name_server + 1) % len(self._name_servers)
         raise RemotingConnectError("no nameserver answers: " + "; ".join(map(str, failures))) from failures[0]
 
@@ -149,7 +149,7 @@ class ClientInstance:
     # ---- routes ---------------------------------------------------------------------------------------------------
 
     async def find_route(self, topic: str) -> TopicRouteData | None:
-        """Ask a nameserver where a topic is; None when it does not know it. Nothing is remembered."""
+        """Fetch the route of a topic from a nameserver; None when it does not know the topic. Not cached."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         response = await self.name_server_request(
             make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header),
@@ -162,7 +162,7 @@ class ClientInstance:
     async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues a producer may send to, those of the template topic when the topic is new.
 
-        From memory if possible. ClientError 10005 when there are none.
+        Cached if possible. ClientError 10005 when there are none.
         """
         queues = self._routes.publish_queues(topic)
         if not queues:
@@ -171,7 +171,7 @@ class ClientInstance:
         return queues
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """Ask for the queues a consumer may pull from, in order; ClientError 10005 when nobody has the topic."""
+        """Fetch the queues a consumer may pull from, in order; ClientError 10005 when no broker has the topic."""
         route = await self.find_route(topic)
         if route is None:
             raise no_route(topic)
@@ -179,7 +179,7 @@ class ClientInstance:
         return subscribe_queues(topic, route)
 
     async def publish_address(self, queue: MessageQueue) -> str:
-        """Return the address of a queue's master; ClientError 10003 when, having asked again, there is none."""
+        """Return the address of a queue's master; ClientError 10003 when a fresh look-up finds none either."""
         address = self._routes.publish_address(queue.broker_name)
         if address is None:
             await self._look_up_again(queue.topic)
@@ -189,7 +189,7 @@ class ClientInstance:
         return address
 
     async def subscribe_address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
-        """Return where to pull a queue from: that broker id if it is there, else another of the same name."""
+        """Return the address to pull a queue from: that broker id if registered, else another of the same name."""
         address = self._routes.subscribe_address(queue.broker_name, broker_id)
         if address is None:
             await self._look_up_again(queue.topic)
@@ -198,12 +198,12 @@ class ClientInstance:
             raise ClientError(BROKER_NOT_EXIST, f"The broker[{queue.broker_name}] not exist")
         return address
 
-    def doubt_routes(self) -> None:
-        """A broker does not answer: look soon whether it has moved."""
+    def request_route_refresh(self) -> None:
+        """Refresh the routes soon: a broker does not answer and may have moved."""
         self._refreshes.wake()
 
     async def refresh_routes(self) -> None:
-        """Look every known topic up again; an unreachable nameserver leaves what we know."""
+        """Look every known topic up again; the cached routes stay when no nameserver can be reached."""
         for topic in self._routes.topics:
             try:
                 await self._look_up_again(topic)
@@ -216,17 +216,17 @@ class ClientInstance:
     # ---- heartbeats -----------------------------------------------------------------------------------------------
 
     def add_producer(self, group: str) -> None:
-        """Name a producer group in heartbeats from now on."""
+        """Announce a producer group in heartbeats from now on."""
         self._producer_groups.add(group)
         self._heartbeats.wake()
 
     def add_consumer(self, consumer: ConsumerData) -> None:
-        """Name a consumer group and its subscriptions in heartbeats from now on."""
+        """Announce a consumer group and its subscriptions in heartbeats from now on."""
         self._consumers[consumer.group_name] = consumer
         self._heartbeats.wake()
 
     async def heartbeat(self) -> None:
-        """Tell every broker of every known route who we are; one that does not answer is left for the next time."""
+        """Send a heartbeat to every broker of every known route; a failed one is retried with the next round."""
         if not self._producer_groups and not self._consumers:
             return
         body = encode_body(
@@ -241,9 +241,9 @@ class ClientInstance:
                 nursery.start_soon(self._send_heartbeat, address, body)
 
     async def unregister(self) -> None:
-        """Take leave of every broker that has heard of us."""
+        """Unregister from every broker that has received a heartbeat."""
         async with trio.open_nursery() as nursery:
-            for address in self._knowing_us:
+            for address in self._registered_brokers:
                 nursery.start_soon(self._unregister_from, address)
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -278,11 +278,11 @@ class ClientInstance:
             self._heartbeats.wake()
 
     async def _send_heartbeat(self, address: str, body: bytes) -> None:
-        self._knowing_us.add(address)
+        self._registered_brokers.add(address)
         try:
             await self.request(address, make_request(RequestCode.HEART_BEAT, body=body))
         except RemotingError:
-            self._knowing_us.discard(address)
+            self._registered_brokers.discard(address)
         except BrokerError:
             pass
 
@@ -299,12 +299,12 @@ class ClientInstance:
 
 
 def no_route(topic: str) -> ClientError:
-    """Return the error of a topic that no nameserver knows."""
+    """Return the error for a topic that no nameserver knows."""
     return ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
 
 
 def read_response(response: RemotingCommand, header_class: type[HeaderT]) -> HeaderT:
-    """Return the header of an answer; RemoteProtocolError when the peer has left something out."""
+    """Return the header of an answer; RemoteProtocolError when a required field is missing."""
     try:
         return read_header(response, header_class)
     except RequestError as failure:

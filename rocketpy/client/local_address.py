@@ -1,20 +1,21 @@
-"""The address by which this machine reaches others: part of client ids and of unique keys.
+"""The local address of outgoing connections, part of client ids and of unique keys.
 
-Nothing is sent and no name is looked up: connecting a datagram socket only asks the routing table. Compatibility: Java
-walks its interfaces and prefers public IPv4 addresses (``RemotingUtil.getLocalAddress``).
+Nothing is sent and no name is resolved: connecting a datagram socket only queries the routing table.
+
+Compatibility: Java walks its interfaces and prefers public IPv4 addresses (``RemotingUtil.getLocalAddress``).
 """
 
 from __future__ import annotations
 
 import socket
 
-# TEST-NET-1 and the documentation prefix: routed like any foreign address, and nobody's.
+# TEST-NET-1 and the documentation prefix: routed like any remote address, but assigned to no host.
 _FOREIGN = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 _LOOPBACK = "127.0.0.1"
 
 
 def local_address() -> str:
-    """Return an IPv4 or IPv6 address of this machine; loopback when it has no way out."""
+    """Return an IPv4 or IPv6 address of this machine; loopback when it has no route to other networks."""
     for family, foreign in _FOREIGN:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

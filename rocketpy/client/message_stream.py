@@ -1,11 +1,11 @@
 """All queues of a topic as one stream of messages: ``async with consumer.open_messages("T") as messages``.
 
-A task a queue pulls ahead by a bounded number of pulls; :class:`MessageStream` hands their messages out one by one,
-each queue in order. Rule: a message counts as done when the next one is asked for, and :meth:`MessageStream.commit`
-records what is done, so nothing that was not handled is ever committed.
+One task per queue prefetches a bounded number of pulls; :class:`MessageStream` yields their messages one by one, each
+queue in order. Rule: a message counts as processed when the next one is requested, and :meth:`MessageStream.commit`
+commits only processed messages.
 
-While it follows a topic a stream outlives brokers and nameservers: it tries again, and takes in queues that are new.
-With an end it fails instead, because whoever asked wants to know whether that was all.
+While it follows a topic, a stream survives failures of brokers and nameservers: it retries, and adds new queues. With
+an end it raises instead, because the caller relies on having read everything.
 
 Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with ``assign`` (4.9.8); client.md 9.
 """
@@ -27,10 +27,10 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 PULLS_AHEAD_MAX = 16
-"""Pulled answers that wait to be handed out; every queue's task holds one more."""
+"""Prefetched pull results that wait for the reader; every queue's task holds one more."""
 
 FRUITLESS_PAUSE_SECONDS = 0.1
-"""Between two pulls that brought nothing and did not wait: a broker need not hold pulls."""
+"""Pause after a pull that returned nothing at once, because a broker need not hold pulls."""
 
 PASSING_CODES = frozenset(
     (
@@ -45,7 +45,7 @@ _log = logging.getLogger("rocketpy.client")
 
 
 class QueueSource(Protocol):
-    """What a stream needs of a consumer."""
+    """Interface that a stream needs from a consumer."""
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic."""
@@ -58,11 +58,11 @@ class QueueSource(Protocol):
         ...
 
     async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
-        """Return where to begin."""
+        """Return the queue offset to begin at."""
         ...
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Return where a queue ends now."""
+        """Return the current end of a queue."""
         ...
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
@@ -72,7 +72,7 @@ class QueueSource(Protocol):
 
 @attrs.frozen(kw_only=True)
 class StreamPlan:
-    """What to read, how long to be held and how patient to be; ``queues`` None means all, new ones included."""
+    """Topic, range and timing of a stream; ``queues`` None means all, new ones included."""
 
     topic: str
     queues: Sequence[MessageQueue] | None
@@ -86,9 +86,9 @@ class StreamPlan:
 
 @asynccontextmanager
 async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIterator[MessageStream]:
-    """Find where to begin, start pulling and yield the stream; its tasks end with the block.
+    """Determine the start offsets, start pulling and yield the stream; its tasks end with the block.
 
-    What is sent after this has been entered is in the stream, also with ``start="end"``.
+    A message sent after entering the block is in the stream, also with ``start="end"``.
     """
     async with unwrapped(trio.open_nursery()) as nursery:
         send, receive = trio.open_memory_channel[_Pulled](PULLS_AHEAD_MAX)
@@ -103,15 +103,15 @@ async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIte
 
 
 class MessageStream:
-    """Made by ``PullConsumer.open_messages``: iterate over it once, from one task."""
+    """Iterator over messages, for one task. Created by ``PullConsumer.open_messages``."""
 
     def __init__(self, *, source: QueueSource, readers: _Readers, receive: trio.MemoryReceiveChannel[_Pulled]) -> None:
         self._source = source
         self._readers = readers
         self._receive = receive
         self._current: _Pulled | None = None
-        self._index = 0  # of the message of _current that is handed out next
-        self._handed_to: trio.lowlevel.Task | None = None  # the task that has the last message
+        self._index = 0  # in _current, of the next message to yield
+        self._handed_to: trio.lowlevel.Task | None = None  # the task that received the last message
         self._done: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
 
@@ -119,7 +119,7 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """Return the next message; raises what ended a queue's task, once all that came before it is handed out."""
+        """Return the next message; raises the failure of a queue's task after the messages that came before it."""
         self._settle()
         while self._current is None or self._index == len(self._current.messages):
             self._current, self._index = await self._next_pulled(), 0
@@ -130,18 +130,17 @@ class MessageStream:
 
     @property
     def has_ready(self) -> bool:
-        """Whether the next message is here already: while it is, output need not be flushed."""
+        """Whether the next message has already been pulled; while it has, output need not be flushed."""
         if self._current is not None and self._index < len(self._current.messages):
             return True
         return self._receive.statistics().current_buffer_used > 0
 
     async def commit(self, *, with_last: bool | None = None) -> None:
-        """Record on the brokers what is done, where that has changed.
+        """Commit the offsets of the processed messages, for the queues where they have changed.
 
-        The message handed out last is taken for done too if the task that it was handed to calls: it has handled it.
-        For any other task, one that commits every few seconds perhaps, it is still being handled. ``with_last`` says
-        so in so many words: False when handling it failed, True when another task knows that it is done. Raises as
-        ``PullConsumer.commit``.
+        The last message counts as processed too if the task that received it calls. For any other task, one that
+        commits every few seconds perhaps, it is still being processed. ``with_last`` overrides that: False when
+        processing it failed, True when another task knows that it is processed. Raises as ``PullConsumer.commit``.
         """
         if with_last is None:
             with_last = self._handed_to is trio.lowlevel.current_task()
@@ -162,7 +161,7 @@ class MessageStream:
         raise StopAsyncIteration
 
     def _settle(self) -> None:
-        """Everything handed out so far is done."""
+        """Mark every message yielded so far as processed."""
         pulled = self._current
         if pulled is None:
             return
@@ -174,7 +173,7 @@ class MessageStream:
 
 @attrs.frozen
 class _Pulled:
-    """What one pull brought, perhaps only the news that there is nothing before ``next_begin_offset``."""
+    """Result of one pull, perhaps only the fact that no message matches before ``next_begin_offset``."""
 
     queue: MessageQueue
     messages: tuple[MessageExt, ...]
@@ -183,7 +182,7 @@ class _Pulled:
 
 @attrs.frozen
 class _Stretch:
-    """What one task reads of its queue."""
+    """The range of a queue that one task reads."""
 
     queue: MessageQueue
     begin: int
@@ -202,7 +201,7 @@ class _Readers:
         self._scope = trio.CancelScope()
 
     async def locate(self) -> None:
-        """Find out where every queue begins and, if the stream has an end, ends."""
+        """Determine the start offset of every queue and, if the stream has an end, the end offset."""
         queues = self._plan.queues
         if queues is None:
             queues = await self._source.queues(self._plan.topic)
@@ -273,7 +272,7 @@ class _Readers:
         return isinstance(self._plan.start, str) or message.store_timestamp >= self._plan.start
 
     async def _take_in_new_queues(self, nursery: trio.Nursery) -> None:
-        """Notice queues that the topic gets while it is followed; all they hold is new."""
+        """Add queues that the topic gets while it is followed, from their beginning: all of it is new."""
         known = {stretch.queue for stretch in self._stretches}
         while True:
             await trio.sleep(self._plan.new_queues_interval_s)
@@ -288,7 +287,7 @@ class _Readers:
 
 
 def _may_pass(failure: RocketpyError) -> bool:
-    """Whether trying again can help: the peer is away or busy, not of another opinion."""
+    """Whether a retry can help: the peer is unreachable or busy, rather than refusing."""
     if isinstance(failure, BrokerError):
         return failure.response_code in PASSING_CODES
     return isinstance(failure, RemotingError | ClientError)

@@ -5,8 +5,8 @@ only after a transport failure or one of the codes that mean "another broker may
 other than SEND_OK still means that the message is stored. A message that was repeated may be stored twice: its unique
 key (``msg_id``) is the same.
 
-Compatibility: ``DefaultMQProducerImpl`` (4.9.8); client.md 3. When all attempts have failed the last one's failure is
-raised as it is, with a note of where the message was sent, and not another exception around it.
+Compatibility: ``DefaultMQProducerImpl`` (4.9.8); client.md 3. When all attempts have failed, the exception of the last
+one is raised unwrapped, with a note that lists the brokers tried.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _STORED = {int(status.value): status for status in SendStatus}
 async def open_producer(
     name_servers: str | Sequence[str], *, group: str = "rocketpy_producer", config: ClientConfig | None = None
 ) -> AsyncIterator[Producer]:
-    """Open a producer; when the block ends it has taken leave of the brokers and nothing runs any more."""
+    """Open a producer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
     check_group(group)
     async with open_client_instance(client_config(name_servers, config)) as instance:
         instance.add_producer(group)
@@ -75,7 +75,7 @@ async def open_producer(
 
 @attrs.frozen
 class _Request:
-    """What every attempt to send the same thing repeats."""
+    """The parts of a send that all of its attempts share."""
 
     code: RequestCode
     header: SendMessageRequestHeaderV2
@@ -84,7 +84,7 @@ class _Request:
 
 
 class Producer:
-    """Made by :func:`open_producer`. Its methods may be called from many tasks at once."""
+    """Sender of messages. Created by :func:`open_producer`; may be used by many tasks concurrently."""
 
     def __init__(self, *, instance: ClientInstance, group: str) -> None:
         self._instance = instance
@@ -100,7 +100,7 @@ class Producer:
     async def send(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_s: float | None = None
     ) -> SendResult:
-        """Send one message and return where it is stored.
+        """Send one message; return the queue and offset at which it is stored.
 
         Raises ClientError for a message that cannot be sent or a topic without route, BrokerError for a broker's
         refusal, RemotingError when no attempt got an answer (the message may be stored or not). With ``queue`` there is
@@ -120,7 +120,7 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_s: float | None = None
     ) -> SendResult:
-        """Send messages of one topic as one request: all of them are stored, side by side in one queue, or none.
+        """Send messages of one topic as one request: all are stored, consecutively in one queue, or none.
 
         Raises as :meth:`send`; a batch cannot hold delayed messages or more than ``max_message_size`` bytes.
         """
@@ -165,7 +165,7 @@ class Producer:
                     raise
                 failure = refusal
             except (ClientError, RemotingError) as trouble:
-                self._instance.doubt_routes()
+                self._instance.request_route_refresh()
                 failure = trouble
         if failure is None:
             raise RemotingTooMuchRequestError(f"sending to {topic} was given no time ({patience:g} s)")
@@ -199,7 +199,7 @@ class Producer:
             topic=topic,
             default_topic=self._config.create_topic_key,
             default_topic_queue_nums=self._config.default_topic_queue_nums,
-            queue_id=-1,  # every attempt has its own
+            queue_id=-1,  # set by each attempt
             sys_flag=sys_flag,
             born_timestamp=self._instance.clock.timestamp_ms(),
             flag=flag,
@@ -210,7 +210,7 @@ class Producer:
         )
 
     def _choose(self, queues: Sequence[MessageQueue], *, last_broker: str | None) -> MessageQueue:
-        """Round robin, passing over the broker that has just failed when there is another."""
+        """Choose round robin, skipping the broker that has just failed when there is another."""
         for _ in range(len(queues)):
             self._next_queue += 1
             queue = queues[self._next_queue % len(queues)]
@@ -228,7 +228,7 @@ class Producer:
         return properties
 
     def _check_batch(self, messages: Sequence[Message]) -> str:
-        """Refuse what cannot be one batch; return its topic."""
+        """Check that the messages can be one batch; return their topic."""
         if not messages:
             raise _bad_batch("it is empty, expected at least one message")
         first = messages[0]

@@ -1,10 +1,10 @@
 """Pulls messages queue by queue: ``async with open_pull_consumer("127.0.0.1:9876", group="g") as consumer``.
 
-The caller decides which queues to read and from where, and commits what is done. :meth:`PullConsumer.open_messages`
-does the usual thing over all queues of a topic at once.
+The caller decides which queues to read from which offset, and commits its progress.
+:meth:`PullConsumer.open_messages` reads all queues of a topic as one stream.
 
-Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8); client.md 6 and 9. Messages whose tag does not
-match are dropped here too, because the broker compares hashes only.
+Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8); client.md 6 and 9. As in Java, the tags are
+compared again here, because the broker compares only their hashes.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ _PULL_CODES = tuple(status.value for status in PullStatus)
 async def open_pull_consumer(
     name_servers: str | Sequence[str], *, group: str, config: ClientConfig | None = None
 ) -> AsyncIterator[PullConsumer]:
-    """Open a pull consumer; when the block ends it has taken leave of the brokers and nothing runs any more."""
+    """Open a pull consumer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
     check_group(group)
     async with open_client_instance(client_config(name_servers, config)) as instance:
         yield PullConsumer(instance=instance, group=group)
 
 
 class PullConsumer:
-    """Made by :func:`open_pull_consumer`. Its methods may be called from many tasks at once."""
+    """Consumer of single queues. Created by :func:`open_pull_consumer`; may be used by many tasks concurrently."""
 
     def __init__(self, *, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # where the last pull said the next one is better off
+        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the topic's readable queues, in order; ClientError 10005 when nobody has the topic."""
+        """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
         return await self._instance.subscribe_queues(topic)
 
     async def pull(
@@ -108,14 +108,14 @@ class PullConsumer:
                 address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience_ms / 1000
             )
         except RemotingError:
-            self._instance.doubt_routes()
+            self._instance.request_route_refresh()
             raise
         result = _pull_result(response, queue, subscription)
         self._suggested_broker_ids[queue] = result.suggest_which_broker_id
         return result
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Return the first queue offset that is still there."""
+        """Return the lowest queue offset that still exists."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         response = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
         return read_response(response, GetMinOffsetResponseHeader).offset
@@ -156,10 +156,10 @@ class PullConsumer:
         await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
-        """Return where reading begins.
+        """Return the queue offset at which reading begins.
 
         ``start`` is ``"beginning"``, ``"end"``, ``"stored"`` (the group's progress, else the beginning), a wall time in
-        ms, or a negative number: so many messages before the end.
+        ms, or a negative number -N for the last N messages.
         """
         if isinstance(start, int):
             if start < 0:
@@ -190,8 +190,8 @@ class PullConsumer:
 
         ``start`` is what :meth:`start_offset` takes; after a wall time come only messages stored since then. With
         ``until_end`` the stream ends where the queues ended when it was opened. Nothing is committed unless
-        :meth:`MessageStream.commit` is called. ClientError 10005 when nobody has the topic, ValueError for a ``start``
-        or an ``expression`` that means nothing.
+        :meth:`MessageStream.commit` is called. ClientError 10005 when no broker has the topic, ValueError for an
+        invalid ``start`` or ``expression``.
         """
         parse_tag_expression(topic, expression)
         if isinstance(start, str) and start not in STARTS:
@@ -213,7 +213,7 @@ class PullConsumer:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _subscribe(self, topic: str, expression: str) -> SubscriptionData:
-        """Name the subscription in heartbeats, so that operators see who reads; return it."""
+        """Announce the subscription in heartbeats, so that operators see the consumer; return it."""
         subscription = self._subscriptions.get(topic)
         if subscription is None or subscription.sub_string != (expression or SUB_ALL):
             subscription = parse_tag_expression(topic, expression, sub_version=self._instance.clock.timestamp_ms())
@@ -228,7 +228,7 @@ class PullConsumer:
         return subscription
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
-        """Ask the queue's master: slaves know no progress, and offsets only with a delay."""
+        """Send a request to the queue's master: slaves have no progress, and their offsets lag."""
         address = await self._instance.publish_address(queue)
         return await self._instance.request(address, make_request(code, header))
 

@@ -1,4 +1,4 @@
-"""What sends and pulls return: statuses, not exceptions.
+"""Results of sends and pulls: statuses, not exceptions.
 
 Compatibility: ``SendResult``, ``SendStatus``, ``PullResult``, ``PullStatus`` (4.9.8).
 """
@@ -13,7 +13,7 @@ from rocketpy.protocol.message import MessageExt, MessageQueue
 
 
 class SendStatus(Enum):
-    """How safe a stored message is; every one of them means: stored."""
+    """Durability of a stored message; with every status the message is stored."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -22,7 +22,7 @@ class SendStatus(Enum):
 
 
 class PullStatus(Enum):
-    """What a pull brought."""
+    """Outcome of a pull."""
 
     FOUND = 0
     NO_NEW_MSG = 19
@@ -32,7 +32,7 @@ class PullStatus(Enum):
 
 @attrs.frozen
 class SendResult:
-    """Where a message (or a batch) is. ``msg_id`` is the unique key, of a batch all of them joined by commas."""
+    """Queue and offset of a stored message or batch. ``msg_id`` is the unique key; a batch's are joined by commas."""
 
     status: SendStatus
     msg_id: str
@@ -44,9 +44,9 @@ class SendResult:
 
 @attrs.frozen
 class PullResult:
-    """What a pull found; ``next_begin_offset`` is where to pull next, whatever the status.
+    """Messages of a pull; ``next_begin_offset`` is the offset of the next pull, whatever the status.
 
-    ``suggest_which_broker_id`` is who should be asked next: a slave when the master has to read from its disk.
+    ``suggest_which_broker_id`` names the broker for the next pull: a slave when the master has to read from its disk.
     """
 
     status: PullStatus

@@ -1,7 +1,7 @@
-"""The routes a client knows, and what follows from them: queues to send to, queues to pull from, addresses.
+"""Cache of routes, and the values derived from them: queues to send to, queues to pull from, addresses.
 
-A table of plain values: asking nameservers is :mod:`rocketpy.client.instance`'s. Rule: the last route of any topic that
-names a broker decides its addresses.
+A table of plain values: :mod:`rocketpy.client.instance` queries the nameservers. Rule: the latest route of any topic
+that names a broker decides its addresses.
 
 Compatibility: ``MQClientInstance.topicRouteData2TopicPublishInfo`` and its neighbours (4.9.8).
 """
@@ -31,7 +31,7 @@ class RouteTable:
         return list(self._routes)
 
     def put(self, topic: str, route: TopicRouteData) -> bool:
-        """Remember a route; True when it tells of an address that was not known."""
+        """Cache a route; True when it contains an address that was not known."""
         self._routes[topic] = route
         self._publish_queues[topic] = publish_queues(topic, route)
         before = set(self.broker_addresses())
@@ -54,7 +54,7 @@ class RouteTable:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
     def subscribe_address(self, broker_name: str, broker_id: int) -> str | None:
-        """Return the address of that broker id; of the slave after it, then of any, when it is not there."""
+        """Return the address of that broker id; if it is missing, of the next slave, then of any."""
         addresses = self._addresses.get(broker_name, {})
         found = addresses.get(broker_id)
         if found is None and broker_id != MASTER_ID:
@@ -91,7 +91,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Return the queues to pull from, in order; a broker without a master is read all the same."""
+    """Return the queues to pull from, in order, also of a broker without a master."""
     return sorted(
         MessageQueue(topic, queues.broker_name, queue_id)
         for queues in route.queue_datas
@@ -101,7 +101,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def route_like(template: TopicRouteData, queue_nums_max: int) -> TopicRouteData:
-    """Return the route that a new topic will have, from that of the topic it is created like."""
+    """Return the route that a new topic will have, derived from that of its template topic."""
     return attrs.evolve(
         template,
         queue_datas=[
@@ -113,7 +113,7 @@ def route_like(template: TopicRouteData, queue_nums_max: int) -> TopicRouteData:
 
 
 def _order_list(text: str) -> list[tuple[str, int]]:
-    """Read ``broker:number;broker:number``; what does not look like it is passed over."""
+    """Parse ``broker:number;broker:number``; malformed parts are skipped."""
     entries = []
     for entry in text.split(";"):
         broker_name, colon, number = entry.strip().rpartition(":")

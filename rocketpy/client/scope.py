@@ -1,7 +1,7 @@
-"""Lets a block's own exception leave its scopes as it was raised.
+"""Unwrapping of the exception group around a block's own exception.
 
-Trio's nurseries put every exception into a group, also the one that the block around a client raised itself. Nobody who
-writes ``async with open_producer(...)`` started those tasks, so nobody should have to write ``except*`` for them.
+Trio's nurseries put every exception into a group, even one that the body of ``async with open_producer(...)`` raised.
+The nursery is an implementation detail there, so users should not need ``except*`` because of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ScopeT = TypeVar("ScopeT")
 
 @asynccontextmanager
 async def unwrapped(scope: AbstractAsyncContextManager[ScopeT, bool | None]) -> AsyncIterator[ScopeT]:
-    """Enter ``scope``. A group of nothing but the block's own exception leaves as that exception, others as groups."""
+    """Enter ``scope``. A group that holds only the block's own exception is raised as that exception."""
     own: BaseException | None = None
     try:
         async with scope as value:
@@ -34,7 +34,7 @@ async def unwrapped(scope: AbstractAsyncContextManager[ScopeT, bool | None]) -> 
 
 
 def _is_remade(exception: BaseException, own: BaseException) -> bool:
-    """Whether a group is the block's own group, which a nursery makes anew without the cancellations in it."""
+    """Whether a group is the block's own group, which a nursery rebuilds without the cancellations in it."""
     return (
         isinstance(exception, BaseExceptionGroup)
         and isinstance(own, BaseExceptionGroup)

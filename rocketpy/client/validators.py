@@ -1,9 +1,9 @@
-"""What a client refuses before it asks anybody: bad names, bodies and properties.
+"""Checks of names, bodies and properties in the client, before anything is sent.
 
-Every refusal is a ClientError with RocketMQ's code that says the limit and what was found.
+Every refusal is a ClientError with RocketMQ's code; its text names the limit and what was found.
 
-Compatibility: ``Validators`` and ``MessageAccessor`` (4.9.8). Java lets a program write reserved properties behind the
-API's back and loses a value with a separator in it; here both are refused.
+Compatibility: ``Validators`` and ``MessageAccessor`` (4.9.8). Java lets a program set reserved properties by bypassing
+the API, and loses a value that contains a separator; here both are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTABLE_PROPERTIES = frozenset(
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a name that no topic has, and topics that belong to the broker."""
+    """Refuse an illegal topic name, and topics that belong to the broker."""
     fault = topic_name_fault(topic)
     if fault is None and topic in NOT_ALLOWED_SEND_TOPICS:
         fault = f"Sending message to topic[{topic}] is forbidden."
@@ -81,7 +81,7 @@ def check_message(message: Message, max_message_size: int) -> None:
 
 
 def check_body_size(size: int, max_message_size: int) -> None:
-    """Refuse nothing, and more than the limit."""
+    """Refuse an empty body and one above the limit."""
     if size == 0:
         raise ClientError(ResponseCode.MESSAGE_ILLEGAL, "the message body length is zero")
     if size > max_message_size:
@@ -92,7 +92,7 @@ def check_body_size(size: int, max_message_size: int) -> None:
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse properties that are RocketMQ's own or would not arrive as they are."""
+    """Refuse properties that RocketMQ reserves or whose text would not survive encoding."""
     for name, value in properties.items():
         if name in RESERVED_PROPERTIES and name not in SETTABLE_PROPERTIES:
             raise ClientError(UNSPECIFIED, f"The Property<{name}> is used by system, input another please")

@@ -1,12 +1,12 @@
-"""The body of SEND_BATCH_MESSAGE: messages back to back.
+"""Codec of the body of SEND_BATCH_MESSAGE: messages back to back.
 
 +------------+-----------+--------------+----------+--------------+------+------------------+------------+
 | total size | magic (0) | body CRC (0) | flag     | body length  | body | properties size  | properties |
 | i32        | i32       | i32          | i32      | i32          |      | i16              | UTF-8      |
 +------------+-----------+--------------+----------+--------------+------+------------------+------------+
 
-All big-endian. A writer gives the total size of the item with itself; a reader trusts the two inner lengths only, as
-the broker does. Topic, queue, sysFlag and the rest of a message are in the request's header.
+All big-endian. The total size includes its own field; a reader uses the two inner lengths only, as Java's broker does.
+Topic, queue, sysFlag and the other fields of a message are in the request's header.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROPERTIES_SIZE = Struct(">h")
 _IGNORED_HEAD = Struct(">12xii")
 _OVERHEAD_SIZE = _HEAD.size + _PROPERTIES_SIZE.size
 _ALIKE_MAX = 1000
-"""More items are cut one by one: what cuts them all at once has a size, and is remembered."""
+"""More items are decoded one by one: the struct that decodes all at once grows with them, and is cached."""
 
 assert _OVERHEAD_SIZE == 22
 assert _IGNORED_HEAD.size == _HEAD.size == 20
@@ -41,7 +41,7 @@ class BatchItem(NamedTuple):
 
 
 class BatchColumns(NamedTuple):
-    """The messages of a batch: what stands first in each column is the first message's, and so on."""
+    """The messages of a batch in columns: item N of each column belongs to message N."""
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
@@ -49,7 +49,7 @@ class BatchColumns(NamedTuple):
 
 
 def encode_batch_body(messages: Iterable[Message]) -> bytes:
-    """Return the body of a batch; that the messages share topic and WAIT is for the caller to see to.
+    """Return the body of a batch; the caller ensures that the messages share topic and WAIT.
 
     Raises :class:`~rocketpy.errors.LocalProtocolError` when properties do not fit their length field, which RocketMQ
     does not notice, or hold half of a surrogate pair.
@@ -85,7 +85,7 @@ def decode_batch_body(body: bytes) -> list[BatchItem]:
 
 
 class BatchCountError(RemoteProtocolError):
-    """A batch has more messages than the reader takes."""
+    """A batch has more messages than the reader accepts."""
 
 
 def split_batch_body(body: bytes, *, count_max: int | None = None) -> BatchColumns:
@@ -100,7 +100,7 @@ def split_batch_body(body: bytes, *, count_max: int | None = None) -> BatchColum
 
 
 def _split_alike(body: bytes) -> BatchColumns | None:
-    """Return the columns of a body whose items have the lengths of the first one, as most have; None of any other."""
+    """Return the columns of a body whose items all have the lengths of the first one, as is usual; else None."""
     end = len(body)
     if end < _OVERHEAD_SIZE:
         return None
@@ -120,7 +120,7 @@ def _split_alike(body: bytes) -> BatchColumns | None:
 
 @lru_cache(maxsize=64)
 def _alike_items(count: int, body_size: int, properties_size: int) -> Struct:
-    """Return what cuts such items in one step: flag, body length, body, properties size and properties of each."""
+    """Return the struct that decodes such items at once: flag, two lengths, body and properties of each."""
     return Struct(">" + f"12xii{body_size}sh{properties_size}s" * count)
 
 

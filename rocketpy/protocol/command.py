@@ -1,8 +1,7 @@
-"""The value that travels: one request or response, however its header was written.
+"""``RemotingCommand``: one request or response, independent of the encoding of its header.
 
-A command knows no bytes (:mod:`rocketpy.protocol.frame` does) and no meaning of its fields (the header classes in
-:mod:`rocketpy.protocol.headers` do). Rule: a response repeats the request's ``opaque`` and answers in the request's
-serialize type.
+The bytes are :mod:`rocketpy.protocol.frame`'s, the meaning of the fields that of the classes in
+:mod:`rocketpy.protocol.headers`. Rule: a response repeats the request's ``opaque`` and its serialize type.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ RESPONSE_FLAG = 1
 """Bit 0 of ``flag``. It decides what a frame is; opaques of the two directions are independent and collide."""
 
 ONEWAY_FLAG = 2
-"""Bit 1 of ``flag``: the sender keeps no account of this request and drops any answer."""
+"""Bit 1 of ``flag``: the sender does not track this request and drops any answer."""
 
 
 @attrs.define(slots=True)
 class RemotingCommand:
     """One request or response.
 
-    ``opaque`` of a request is set by whoever sends it, so it is the one field that changes after creation.
+    ``opaque`` of a request is set by the connection that sends it, so it is the one field that changes after creation.
     ``ext_fields`` keeps the order in which the peer wrote them; ``None`` and ``{}`` differ on the wire in JSON.
-    ``language`` is ``None`` when the peer named one we do not know, which RocketMQ serves too.
+    ``language`` is ``None`` for an unknown language, which RocketMQ accepts too.
     """
 
     code: int
@@ -52,7 +51,7 @@ class RemotingCommand:
 def make_request(
     code: int, header: object | None = None, body: bytes | None = None, *, oneway: bool = False
 ) -> RemotingCommand:
-    """Return a request that carries the fields of ``header`` (an attrs header value); remoting gives it its opaque.
+    """Return a request with the fields of ``header`` (an attrs header value); remoting sets its opaque.
 
     Raises :class:`~rocketpy.errors.LocalProtocolError` when a field does not fit its type on the wire.
     """

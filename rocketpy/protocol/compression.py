@@ -1,8 +1,8 @@
-"""How message bodies are compressed, which the sysFlag of the message says.
+"""Compression of message bodies, as declared in the sysFlag of the message.
 
-Bit 0: compressed. Bits 8 to 10: with what; a producer older than 4.9.5 leaves them 0 and means zlib. LZ4 is its frame
-format, ZSTD a standard frame. zlib is in the standard library; for the other two the packages ``lz4`` and ``zstandard``
-are used when they are installed.
+Bit 0: compressed. Bits 8 to 10: the algorithm; a producer older than 4.9.5 leaves them 0 and means zlib. LZ4 uses its
+frame format, ZSTD a standard frame. zlib is in the standard library; the other two need the packages ``lz4`` and
+``zstandard``.
 
 Rule: decompression never yields more than the caller allows, whatever the compressed bytes claim.
 """
@@ -16,7 +16,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK
 
 DECOMPRESSED_SIZE_MAX = 64 * 2**20
-"""What a body may grow to unless the caller says otherwise; RocketMQ has no limit and runs out of memory."""
+"""Default limit on a decompressed body; RocketMQ has none and runs out of memory."""
 
 DEFAULT_LEVEL = 5
 
@@ -33,7 +33,7 @@ class CompressionType(IntEnum):
 
 
 def compression_type(sys_flag: int) -> CompressionType | None:
-    """Return how a body is compressed, ``None`` for not at all; RemoteProtocolError for a type nobody has defined."""
+    """Return the algorithm of a body, ``None`` if uncompressed; RemoteProtocolError for an undefined type."""
     if not sys_flag & COMPRESSED_FLAG:
         return None
     number = sys_flag & COMPRESSION_TYPE_MASK
@@ -46,7 +46,7 @@ def compression_type(sys_flag: int) -> CompressionType | None:
 
 
 def compressed_sys_flag(sys_flag: int, compression: CompressionType) -> int:
-    """Return ``sys_flag`` saying that the body is compressed with ``compression``."""
+    """Return ``sys_flag`` with the bits for a body compressed with ``compression`` set."""
     return sys_flag & ~COMPRESSION_TYPE_MASK | compression | COMPRESSED_FLAG
 
 
@@ -64,7 +64,7 @@ def compress(body: bytes, compression: CompressionType, level: int = DEFAULT_LEV
 def decompress(
     body: bytes | memoryview, compression: CompressionType, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> bytes:
-    """Return what ``body`` was before; bytes behind the end of the compressed stream are ignored, as in Java.
+    """Return ``body`` decompressed; bytes after the end of the compressed stream are ignored, as in Java.
 
     Raises :class:`~rocketpy.errors.RemoteProtocolError` when it is damaged, cut short or would grow beyond
     ``size_max``, and :class:`~rocketpy.errors.LocalProtocolError` when the package for it is missing.
@@ -142,11 +142,11 @@ def _decompress_zstd(body: bytes | memoryview, size_max: int) -> bytes:
 
 
 def _has_last_zstd_block(body: bytes | memoryview, position: int, checksum_size: int) -> bool:
-    """Whether a ZSTD frame is there to its end; the decoder reads a cut one as far as it goes, and says nothing.
+    """Whether a ZSTD frame is complete; the decoder reads a truncated one as far as it goes, without an error.
 
-    A frame that was written as a stream does not say how long its content is, so its blocks have to be walked. Each
-    begins with 3 bytes, little-endian: bit 0 says that it is the last one, bits 1 and 2 are its type (0 raw, 1 one byte
-    repeated, 2 compressed), and the others its size; one that repeats a byte holds only that byte.
+    A frame that was written as a stream does not declare the length of its content, so its blocks have to be walked.
+    Each has a header of 3 bytes, little-endian: bit 0 marks the last block, bits 1 and 2 are the type (0 raw, 1 one
+    byte repeated, 2 compressed), and the others the size; a repeated block holds only that one byte.
     """
     while position + _ZSTD_BLOCK_HEADER_SIZE <= len(body):
         header = int.from_bytes(body[position : position + _ZSTD_BLOCK_HEADER_SIZE], "little")

@@ -1,4 +1,4 @@
-"""The text of ``messageDelayLevel`` and of the property DELAY: how long a level waits, which level a message wants.
+"""Parsers of the setting ``messageDelayLevel`` (the delay of each level) and of the property DELAY (a message's level).
 
 Compatibility: ``ScheduleMessageService.parseDelayLevel`` and ``Message.getDelayTimeLevel`` (4.9.8). Java splits at each
 single blank and takes negative delays; here any white space separates, and a delay has 1 to 9 digits.
@@ -40,7 +40,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def read_delay_level(text: str) -> int | None:
-    """Return the level that a property DELAY asks for, as it stands there; None when it is no Java ``int``.
+    """Return the level of a property DELAY, unchecked; None when it is no Java ``int``.
 
     >>> read_delay_level("3"), read_delay_level("-1"), read_delay_level("soon")
     (3, -1, None)

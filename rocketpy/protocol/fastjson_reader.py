@@ -1,16 +1,16 @@
-"""Reads the JSON dialect of fastjson 1.2.69, which RocketMQ's bodies, files and header texts are written in.
+"""Parser of the JSON dialect of fastjson 1.2.69, in which RocketMQ's bodies, files and header texts are written.
 
-Beyond standard JSON it takes what fastjson takes and RocketMQ's peers send: map keys that are bare numbers, ``null``,
-identifiers or whole objects; single quotes; runs of commas and a trailing one; ``\\xHH`` and octal-looking escapes; raw
-control characters in strings; a type letter behind a number (``5L``); ``undefined``. Of a repeated key the last value
-counts. What it does not know: ``$ref`` (:mod:`rocketpy.protocol.fastjson_references`) and any meaning of a key.
+Beyond standard JSON it accepts the extensions of fastjson that RocketMQ's peers send: map keys that are bare numbers,
+``null``, identifiers or whole objects; single quotes; runs of commas and a trailing one; ``\\xHH`` and octal-looking
+escapes; raw control characters in strings; a type letter after a number (``5L``); ``undefined``. Of a repeated key the
+last value counts. It does not know ``$ref`` (:mod:`rocketpy.protocol.fastjson_references`) or the meaning of any key.
 
-Rule: work in proportion to the text, whatever comes. Nesting beyond :data:`DEPTH_MAX` and anything else that is not
-the dialect is a :class:`~rocketpy.errors.RemoteProtocolError` that names the position. Keys are chosen so that no text
-can make them collide in a dict: the hash of a text is random per process, an integer key is an int64 (the hash of a
-longer one is its remainder, so millions may share it), and a :class:`FrozenBean` hashes as a text.
+Rule: linear time for any input. Nesting beyond :data:`DEPTH_MAX` and any other text outside the dialect is a
+:class:`~rocketpy.errors.RemoteProtocolError` that names the position. Keys are chosen so that no input can make them
+collide in a dict: the hash of a text is random per process, an integer key is an int64 (the hash of a longer one is its
+remainder, so millions may share it), and a :class:`FrozenBean` hashes as a text.
 
-Compatibility: fastjson also takes arrays, fractions and integers beyond int64 as keys; nothing of RocketMQ writes them,
+Compatibility: fastjson also accepts arrays, fractions and integers beyond int64 as keys; RocketMQ never writes them,
 and here they are refused.
 """
 
@@ -45,7 +45,7 @@ class FrozenBean(Mapping[str, object]):
 
     def __init__(self, members: Mapping[str, object]) -> None:
         self._members = {key: _frozen(value) for key, value in members.items()}
-        # Of a text: the hash of a number is no secret, so members could be chosen that make all beans collide.
+        # The hash of a text: that of a number is predictable, so members could be chosen that make all beans collide.
         texts = [f"{_hashed_text(key)}:{_hashed_text(value)}" for key, value in self._members.items()]
         self._hash = hash(",".join(texts if len(texts) == 1 else sorted(texts)))
 
@@ -82,7 +82,7 @@ def read_document(text: str) -> object:
     value, position = _read_value(text, position, 1)
     position = _skip_whitespace(text, position)
     if position != len(text):
-        raise _unexpected(text, position, "nothing behind the document")
+        raise _unexpected(text, position, "nothing after the document")
     return value
 
 
@@ -201,7 +201,7 @@ def _read_escape(text: str, position: int) -> tuple[str, int]:
     if letter in ("x", "u"):
         digits = _HEX_DIGITS[letter].match(text, position + 1)
         if not digits:
-            raise _unexpected(text, position + 1, f"hexadecimal digits behind \\{letter}")
+            raise _unexpected(text, position + 1, f"hexadecimal digits after \\{letter}")
         return chr(int(digits.group(), 16)), digits.end()
     if letter not in _ESCAPES:
         raise _unexpected(text, position, "an escape")

@@ -1,14 +1,13 @@
-"""Puts the referenced value in the place of fastjson's ``{"$ref":"$.path"}``.
+"""Resolution of fastjson's references ``{"$ref":"$.path"}``.
 
-fastjson writes the second occurrence of one and the same object in a document as such a reference. Resolved here are
-references to a value that ends before the reference begins, which is all that a tree with shared values has. ``@``,
-``..``, ``$`` and paths to a value that contains the reference would make a cycle and become ``None``, as does a path
-that leads nowhere. A reference used as a map *key* points to a key that was written before; it is resolved where
-exactly one is possible, and kept otherwise.
+fastjson writes the second occurrence of the same object in a document as such a reference. Resolved here are references
+to a value that ends before the reference begins, which covers every tree with shared values. ``@``, ``..``, ``$`` and
+paths to a value that contains the reference would make a cycle and become ``None``, as does a dangling path. A
+reference used as a map *key* refers to an earlier key; it is resolved if exactly one is possible, and kept otherwise.
 
 Rule: references share values, so a small text can stand for an enormous tree. All targets together may have
-:data:`REFERENCED_VALUES_MAX` values when written out in full. A document has at most :data:`REFERENCES_MAX` references,
-and each costs the length of its path: what a map has as keys is looked up once for all references to a key of it.
+:data:`REFERENCED_VALUES_MAX` values when expanded. A document has at most :data:`REFERENCES_MAX` references, and each
+costs the length of its path: the keys of a map are looked up once for all references to them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NOTHING = object()
 
 
 def resolve_references(document: object) -> object:
-    """Return ``document`` with its references resolved in place, in the order of the text."""
+    """Resolve the references of ``document``, in document order, and return it; containers are modified."""
     if _reference(document) is not None:
         return None  # to itself, or to nothing
     _Resolver(document).resolve(document)
@@ -42,7 +41,7 @@ def resolve_references(document: object) -> object:
 @attrs.define(eq=False)
 class _Resolver:
     _root: object
-    _open: set[int] = attrs.field(factory=set)  # identities of the containers around the place being visited
+    _open: set[int] = attrs.field(factory=set)  # identities of the containers around the value being visited
     _values_left: int = REFERENCED_VALUES_MAX
     _references_left: int = REFERENCES_MAX
     # The one key of a map that a reference may mean, by the map's identity; the map is kept, so that it stays its own.
@@ -51,8 +50,8 @@ class _Resolver:
     def resolve(self, value: object) -> None:
         """Resolve what is within ``value``; recursion is bounded by the reader.
 
-        A container is emptied first and filled again in order. So a path leads only to what stands before the
-        reference and is resolved, and what a reference costs is known when it is resolved.
+        A container is emptied first and refilled in order. So a path can only reach values before the reference, which
+        are already resolved, and the expanded size of a reference is known when it is resolved.
         """
         if isinstance(value, dict | list):
             self._open.add(id(value))

@@ -1,21 +1,21 @@
-"""Frames: how commands lie on a TCP stream.
+"""Frames: the encoding of commands on a TCP stream.
 
 ======  ======  ==================================================================================
 offset  size    field (big-endian)
 ======  ======  ==================================================================================
-0       4       ``total``, int32: the bytes behind this field, 4 + header + body
+0       4       ``total``, int32: the number of bytes after this field, 4 + header + body
 4       1       serialize type of the header: 0 JSON, 1 ROCKETMQ
 5       3       header length, unsigned
 8       n       header
-8+n     rest    body; its length is nowhere written, and no bytes mean no body
+8+n     rest    body; its length follows from ``total``, and no bytes mean no body
 ======  ======  ==================================================================================
 
-Nothing here reads a socket: :class:`FrameReader` takes bytes in pieces of any size and hands out frames. Rule: what
-cannot become a frame is a :class:`~rocketpy.errors.RemoteProtocolError` as soon as the bytes that prove it are there,
-so that a peer can make us keep at most :data:`FRAME_LENGTH_MAX` bytes. Matching answers to requests is remoting's.
+Nothing here reads a socket: :class:`FrameReader` takes bytes in pieces of any size and returns frames. Rule: an invalid
+frame is a :class:`~rocketpy.errors.RemoteProtocolError` as soon as the bytes that prove it have arrived, so that a peer
+can make us buffer at most :data:`FRAME_LENGTH_MAX` bytes. Matching responses to requests is up to remoting.
 
-Compatibility: in RocketMQ only the frame has a bound. Here a header has one of its own, for it is decoded whole before
-anything is known of its sender, and :data:`HEADER_LENGTH_MAX` bytes of it take some milliseconds.
+Compatibility: in RocketMQ only the frame has a limit. Here the header has one too, because it is decoded before its
+sender is authorized, and :data:`HEADER_LENGTH_MAX` bytes of it take some milliseconds.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ Frame = tuple[int, bytes, "bytes | None"]
 
 
 class FrameReader:
-    """Cuts received bytes into frames.
+    """Splits received bytes into frames.
 
-    Call :meth:`receive` with what the socket gave, then :meth:`next_frames` (or :meth:`next_frame`) until nothing
-    comes. Kept between calls: at most one unfinished frame and what was received last. After an error the stream is
-    lost, and every further :meth:`next_frame` raises the same.
+    Call :meth:`receive` with bytes from the socket, then :meth:`next_frames` (or :meth:`next_frame`) until it returns
+    no more. Kept between calls: at most one unfinished frame and the last received bytes. An error is final: every
+    further :meth:`next_frame` raises the same.
     """
 
     __slots__ = ("_buffer", "_position")
 
     def __init__(self) -> None:
-        # The piece received last while it is whole (no copy), a bytearray as soon as a frame spans two pieces.
+        # The last received bytes object as it is (no copy), or a bytearray once a frame spans two of them.
         self._buffer: bytes | bytearray = b""
         self._position = 0
 
     @property
     def buffered_bytes(self) -> int:
-        """How many received bytes are not yet part of a frame handed out."""
+        """Number of received bytes that are not part of a returned frame yet."""
         return len(self._buffer) - self._position
 
     def receive(self, data: bytes) -> None:
@@ -83,10 +83,10 @@ class FrameReader:
         self._position = 0
 
     def next_frames(self, frames_max: int) -> list[Frame]:
-        """Return at most ``frames_max`` whole frames, none when more bytes are needed. The hot path's way to read.
+        """Return at most ``frames_max`` whole frames, none when more bytes are needed. Used by the fast path.
 
-        Raises :class:`~rocketpy.errors.RemoteProtocolError` for bytes that no further bytes can make a frame; frames
-        in front of them are returned first.
+        Raises :class:`~rocketpy.errors.RemoteProtocolError` for bytes that cannot become a frame; the frames before
+        them are returned first.
         """
         buffer = self._buffer
         position = self._position
@@ -118,7 +118,7 @@ class FrameReader:
             )
             position = frame_end
         if position == end:
-            self._buffer = b""  # a long frame's memory is given back at once
+            self._buffer = b""  # releases the memory of a long frame at once
             self._position = 0
         else:
             self._position = position
@@ -131,7 +131,7 @@ class FrameReader:
 
 
 def _has_whole_frame(buffer: bytearray) -> bool:
-    """Whether a buffer that begins with a frame holds all of it; RemoteProtocolError when it can never be one."""
+    """Whether a buffer that begins with a frame holds all of it; RemoteProtocolError when the frame is invalid."""
     if len(buffer) < 8:
         if len(buffer) >= 4:
             _check_total(int.from_bytes(buffer[:4], "big", signed=True))
@@ -162,7 +162,7 @@ def encode_frame(command: RemotingCommand) -> bytes:
 
 
 def decode_command(serialize_type: int, header: bytes, body: bytes | None) -> RemotingCommand:
-    """Return the command of a frame in its parts; :class:`~rocketpy.errors.RemoteProtocolError` on garbage."""
+    """Return the command of a split frame; :class:`~rocketpy.errors.RemoteProtocolError` for a malformed header."""
     if serialize_type == _JSON:
         return decode_json_header(header, body)
     if serialize_type == _ROCKETMQ:
@@ -178,7 +178,7 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     if parts is None:
         raise RemoteProtocolError(f"frame: expected a whole one, found {len(frame)} bytes of it")
     if reader.buffered_bytes:
-        raise RemoteProtocolError(f"frame: expected nothing behind it, found {reader.buffered_bytes} bytes")
+        raise RemoteProtocolError(f"frame: expected nothing after it, found {reader.buffered_bytes} bytes")
     return decode_command(*parts)
 
 

@@ -1,4 +1,4 @@
-"""The address of a peer as records and message ids hold it: 4 or 16 address bytes, then the port as an int32.
+"""Codec of a peer's address in records and message ids: 4 or 16 address bytes, then the port as a big-endian int32.
 
 As text it is ``ip:port``, and ``[ip]:port`` for IPv6.
 """

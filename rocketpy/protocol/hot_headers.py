@@ -1,9 +1,9 @@
-"""The headers of a send and of a pull, decoded in one step by ``msgspec`` from JSON: the hot path's own way.
+"""Fast path for the headers of SEND_MESSAGE_V2 and PULL_MESSAGE in JSON: decoded in one step by ``msgspec``.
 
-The generic way (``decode_command``, then ``read_header``) and this one give the same values; the tests feed both the
-same frames. This one is strict: whatever it does not know for certain (a missing field, a number out of range, sloppy
-JSON, a hook's extra field that changes the meaning) raises :data:`HOT_HEADER_ERRORS`, and the caller takes the generic
-way, which tolerates or explains it.
+The general path (``decode_command``, then ``read_header``) gives the same values; the tests feed both the same frames.
+The fast path is strict: any doubt (a missing field, a number out of range, non-standard JSON, a hook's extra field that
+changes the meaning) raises :data:`HOT_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
+header or explains the error.
 
 Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` of 4.9.8; wire.md 2.2.
 """
@@ -17,10 +17,10 @@ import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""Numbers in the bounds that they keep on the wire."""
+"""Integers with the ranges of their wire types."""
 
 HOT_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoders raise when a header is not for them (``msgspec.ValidationError`` is a ``DecodeError``).
+"""Raised by the decoders for a header that needs the general path (``ValidationError`` is a ``DecodeError``).
 
 ``RecursionError`` is of a key that the decoder skips, with arrays that nest too deep: the general path refuses it.
 """
@@ -63,7 +63,7 @@ class HotSendFields(
 
 
 class HotSendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
-    """A whole SEND_MESSAGE_V2 header; the request code was read by whoever chose this decoder."""
+    """A whole SEND_MESSAGE_V2 header; the caller chose this decoder by the request code."""
 
     ext_fields: HotSendFields
     opaque: Int32

@@ -1,7 +1,7 @@
-"""Java's ``String.hashCode`` and the numbers RocketMQ makes of it.
+"""Java's ``String.hashCode`` and the tag codes and index hashes that RocketMQ derives from it.
 
 The hash runs over UTF-16 code units, so a character beyond the BMP counts as two: h = 31 * h + unit, in 32 bits signed.
-Two texts may share a hash; whoever filters by it compares the text afterwards.
+Two texts may share a hash, so a filter by hash must be followed by a comparison of the texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Message properties: their names (``MessageConst``) and the text they are stored and sent as.
 
 The text is ``name 0x01 value 0x02 name 0x01 value`` in UTF-8. Nothing escapes the two separators, so a name or value
-that contains one does not survive; nor does an empty value. Limits are the store's and the broker's affair.
+that contains one does not survive; nor does an empty value. Limits are enforced by the store and the broker.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ PROPERTIES_SIZE_MAX = 32767
 """The length of the text in bytes is a signed int16 in a record; a header is checked against as many characters."""
 
 PROPERTIES_TEXT_MAX = 2 * PROPERTIES_SIZE_MAX
-"""Longer texts (in characters) are not even taken apart: some of what a client sends is not stored, but not half."""
+"""Longer texts (in characters) are refused before they are parsed. More than a record holds, because some of what a
+client sends is not stored."""
 
 KEY_SEPARATOR = " "
 INDEX_KEYS_MAX = 128
-"""So many keys of a message are indexed: an entry of the index takes more of the disk than its key of the message."""
+"""Limit on the indexed keys of a message: an index entry takes more disk space than the key in the message."""
 
 
 PROPERTY_KEYS = "KEYS"
@@ -106,7 +107,7 @@ def decode_properties(text: str) -> dict[str, str]:
     """Return the properties in ``text``, in its order; never fails.
 
     As in Java an entry without a separator, a name or a value is dropped, the first 0x01 of an entry ends its name, and
-    of a repeated name the last value counts. Older writers put a separator behind the last entry too.
+    of a repeated name the last value counts. Older writers put a separator after the last entry too.
     """
     properties = {}
     for entry in text.split(PROPERTY_SEPARATOR):

@@ -1,4 +1,4 @@
-"""The ROCKETMQ (binary) form of a command's header. All numbers are big-endian and signed.
+"""Codec of the ROCKETMQ (binary) encoding of a command's header. All numbers are big-endian and signed.
 
 ====  ======  =======================================================================
 size  type    field
@@ -13,7 +13,7 @@ size  type    field
               int16 byte count, key in UTF-8; int32 byte count, value in UTF-8
 ====  ======  =======================================================================
 
-Rule: a length that leads out of its block, and bytes left over behind the last block, are a
+Rule: a length that exceeds its block, and bytes left over after the last block, are a
 :class:`~rocketpy.errors.RemoteProtocolError`.
 
 Compatibility: RocketMQ reads an empty value as null; here it stays the empty text that the peer sent (the same as in
@@ -39,7 +39,7 @@ assert HEADER_SIZE_MIN == 21
 KEY_SIZE_MAX = 2**15 - 1
 
 EXT_FIELDS_MAX = 1000
-"""How many ext fields a header may have, as in its JSON form."""
+"""Limit on the ext fields of a header, as in its JSON form."""
 
 _LANGUAGES: dict[int, LanguageCode] = {int(language): language for language in LanguageCode}
 

@@ -1,8 +1,8 @@
-"""How a request is signed: the ext fields and the body under an account's secret key.
+"""Request signatures: an HMAC over the ext fields and the body under an account's secret key.
 
-What is signed is the values of all ext fields but ``Signature``, in the order of their keys, one behind the other in
-UTF-8, followed by the body. The signature is the Base64 text of the HMAC-SHA1 of that. ``AccessKey`` (and
-``SecurityToken`` where there is one) are ext fields like any other, so they are signed too.
+The signed content is the values of all ext fields but ``Signature``, in the order of their keys, concatenated in UTF-8
+and followed by the body. The signature is its HMAC-SHA1 in Base64. ``AccessKey`` (and ``SecurityToken`` if present) are
+ext fields like any other, so they are signed too.
 
 Java's clients sign the marker ``_UNIQUE_KEY_QUERY`` of a query by unique key, and its broker leaves it out, so that
 every such query fails there. Compatibility: :func:`signature_matches` accepts a signature made either way.
@@ -35,7 +35,7 @@ _OUTER_PAD: Final = bytes(each ^ 0x5C for each in range(256))
 
 @attrs.frozen
 class SessionCredentials:
-    """Who a client is: what RocketMQ's tools read from ``tools.yml``. ``repr`` does not show the secret."""
+    """Credentials of a client, as in RocketMQ's ``tools.yml``. ``repr`` does not show the secret."""
 
     access_key: str
     secret_key: str = attrs.field(repr=False)
@@ -72,7 +72,7 @@ class SigningKey:
         return compare_digest(self.sign(content), signature.encode("utf-8", "replace"))
 
     def matches_digest(self, content: bytes, digest: bytes) -> bool:
-        """The same for a signature that is out of its Base64 already: what a send of a client comes to."""
+        """The same for a signature already decoded from Base64; the fast path of a send ends here."""
         inner = self._copy_inner()
         inner.update(content)
         outer = self._copy_outer()
@@ -81,7 +81,7 @@ class SigningKey:
 
 
 def signed_content(ext_fields: Mapping[str, str], body: bytes | None, *, leave_out: str = SIGNATURE) -> bytes:
-    """Return what is signed: every value but that of ``Signature`` and ``leave_out``, in the order of their keys."""
+    """Return the signed content: every value but those of ``Signature`` and ``leave_out``, ordered by key."""
     keys = sorted(ext_fields)
     if not "".join(keys).isascii():
         keys.sort(key=_utf16)
@@ -102,7 +102,7 @@ def signature_matches(ext_fields: Mapping[str, str], body: bytes | None, key: Si
 
 
 class RequestSigner:
-    """Signs the requests of one client. May sign a request again that is sent again."""
+    """Signer of one client's requests. A request that is sent again may be signed again."""
 
     def __init__(self, credentials: SessionCredentials) -> None:
         self._credentials = credentials

@@ -1,7 +1,7 @@
-"""The record of a message: in CommitLog files, and back to back in the answers to pulls and look-ups.
+"""Codec of a message record: in CommitLog files, and back to back in the answers to pulls and look-ups.
 
-All numbers big-endian and signed. An address has 16 bytes where a sysFlag bit says so, so nothing behind ``bornHost``
-has a fixed place::
+All numbers big-endian and signed. An address has 16 bytes if its sysFlag bit is set, so no field after ``bornHost`` has
+a fixed position::
 
      0 +------------+------------+------------+------------+
        | total size | magic      | body CRC   | queueId    |  4 x i32
@@ -17,11 +17,11 @@ has a fixed place::
        | body size i32| body | topic size i8 | topic | properties size i16 | properties
        +--------------+------+---------------+-------+---------------------+-----------
 
-A CommitLog file ends in a BLANK record: i32 the bytes left in the file (its own included), i32 magic; what follows is
-whatever was there.
+A CommitLog file ends with a BLANK record: i32 number of bytes left in the file (including these), i32 magic; the bytes
+after it are undefined.
 
-Rules: a record is judged by its own lengths, which must add up to its total size; text that is not UTF-8 is replaced,
-not refused (as in Java: refusing it would cut a log in recovery).
+Rules: a record is valid only if its lengths add up to its total size. Malformed UTF-8 is replaced, not refused, as in
+Java: refusing it would truncate a log in recovery.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
 BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
 TOPIC_SIZE_MAX = 127
 RECORD_SIZE_MAX = 64 << 20
-"""A longer record is damage: this is four times the largest frame, and a sparse file can claim 2 GiB in a few bytes.
+"""A longer record counts as damage: this is four times the largest frame, and a sparse file can claim 2 GiB.
 
-Compatibility: RocketMQ takes any size that the file has.
+Compatibility: RocketMQ accepts any size up to that of the file.
 """
 
 # From the total size to the body size, for each combination of the two address widths: (sysFlag >> 4) & 3.
@@ -77,17 +77,17 @@ _Fields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, bytes, i
 
 
 class RecordStatus(Enum):
-    """What :func:`check_message` found."""
+    """Result of :func:`check_message`."""
 
     MESSAGE = "message"
     BLANK = "blank"
-    NOTHING = "nothing"  # no magic of ours: reserved space, or the end of what was written
-    DAMAGED = "damaged"  # it begins as a record and is none
+    NOTHING = "nothing"  # no magic number: preallocated space after the last record
+    DAMAGED = "damaged"  # the magic number of a record, but an inconsistent one
 
 
 @attrs.define(eq=False)
 class CheckedMessage:
-    """What recovery and dispatch need of one place in the log.
+    """The fields of a record that recovery and dispatch need.
 
     ``size`` is the record's, and for BLANK what it claims to be left of the file; 0 otherwise. ``why`` explains
     DAMAGED. The rest has meaning for MESSAGE only. Properties are decoded when first asked for: most recoveries trust
@@ -201,7 +201,7 @@ def decode_messages(buffer: Buffer, *, decompress: bool = True, broker_name: str
 
 
 def decode_record_properties(record: bytes) -> dict[str, str]:
-    """Return the properties of one whole record, for selectors that look at nothing else; none of what is no record."""
+    """Return the properties of one whole record, all that a selector reads; none if it is not a valid record."""
     try:
         (sys_flag,) = _SYS_FLAG.unpack_from(record)
         body_start = _FIXED_PARTS[sys_flag >> 4 & 3].size
@@ -213,7 +213,7 @@ def decode_record_properties(record: bytes) -> dict[str, str]:
 
 
 def encode_message(message: MessageExt) -> bytes:
-    """Return the record of ``message``: its body as it is (compressed or not), the checksum and the sizes made anew.
+    """Return the record of ``message``: its body unchanged (compressed or not), the checksum and sizes computed.
 
     The two address bits of sysFlag follow the hosts. Raises :class:`~rocketpy.errors.LocalProtocolError` when a
     field does not fit.
@@ -261,10 +261,10 @@ def encode_blank(size: int) -> bytes:
 def check_message(
     buffer: Buffer, position: int, size_available: int, *, check_crc: bool = True, read_body: bool = True
 ) -> CheckedMessage:
-    """Return what is at ``position``, looking at no more than ``size_available`` bytes; never raises.
+    """Classify the bytes at ``position``, reading at most ``size_available`` of them; never raises.
 
-    Written for scans of whole files: the body is not copied. ``read_body`` false passes over the body, whose checksum
-    is then not compared whatever ``check_crc`` says.
+    Meant for scans of whole files: the body is not copied. With ``read_body`` false the body is skipped, and its
+    checksum is not compared even with ``check_crc``.
     """
     if size_available < BLANK_SIZE_MIN:
         return CheckedMessage(RecordStatus.NOTHING)
@@ -303,9 +303,9 @@ def check_message(
 
 
 def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, int, int]:
-    """Return the fixed fields, where the body begins and ends, and where the topic ends.
+    """Return the fixed fields, the begin and end of the body, and the end of the topic.
 
-    Nothing at or behind ``limit`` is looked at. RemoteProtocolError unless the lengths add up to the total size.
+    Bytes from ``limit`` on are not read. RemoteProtocolError unless the lengths add up to the total size.
     """
     if position + RECORD_SIZE_MIN > limit:
         raise _inconsistent(position, f"at least {RECORD_SIZE_MIN} bytes", limit - position)

@@ -1,4 +1,4 @@
-"""What a topic may be called: one rule for the client that sends and the broker that takes.
+"""Validation of topic names, shared by the client and the broker.
 
 Compatibility: ``TopicValidator`` of the broker and ``Validators.checkTopic`` of the client (4.9.8). The beginnings of
 the texts are Java's; ours go on to say which character or which length was found.

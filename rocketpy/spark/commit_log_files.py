@@ -1,9 +1,9 @@
-"""Reads CommitLog files straight, without a broker: of one that runs, of a dead one, or of a Java broker.
+"""Reader of CommitLog files without a broker: of a rocketpy or Java broker, running or not.
 
-Rule: nothing is written, locked or waited for, and no record is handed out that has not been checked: its size fits
-the file, its physical offset is its position, its CRC holds. Where checking fails, the end of the log has been reached
-if no later file holds a record (the preallocated rest, or a write that a crash cut short); otherwise the file is
-damaged, and that is a :class:`StoreError` with the position.
+Rule: nothing is written, locked or waited for, and every record is checked before it is returned: its size fits the
+file, its physical offset is its position, its CRC is right. A record that fails the check is the end of the log if no
+later file holds a record (preallocated space, or a torn write at the tail); otherwise the file is damaged, which is a
+:class:`StoreError` with the position.
 
 A file is a chain of records, closed by a BLANK record when the next one did not fit::
 
@@ -131,7 +131,7 @@ def _find_commit_log(path: str) -> tuple[str, list[str]]:
 
 def _split(whole: CommitLogRange, parts: int) -> list[CommitLogRange]:
     """Cut after every ``1/parts`` of what the file holds. In the last file every record is checked on the way, so that
-    no range begins behind the end of the log."""
+    no range begins past the end of the log."""
     file = whole.file
     starts = array("q")
     end = 0
@@ -177,7 +177,7 @@ def _walk(file: CommitLogFile, start: int, end: int) -> Iterator[tuple[int, byte
 
 
 def _check(file: CommitLogFile, position: int, record: bytes) -> CheckedMessage | None:
-    """Return what the record holds, or ``None`` where the log ends before it."""
+    """Return the checked record, or ``None`` where the log ends before it."""
     checked = check_message(record, 0, len(record))
     physical_offset = file.base_offset + position
     if checked.status != RecordStatus.MESSAGE:

@@ -1,4 +1,4 @@
-"""Reads the queues of a live cluster, bounded by what was there when the read was planned.
+"""Reader of the queues of a live cluster, up to the offsets captured when the read was planned.
 
 A range is a part of one queue, ``start`` to ``end`` in queue offsets, ``end`` not included. Rule: a range yields every
 message of it in order exactly once, or fails; messages that the broker has deleted meanwhile are a failure too unless
@@ -32,7 +32,7 @@ from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.spark.options import ReadOptions
 from rocketpy.spark.remoting import BlockingRemotingClient
 
-PULL_MESSAGES_MAX = 32  # what a broker gives at once, whatever is asked for
+PULL_MESSAGES_MAX = 32  # a broker returns no more per pull, even if asked to
 FRUITLESS_PULLS_MAX = 100
 EVERYTHING = "*"
 
@@ -50,7 +50,7 @@ class QueueRange:
 
 
 def plan_queue_ranges(options: ReadOptions) -> list[QueueRange]:
-    """Ask the cluster for every readable queue of the topics and what is in it now; empty queues are left out."""
+    """Query the cluster for every readable queue of the topics and its offsets; empty queues are left out."""
     queues = [queue for topic in options.topics for queue in _queues_of_topic(topic, options)]
     filled = [queue for queue in queues if queue.start < queue.end]
     messages = sum(queue.end - queue.start for queue in filled)
@@ -102,7 +102,7 @@ def _queues_of_topic(topic: str, options: ReadOptions) -> Iterator[QueueRange]:
 
 
 def _route(topic: str, options: ReadOptions) -> TopicRouteData:
-    """Ask the nameservers one after the other; the last one's failure counts."""
+    """Query the nameservers one after the other; raises the failure of the last one."""
     failure: RemotingError | BrokerError | None = None
     for name_server in options.name_servers:
         try:
@@ -151,7 +151,7 @@ def _pull(part: QueueRange, position: int, options: ReadOptions) -> PullMessageR
 
 
 def _next_position(response: RemotingCommand, part: QueueRange, position: int, options: ReadOptions) -> int:
-    """Return where to go on; raise for an answer that is none, or that says that messages are gone."""
+    """Return the offset to continue at; raise for an invalid answer, or when messages have been deleted."""
     if response.code in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
         return read_header(response, PullMessageResponseHeader).next_begin_offset
     if response.code != ResponseCode.PULL_OFFSET_MOVED:

@@ -1,7 +1,7 @@
-"""The options of ``spark.read.format("rocketmq")``: text in, one validated value out.
+"""Validation of the options of ``spark.read.format("rocketmq")``.
 
-Spark hands every option over as text under a case-insensitive name. Whatever is wrong here is the user's to mend, so
-an error names the option, the value and what was expected.
+Spark passes every option as text under a case-insensitive name. A mistake here is the user's, so an error names the
+option, the value and what was expected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPTION_NAMES = (
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """What to read. Exactly one of ``path`` (files) and ``name_servers`` (a live cluster) is set."""
+    """Validated options. Exactly one of ``path`` (files) and ``name_servers`` (a live cluster) is set."""
 
     path: str | None = None
     name_servers: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
-"""The two readers behind the data source: planned on the driver, read on the executors, once for each partition.
+"""The two readers of the data source: planned on the driver, executed on the executors, once per partition.
 
-What there is to read is captured when the read is planned: what arrives later is not part of it. Filters of a query
-are not pushed down: Spark refuses every read of a source that offers it unless the session has switched
-``spark.sql.python.filterPushdown.enabled`` on, so the options ``topic``, ``startTimestamp`` and ``endTimestamp`` say
-what is wanted. Readers and partitions travel between processes and must be picklable.
+The range to read is captured when the read is planned: later messages are not part of it. Filters of a query are not
+pushed down, because Spark refuses every read of a source with pushdown unless the session has enabled
+``spark.sql.python.filterPushdown.enabled``; the options ``topic``, ``startTimestamp`` and ``endTimestamp`` select
+instead. Readers and partitions are sent between processes and must be picklable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A blocking client for Spark's executors, which have no Trio: one request at a time over one connection.
 
-It waits for the answer to what it sent and ignores everything else a broker may say on its own. Not for many requests
-in flight, reconnecting or TLS: a failed task is Spark's to repeat.
+It waits for the answer to its request and ignores requests of the broker. It supports neither several requests in
+flight nor reconnecting nor TLS: Spark repeats a failed task.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BlockingRemotingClient:
     """A connection to one nameserver or broker, closed by leaving its ``with`` block.
 
     Every failure names the address: ``RemotingConnectError``, ``RemotingSendRequestError`` (the connection ended) or
-    ``RemotingTimeoutError``. After any of them the client is of no further use.
+    ``RemotingTimeoutError``. After any of them the client must not be used again.
     """
 
     def __init__(self, address: str, *, timeout_s: float, credentials: SessionCredentials | None = None) -> None:

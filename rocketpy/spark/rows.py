@@ -1,6 +1,6 @@
-"""What a message looks like in a DataFrame, and how messages become Arrow record batches.
+"""Schema of a message in a DataFrame, and the conversion of messages into Arrow record batches.
 
-Rule: the two schemas below are one schema in two languages; ``tests/spark/test_rows.py`` holds them together with the
+Rule: the two schemas below are the same schema twice; ``tests/spark/test_rows.py`` compares them using the
 installed PySpark's own conversion, because Spark refuses a batch whose Arrow schema differs in any detail.
 """
 
@@ -108,5 +108,5 @@ def _row(message: MessageExt) -> tuple[object, ...]:
 
 
 def _microseconds(timestamp_ms: int) -> int | None:
-    """A producer may write any number as its time of birth; what no calendar has becomes null."""
+    """Convert a timestamp; one outside the calendar becomes null, because a producer may write any number."""
     return timestamp_ms * 1000 if 0 <= timestamp_ms <= TIMESTAMP_MS_MAX else None

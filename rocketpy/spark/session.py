@@ -1,9 +1,8 @@
-"""A Spark session on this machine, for notebooks, tests and first steps.
+"""Local Spark session for notebooks, tests and first steps.
 
-PySpark says little when its surroundings are wrong: without Java it reports JAVA_GATEWAY_EXITED, and with a virtual
-environment that is not activated it starts the ``python3`` of the PATH, does not find this package there and reports
-DATA_SOURCE_NOT_FOUND. This checks the first and sets the second. A cluster brings its own session; nothing else in
-this package needs this module.
+PySpark's errors about a wrong environment are unclear: without Java it reports JAVA_GATEWAY_EXITED, and in a virtual
+environment that is not activated it starts the ``python3`` of the PATH, which lacks this package, and reports
+DATA_SOURCE_NOT_FOUND. This module checks for Java and sets the interpreter. On a cluster it is not needed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The Spark data source ``rocketmq``: where ``spark.read.format("rocketmq")`` arrives.
+"""The Spark data source ``rocketmq``: entry point of ``spark.read.format("rocketmq")``.
 
 ::
 
     spark.read.format("rocketmq").load("/var/lib/rocketmq/store")                         # files, of a dead broker too
     spark.read.format("rocketmq").options(nameServer="127.0.0.1:9876", topic="T").load()  # a live cluster
 
-Spark imports this module whenever a session first looks for Python data sources, used or not. Rule: it imports nothing
-that PySpark has not loaded anyway; the readers and pyarrow come when they are asked for.
+Spark imports this module when a session first discovers Python data sources, used or not. Rule: it imports only modules
+that PySpark has loaded anyway; the readers and pyarrow are imported on first use.
 """
 
 from __future__ import annotations

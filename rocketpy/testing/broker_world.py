@@ -1,9 +1,9 @@
-"""A whole broker in a world where nothing happens by itself: every processor and table, no sockets, no nameserver.
+"""Deterministic simulation of a whole broker: every processor and table, no sockets, no nameserver.
 
 The broker is put together as in ``rocketpy.broker.app``, over the simulated disk and the virtual time of a
-:class:`~rocketpy.testing.store_world.StoreWorld`. Clients are connections without a network: what one asks is served as
-a burst of its own, and what the broker says to it by itself (a check, a notification) is kept until somebody looks.
-Tables are written to the same simulated disk as the log, so a death takes of them what it takes of everything.
+:class:`~rocketpy.testing.store_world.StoreWorld`. Clients are connections without a network: each request is served in
+a burst of its own, and requests of the broker (a check, a notification) are queued until the test reads them. Tables
+are written to the same simulated disk as the log, so a simulated crash affects them in the same way.
 
 ::
 
@@ -14,8 +14,8 @@ Tables are written to the same simulated disk as the log, so a death takes of th
         world.pass_time(60)                       check rounds, deliveries, flushes
         world.kill(); world.begin()               the next life; clients connect again
 
-What only measures the machine (lateness of the loop, fast failure) is left out: it wakes every few milliseconds, and it
-measures real time. A write that a busy machine holds up would have sends refused, and nobody would take them again.
+Services that measure the machine (lateness of the loop, fast failure) are left out: they wake every few milliseconds
+and measure real time. On a busy machine a slow write would cause sends to be refused, and the test has no retries.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Client:
         """Send a request as a burst of its own; return the answer if it comes without time passing, None if not.
 
         Without ``settle`` nothing happens after the burst, as when the machine goes down in that moment: then there is
-        no answer either, unless it needed nobody. LifeEnded when the broker dies of it.
+        no answer either, unless it needs no other task. LifeEnded when the broker fails because of it.
         """
         self._opaque += 1
         request.opaque = self._opaque

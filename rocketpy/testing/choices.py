@@ -1,4 +1,4 @@
-"""Choices that a simulation leaves open, and a way to try every one of them.
+"""Nondeterministic choices of a simulation, and exhaustive enumeration of their outcomes.
 
 A simulated fault asks ``choose(n)`` for a number below n. ``random.Random(seed).randrange`` answers by seed, a
 Hypothesis test by drawing, and :func:`all_outcomes` by running the same scene until every answer has been given.

@@ -1,6 +1,6 @@
-"""A simulated disk at one moment as a value, and every disk that a loss of power could make of it.
+"""Snapshot of a simulated disk, and the states that a loss of power could leave.
 
-What was not synced falls into units that survive or do not, each on its own:
+Unsynced changes are split into units that survive or are lost independently:
 
 - a change of a name: created, renamed, removed (a rename moves the file itself: it is whole or not at all, and whatever
   else has had the same name meanwhile is left alone);
@@ -92,7 +92,7 @@ class Survival:
     """What survives a loss of power of what was not synced; whatever is not mentioned does not."""
 
     changes: Set[int] = frozenset()
-    """Places in :attr:`DiskState.pending`."""
+    """Indexes into :attr:`DiskState.pending`."""
 
     lengths: Mapping[int, int] = attrs.Factory(dict)
     """By the number of the file."""

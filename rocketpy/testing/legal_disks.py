@@ -1,9 +1,8 @@
-"""Goes through the disks that a loss of power may leave: all of them, or where these are too many a fair choice.
+"""Enumeration of the disks that a loss of power may leave: all of them, or a sample if there are too many.
 
-A unit survives or does not (see :mod:`rocketpy.testing.disk_state`); that a page may be torn is a unit too. While there
-are few units every legal disk comes, and disks that are bound to look the same come once. Where there are more, these
-do: everything up to some unit has survived, in the order in which things happened; one unit only; all but one; each
-tear, with everything else new; and what a seeded choice says.
+A unit survives or is lost (see :mod:`rocketpy.testing.disk_state`); a torn page is a unit too. With few units every
+legal disk is generated, and equal ones only once. With more, a sample is: each prefix of the changes in the order in
+which they happened; each unit alone; all but one; each torn page with everything else new; and seeded random choices.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A disk in memory that dies, lies and fills up when told to; without being told it passes the real disk's tests.
+"""In-memory disk with fault injection; without faults it passes the tests of the real disk.
 
-The fault model is that of ``rocketpy.store.disk.interface``, taken literally:
+It implements the fault model of ``rocketpy.store.disk.interface`` literally:
 
 - :meth:`SimDisk.kill_process` ends the process: open files and locks are gone, everything written is there.
 - :meth:`SimDisk.lose_power` ends the machine: of the pages that were not synced any subset is there, at most one per
@@ -14,10 +14,10 @@ The fault model is that of ``rocketpy.store.disk.interface``, taken literally:
 - ``capacity_bytes`` is how much fits. ``descriptors_max`` is how many descriptors there are, for files, mappings and
   locks; :meth:`SimDisk.run_out_of_descriptors` lets some calls find none. Such a call changes nothing.
 - :meth:`SimDisk.flip_bit` damages, :meth:`SimDisk.evict` makes a file cold.
-- :meth:`SimDisk.state` is the disk as a value, and ``SimDisk(state=...)`` one like it; ``before_change`` is told of
-  every change just before it happens. So one run shows what a death in any of its calls would have left.
+- :meth:`SimDisk.state` is the disk as a value, and ``SimDisk(state=...)`` a copy of it; ``before_change`` is called
+  just before every change. So one run shows what a crash in any of its calls would have left.
 
-What happens to the worse is chosen by ``choose``, so one seed replays everything. Nothing here sleeps or blocks.
+Every nondeterministic outcome is chosen by ``choose``, so one seed replays everything. Nothing here sleeps or blocks.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SimDisk:
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     def kill_process(self) -> None:
-        """End the process as SIGKILL does. Whoever still holds one of its files can only close it."""
+        """End the process as SIGKILL does. A file that is still open can only be closed."""
         for file in self._open_files:
             file.is_dead = True
         self._open_files.clear()
@@ -168,7 +168,7 @@ class SimDisk:
         return file
 
     def create_private(self, path: str) -> DiskFile:
-        """Make a file; everybody may read everything here."""
+        """Create a file; permissions are not simulated."""
         if path in self._now.files:
             raise StoreError("cannot create: file exists", path=path)
         return self.open(path, create=True)
@@ -219,7 +219,7 @@ class SimDisk:
         self._change(Change("rename", path, new_path, self._now.files[path]))
 
     def copy_mode(self, path: str, new_path: str) -> None:
-        """Do nothing: everybody may read everything here."""
+        """Do nothing: permissions are not simulated."""
 
     def unlink(self, path: str) -> None:
         """Remove a file's name."""

@@ -26,7 +26,7 @@ class SimFileSystem(Protocol):
 
     @property
     def before_change(self) -> Callable[[str, str], None] | None:
-        """Who is told of each change."""
+        """The disk that records each change."""
         ...
 
     def count_call(self, method: str, path: str, *, is_change: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 Between the two lie the dirty pages, and the lengths that the file has had since its last sync. ``sync`` closes the gap;
 what a loss of power leaves of it is :meth:`InodeState.survived`. Space is counted in pages; where it comes from is
-:class:`SimDisk`'s affair.
+up to :class:`SimDisk`.
 
 Pages are immutable, so a state of a file is a value that shares them with the file and with other states.
 """
@@ -150,7 +150,7 @@ class SimInode:
         return b"".join(parts)
 
     def reads_zero_from(self, position: int) -> bool:
-        """Whether nothing but zeros lies behind a position."""
+        """Whether the file holds only zeros from a position on."""
         first, start = divmod(position, PAGE_SIZE)
         return all(
             page.count(0, start if number == first else 0) == PAGE_SIZE - (start if number == first else 0)

@@ -1,8 +1,8 @@
-"""A Trio run that somebody else drives, one step at a time, from plain synchronous code: for state machines.
+"""A Trio run in guest mode, driven step by step from synchronous code: for Hypothesis state machines.
 
 A Hypothesis rule is a plain call, and between two rules nothing may happen. So Trio runs as the guest of a host that is
-only a list: whoever calls :meth:`SteppedRun.settle` makes everything happen that can happen at this moment, and time
-stands still until :meth:`SteppedRun.pass_time`. Nothing sleeps, no thread is used, and the same calls give the same run
+only a list: :meth:`SteppedRun.settle` runs every task that is ready at this moment, and time stands still until
+:meth:`SteppedRun.pass_time`. Nothing sleeps, no thread is used, and the same calls give the same run
 (Trio shuffles tasks that are ready together, in an order that Hypothesis seeds by itself).
 
 Between two steps Trio's synchronous calls work as they do inside (an ``Event.set()``, ``trio.current_time()``).
@@ -31,7 +31,7 @@ class SteppedRun:
     """One run of an async function."""
 
     def __init__(self, main: Callable[[], Awaitable[None]], *, time_passes: Callable[[float], None]) -> None:
-        """Begin a run; nothing of ``main`` happens yet. ``time_passes`` is told the seconds that have passed."""
+        """Begin a run, without running ``main`` yet. ``time_passes`` is called with the seconds that have passed."""
         self._main = main
         self._time_passes = time_passes
         self._clock = _StandingClock()
@@ -106,7 +106,7 @@ class SteppedRun:
 
 
 class _StandingClock(trio.abc.Clock):
-    """Time that moves only when told to. Trio asks how long it may sleep exactly when nothing is left to do."""
+    """Time that moves only on request. Trio asks how long it may sleep exactly when no task is ready."""
 
     def __init__(self) -> None:
         self.now = 0.0

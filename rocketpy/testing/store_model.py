@@ -1,7 +1,7 @@
-"""What a store promises, as a model of a page: a list of messages and a few counters; no disk, no files, no time.
+"""Reference model of a store's guarantees: a list of messages and a few counters; no disk, no files, no time.
 
-The log is a list of messages in the order in which they were accepted; a queue is the part of it that has one topic and
-queue id. A message is promised more the further it has come, and always together with all before it:
+The log is a list of messages in the order in which they were accepted; a queue is the part of it with one topic and
+queue id. The guarantee for a message grows with its state, and always includes all messages before it:
 
 ========== ======================================================== ================================================
 sent       put returned PUT_OK                                      nothing yet
@@ -9,13 +9,13 @@ written    its burst ended: what SEND_OK means under ASYNC_FLUSH    it survives 
 synced     a flush said so: what SEND_OK means under SYNC_FLUSH     it survives the loss of power
 recovered  a recovery has found it, acknowledged or not             the next one finds it; after a loss of power too
                                                                     if the store called it durable
-stopped    it was there at an orderly stop                          the next start finds it
+stopped    it was there at a clean shutdown                         the next start finds it
 ========== ======================================================== ================================================
 
 A recovery may find more than was promised, but only a beginning of the list. The rest is cut, and never comes back.
 
-Whoever drives a store tells the model what happened, and shows it what every recovery found. The model then raises
-:class:`InvariantBroken`, which names the sentence that is not true, and the messages.
+The driver of a store reports every event and the result of every recovery to the model. The model raises
+:class:`InvariantBroken`, which names the violated invariant and the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BODY_SHOWN_MAX = 24
 
 
 class Invariant(enum.Enum):
-    """What holds whatever dies, and whenever."""
+    """Invariants that hold after any crash at any time."""
 
     ACKNOWLEDGED_IS_THERE = "what was acknowledged as durable is there, once, in order, byte-identical"
     NO_HOLE = "queue offsets have no hole"
@@ -45,7 +45,7 @@ class Invariant(enum.Enum):
 
 @attrs.frozen
 class Sent:
-    """One message and the place that it was given. Equal means: byte-identical, at the same place."""
+    """One message and its offsets. Equal means: byte-identical, at the same offsets."""
 
     topic: str
     queue_id: int
@@ -99,12 +99,12 @@ class StoreModel:
         self.cut.difference_update(messages)
 
     def written(self, physical_end: int | None = None) -> None:
-        """The burst has ended; with a transient store pool, what is before a place has left it."""
+        """Record the end of a burst; with a transient store pool, the offset up to which it has been written."""
         count = len(self.log) if physical_end is None else self._count_before(physical_end)
         self.written_count = max(self.written_count, count)
 
     def synced(self, physical_end: int) -> None:
-        """The store has said that the log is durable up to a place."""
+        """Record that the store reported the log as durable up to an offset."""
         self.synced_count = max(self.synced_count, self._count_before(physical_end))
 
     def stopped(self) -> None:
@@ -119,11 +119,11 @@ class StoreModel:
             self.recovered_count = self.recovered_durable_count
 
     def abort_file_removed(self) -> None:
-        """Somebody has removed the abort file by hand."""
+        """Record that the abort file was removed by hand."""
         self.needs_abort_file = False
 
     def expired(self, log_min_offset: int) -> None:
-        """Retention has removed the log before a place."""
+        """Record that retention has removed the log before an offset."""
         gone = self._count_before(log_min_offset)
         del self.log[:gone]
         self.written_count = max(0, self.written_count - gone)
@@ -152,7 +152,7 @@ class StoreModel:
             count >= self.promised_count
             and list(found.log) == self.log[:count]
             and _without_empty(found.queues) == _queues_of(found.log)
-            and not self._behind_holes(found.log)
+            and not self._after_holes(found.log)
             and (found.abort_file_was_there or not self.needs_abort_file)
         )
         if not is_right:
@@ -180,17 +180,17 @@ class StoreModel:
             (Invariant.CLEAN_STOP_LOSES_NOTHING, "not there", [each for each in stopped if each not in there]),
             (Invariant.ACKNOWLEDGED_IS_THERE, "not there", [each for each in written if each not in there]),
             (Invariant.TWICE_IS_ONCE, "found before", [each for each in recovered if each not in there]),
-            (Invariant.NOTHING_INVENTED, "nobody sent these", [each for each in everything if each not in known]),
+            (Invariant.NOTHING_INVENTED, "never sent", [each for each in everything if each not in known]),
             (Invariant.ACKNOWLEDGED_IS_THERE, "twice in the log", _repeated(found.log)),
             (Invariant.ACKNOWLEDGED_IS_THERE, "twice in the queues", _repeated(in_queues)),
             (Invariant.NO_HOLE, "not in its queue", [each for each in found.log if each not in there]),
             (Invariant.NOTHING_INVENTED, "in a queue only", [each for each in in_queues if each not in there]),
             (
                 Invariant.NO_HOLE,
-                "the log goes on behind them",
+                "the log continues after them",
                 [each for each in self.log[:count] if each not in there],
             ),
-            (Invariant.NO_HOLE, "behind a hole", self._behind_holes(found.log)),
+            (Invariant.NO_HOLE, "after a hole", self._after_holes(found.log)),
         ):
             if messages:
                 return InvariantBroken(invariant, what, messages)
@@ -199,13 +199,13 @@ class StoreModel:
     def _count_before(self, physical_offset: int) -> int:
         return sum(message.physical_offset < physical_offset for message in self.log)
 
-    def _behind_holes(self, log: Iterable[Sent]) -> list[Sent]:
+    def _after_holes(self, log: Iterable[Sent]) -> list[Sent]:
         """Return the messages whose queue offset does not follow that of their predecessor in the queue."""
-        behind: list[Sent] = []
+        after_hole: list[Sent] = []
         for messages in _queues_of(log).values():
             expected = 0 if self.is_whole else messages[0].queue_offset
-            behind += [message for at, message in enumerate(messages, expected) if message.queue_offset != at]
-        return behind
+            after_hole += [message for at, message in enumerate(messages, expected) if message.queue_offset != at]
+        return after_hole
 
 
 def _queues_of(log: Iterable[Sent]) -> dict[tuple[str, int], list[Sent]]:

@@ -1,4 +1,4 @@
-"""A whole store in a world where nothing happens by itself: disk, time and death are plain calls.
+"""Deterministic simulation of a whole store: disk, time and crashes are plain calls.
 
 The store is the real one, ``open_message_store`` with all its services, over a simulated disk, in virtual time. Between
 two calls of :class:`StoreWorld` nothing moves, so a state machine can say in its rules what happens when; and what the
@@ -102,7 +102,7 @@ class StoreWorld:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave no life behind, whatever happened."""
+        """End the current life, whatever happened."""
         self.kill()
 
     # ---- a life begins and ends -----------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class StoreWorld:
         flag: int = 0,
         delay_level: int = 0,
     ) -> Sent | PutMessageStatus:
-        """Send a message; return it with the place it was given, or why it was refused. The burst goes on.
+        """Send a message; return it with its offsets, or the status that refused it. The burst stays open.
 
         With a delay level it goes where delayed messages wait, and its unit holds the time of delivery.
         """
@@ -209,14 +209,14 @@ class StoreWorld:
         tags_code = hash_of_tags(tags or None)
         records = [(0, body, properties, tags_code, _encoded(keys)) for body in bodies]
         with self.failing():
-            status, places, queue_offset = self.store.put_batch(
+            status, offsets, queue_offset = self.store.put_batch(
                 topic, queue_id, MessageBatch.of(records), 0, self.clock.timestamp_ms(), BORN_HOST, 0
             )
         if status is not PutMessageStatus.PUT_OK:
             return status
         return [
             Sent(topic, queue_id, at, physical_offset, body, properties, 0, tags_code)
-            for at, (physical_offset, body) in enumerate(zip(places, bodies, strict=True), queue_offset)
+            for at, (physical_offset, body) in enumerate(zip(offsets, bodies, strict=True), queue_offset)
         ]
 
     def end_burst(self) -> None:

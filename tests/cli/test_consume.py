@@ -11,7 +11,7 @@ import pytest
 import trio
 import typer
 
-from rocketpy.cli.consume import Wish, json_line, parse_start, print_messages
+from rocketpy.cli.consume import ConsumeOptions, json_line, parse_start, print_messages
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageExt
 from tests.cli.conftest import TOPIC, line, run, started
@@ -76,7 +76,7 @@ def test_a_message_as_json() -> None:
 # ---- reading in this process ---------------------------------------------------------------------------------------
 
 
-def wish(cluster: FakeCluster, **changes: object) -> Wish:
+def consume_options(cluster: FakeCluster, **changes: object) -> ConsumeOptions:
     settings: dict[str, object] = {
         "topic": TOPIC,
         "namesrv": cluster.address,
@@ -89,7 +89,7 @@ def wish(cluster: FakeCluster, **changes: object) -> Wish:
         "as_json": False,
         "commit": False,
     }
-    return Wish(**(settings | changes))  # type: ignore[arg-type]
+    return ConsumeOptions(**(settings | changes))  # type: ignore[arg-type]
 
 
 class Output(io.BytesIO):
@@ -119,31 +119,31 @@ async def test_what_is_read(cluster: FakeCluster, changes: dict[str, object], bo
     fill(cluster, 8)
     cluster.broker.progress["reader", TOPIC, 1] = 2
     output = Output()
-    await print_messages(wish(cluster, **changes), output)
+    await print_messages(consume_options(cluster, **changes), output)
     assert sorted(map(int, output.getvalue().split())) == bodies
 
 
 async def test_nothing_is_committed_unless_it_is_asked_for(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     output = Output()
-    await print_messages(wish(cluster), output)
+    await print_messages(consume_options(cluster), output)
     assert sorted(map(int, output.getvalue().split())) == list(range(10))
     assert cluster.broker.progress == {}
 
 
 async def test_progress_is_committed_once_a_queue(cluster: FakeCluster) -> None:
     fill(cluster, 100)
-    await print_messages(wish(cluster, commit=True), Output())
+    await print_messages(consume_options(cluster, commit=True), Output())
     assert cluster.broker.progress == {("g", TOPIC, number): 25 for number in range(4)}
     assert len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) == 4
     output = Output()
-    await print_messages(wish(cluster, commit=True, start="stored"), output)
+    await print_messages(consume_options(cluster, commit=True, start="stored"), output)
     assert output.getvalue() == b""
 
 
 async def test_after_a_count_exactly_what_was_printed_is_committed(cluster: FakeCluster) -> None:
     fill(cluster, 100, queues=1)
-    await print_messages(wish(cluster, commit=True, count=5), Output())
+    await print_messages(consume_options(cluster, commit=True, count=5), Output())
     assert cluster.broker.progress == {("g", TOPIC, 0): 5}
 
 
@@ -151,7 +151,7 @@ async def test_progress_is_committed_now_and_then(cluster: FakeCluster, monkeypa
     monkeypatch.setattr("rocketpy.cli.consume.COMMIT_INTERVAL_SECONDS", 0.01)
     fill(cluster, 1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(print_messages, wish(cluster, commit=True, exit_at_end=False), Output())
+        nursery.start_soon(print_messages, consume_options(cluster, commit=True, exit_at_end=False), Output())
         await until(lambda: cluster.broker.progress.get(("g", TOPIC, 0)) == 1)
         cluster.broker.refuse(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SYSTEM_BUSY)
         cluster.broker.put(TOPIC, 0, b"x")
@@ -166,14 +166,14 @@ async def test_what_nobody_has_read_is_not_committed(cluster: FakeCluster) -> No
     output = Output()
     output.breaks_at_flush = 1
     with pytest.raises(BrokenPipeError):
-        await print_messages(wish(cluster, commit=True), output)
+        await print_messages(consume_options(cluster, commit=True), output)
     assert cluster.broker.progress == {}
 
 
 async def test_output_is_flushed_by_the_pull_and_not_by_the_message(cluster: FakeCluster) -> None:
     fill(cluster, 320, queues=1)
     output = Output()
-    await print_messages(wish(cluster), output)
+    await print_messages(consume_options(cluster), output)
     assert len(output.getvalue().split()) == 320
     assert output.flushes <= 12
 

@@ -16,7 +16,7 @@ from rocketpy.cli.printing import escaped_body, json_bytes, print_json, print_li
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.store.inspection.show.dump import Item
 from tests.cli.conftest import TOPIC, run
-from tests.cli.test_consume import wish
+from tests.cli.test_consume import consume_options
 from tests.client.fake_cluster import FakeCluster
 from tests.store.broken_stores import unpack
 
@@ -57,9 +57,9 @@ class Terminal(io.BytesIO):
 async def test_bodies_are_data_unless_a_terminal_shows_them(cluster: FakeCluster) -> None:
     cluster.broker.put(TOPIC, 0, TITLE.encode())
     file, terminal = io.BytesIO(), Terminal()
-    await print_messages(wish(cluster), file)
+    await print_messages(consume_options(cluster), file)
     assert file.getvalue() == TITLE.encode() + b"\n"
-    await print_messages(wish(cluster), terminal)
+    await print_messages(consume_options(cluster), terminal)
     assert terminal.getvalue() == b"\\x1b]0;owned\\x07\n"
 
 

@@ -151,7 +151,7 @@ async def test_routes_are_refreshed_by_themselves(cluster: FakeCluster, monkeypa
     async with opened(cluster.address, poll_name_server_interval=1) as instance:
         await instance.publish_queues(TOPIC)
         cluster.add_topic(TOPIC, 9)
-        instance.doubt_routes()
+        instance.request_route_refresh()
         with trio.fail_after(PATIENCE_SECONDS):
             while len(await instance.publish_queues(TOPIC)) != 9:
                 await trio.sleep(0.005)

@@ -113,7 +113,7 @@ def test_garbage_is_refused(compression: CompressionType, body: bytes) -> None:
         decompress(b"\xff" + body, compression)
 
 
-def test_bytes_behind_the_stream_are_ignored_as_in_java() -> None:
+def test_bytes_after_the_stream_are_ignored_as_in_java() -> None:
     assert decompress(compress(BODY, CompressionType.ZLIB) + b"more", CompressionType.ZLIB) == BODY
 
 

@@ -45,7 +45,7 @@ def read_all(pieces: Iterable[bytes]) -> list[Parts]:
 
 
 def check_deliveries(stream: bytes, expected: list[Parts]) -> None:
-    """The same stream whole, byte by byte, cut once at every place, and with the beginning of another frame behind."""
+    """The same stream whole, byte by byte, split at every byte, and followed by the beginning of another frame."""
     assert read_all([stream]) == expected
     assert read_all([stream[i : i + 1] for i in range(len(stream))]) == expected
     for cut in range(len(stream) + 1):
@@ -214,7 +214,7 @@ def test_empty_body_is_no_body() -> None:
 
 def test_decode_frame_wants_exactly_one_frame() -> None:
     frame = encode_frame(RemotingCommand(code=1))
-    with pytest.raises(RemoteProtocolError, match="expected nothing behind it, found 1 bytes"):
+    with pytest.raises(RemoteProtocolError, match="expected nothing after it, found 1 bytes"):
         decode_frame(frame + b"\0")
     for size in range(len(frame)):
         with pytest.raises(RemoteProtocolError, match="expected a whole one"):

@@ -35,7 +35,7 @@ def test_text_is_read_as_java_reads_it(vector: dict[str, object]) -> None:
 
 @given(st.dictionaries(PARTS, PARTS), st.booleans())
 def test_what_is_written_is_read_again(values: dict[str, str], older_writer: bool) -> None:
-    """Older writers put a separator behind the last entry too."""
+    """Older writers put a separator after the last entry too."""
     text = encode_properties(values) + ("\x02" if older_writer else "")
     assert decode_properties(text) == values
     assert list(decode_properties(text)) == list(values)

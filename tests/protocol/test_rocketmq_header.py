@@ -116,7 +116,7 @@ def test_malformed_utf8_is_replaced() -> None:
         pytest.param(pack(">ii", 2**31 - 1, 0), id="largest remark length"),
         pytest.param(block(b"") + pack(">i", 1), id="ext fields longer than the header"),
         pytest.param(block(b"") + pack(">i", -1), id="negative ext fields length"),
-        pytest.param(block(b"") + block(b"") + b"x", id="a byte behind the ext fields"),
+        pytest.param(block(b"") + block(b"") + b"x", id="a byte after the ext fields"),
         pytest.param(block(b"") + pack(">i", 2) + entry(b"k", b"v"), id="ext fields longer than declared"),
         pytest.param(block(b"") + block(b"\0"), id="half a key length"),
         pytest.param(block(b"") + block(pack(">h", 1) + b"k"), id="no value length"),
@@ -124,7 +124,7 @@ def test_malformed_utf8_is_replaced() -> None:
         pytest.param(block(b"") + block(pack(">h", 2) + b"k" + pack(">i", 0)), id="key into the value length"),
         pytest.param(block(b"") + block(pack(">h", 1) + b"k" + pack(">i", 2) + b"v"), id="value out of the block"),
         pytest.param(block(b"") + block(pack(">h", 1) + b"k" + pack(">i", -1)), id="negative value length"),
-        pytest.param(block(b"") + block(entry(b"a", b"b") + b"\0"), id="rest behind the last entry"),
+        pytest.param(block(b"") + block(entry(b"a", b"b") + b"\0"), id="rest after the last entry"),
     ],
 )
 def test_lengths_that_lie_are_errors(tail: bytes) -> None:

@@ -79,7 +79,7 @@ def test_the_unique_key_marker_may_be_signed_or_not() -> None:
 
 
 def test_keys_are_in_the_order_of_java_strings() -> None:
-    """A surrogate pair sorts before U+FF21 in UTF-16 and behind it by code point."""
+    """A surrogate pair sorts before U+FF21 in UTF-16 and after it by code point."""
     assert signed_content({"\uff21": "2", "\U0001f680": "1"}, None) == b"12"
 
 

@@ -1,4 +1,4 @@
-"""Calls something again and again, and soon when somebody asks for it: heartbeats, look-ups of routes."""
+"""Periodic calls that can also be triggered early: heartbeats, refreshes of routes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import trio
 
 
 class RepeatedCallService:
-    """Calls at every interval and soon after a wake-up, one call at a time. A service of its own each: a slow broker
-    that is told of a heartbeat delays no route."""
+    """Calls a function at every interval and soon after a wake-up, one call at a time.
+
+    Each function has its own service, so that a broker that is slow to answer a heartbeat delays no route refresh.
+    """
 
     def __init__(self, call: Callable[[], Awaitable[None]], *, interval_s: float, pause_s: float = 0.0) -> None:
-        """``pause_s`` is the least time from the end of one call to the next, however often somebody wakes it."""
+        """``pause_s`` is the minimum time from the end of one call to the next, however many wake-ups there are."""
         self._call = call
         self._interval_s = interval_s
         self._pause_s = pause_s

@@ -1,4 +1,4 @@
-"""Turns body values into fastjson's text and back.
+"""Conversion between body values and fastjson's text.
 
 A body is an ``@attrs.frozen`` class named as in Java, whose attributes are the snake_case of Java's properties. What an
 attribute looks like in JSON follows from its annotation:
@@ -114,7 +114,7 @@ def decode_value(value: object, body_class: type[T]) -> T:
 
 
 class _UnexpectedValueError(Exception):
-    """A value that does not fit; whoever reads the body around it says where."""
+    """A value of the wrong type or range; the reader of the enclosing body adds the position."""
 
     def __init__(self, expected: str, found: object) -> None:
         shown = repr(found)

@@ -44,7 +44,7 @@ class TopicRouteData:
 
 @attrs.frozen
 class ClusterInfo:
-    """All brokers by name and the names by cluster; never standard JSON, whoever asks."""
+    """All brokers by name and the names by cluster; never in standard JSON, whatever the requester's version."""
 
     broker_addr_table: dict[str, BrokerData] = attrs.field(factory=dict)
     cluster_addr_table: dict[str, JavaSet[str]] = attrs.field(factory=dict)

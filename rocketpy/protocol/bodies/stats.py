@@ -1,4 +1,4 @@
-"""Where queues and groups are, and how fast: the tables behind ``topicStatus`` and ``consumerProgress``."""
+"""Offsets and consumption rates of queues and groups: the tables behind ``topicStatus`` and ``consumerProgress``."""
 
 from __future__ import annotations
 

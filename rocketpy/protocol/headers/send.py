@@ -122,7 +122,7 @@ class CheckTransactionStateRequestHeader:
 
 @attrs.frozen(kw_only=True)
 class CheckTransactionStateResponseHeader:
-    """Declared by RocketMQ for an answer to 39 that nobody sends (the producer sends 37 instead)."""
+    """Declared by RocketMQ for an answer to 39 that is never sent (the producer sends 37 instead)."""
 
     producer_group: str
     tran_state_table_offset: Int64

@@ -51,7 +51,7 @@ class QueryTopicConsumeByWhoRequestHeader:
 
 @attrs.frozen(kw_only=True)
 class QueryConsumeTimeSpanRequestHeader:
-    """Request 303: how far behind in time is a group?"""
+    """Request 303: the lag of a group in time."""
 
     topic: str
     group: str

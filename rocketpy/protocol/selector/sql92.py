@@ -1,6 +1,6 @@
 """SQL92 selectors: a text in, a decision about the properties of a message out.
 
-Three-valued: an expression is TRUE, FALSE or NULL for a message, or makes no sense for it; only TRUE matches. It is
+Three-valued: an expression is TRUE, FALSE or NULL for a message, or fails with an error; only TRUE matches. It is
 compiled to closures once (:func:`compile_sql92` remembers texts, and those that are none).
 
 >>> compile_sql92("price > 10 AND TAGS = 'new'").matches({"price": "12", "TAGS": "new"})
@@ -48,7 +48,7 @@ class Sql92Selector:
     def __init__(self, text: str, root: tree.Node) -> None:
         self.text = text
         self.evaluate: _Decide = _decision(root)
-        """Return TRUE, FALSE or None (NULL) for the properties of a message; EvaluationError when it makes no sense."""
+        """Return TRUE, FALSE or None (NULL) for the properties of a message; EvaluationError where Java throws."""
         self._tree = root
 
     def __str__(self) -> str:

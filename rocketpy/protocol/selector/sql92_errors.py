@@ -1,6 +1,7 @@
-"""What is no SQL92 selector, what makes no sense for a message, and where selectors end.
+"""Errors of SQL92 selectors, and the limits on them.
 
-Apart from the rest, which costs some milliseconds to import: brokers start without it and most never need it.
+Separate from the other modules, which take some milliseconds to import: brokers start without them, and most never need
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ TOKENS_MAX: Final = 4_096
 """Names, values, keywords and signs of a selector: a text with more would keep the broker busy for over 30 ms."""
 
 DEPTH_MAX: Final = 200
-"""So many parts may lie within each other: NOT, unary minus, comparisons and parentheses around AND and OR."""
+"""Limit on nested expressions: NOT, unary minus, comparisons and parentheses around AND and OR."""
 
 
 class SelectorError(ValueError):
@@ -22,4 +23,4 @@ class SelectorError(ValueError):
 
 
 class EvaluationError(Exception):
-    """A selector that makes no sense for a message, as a comparison of a number with ``abc``: it does not match."""
+    """A selector cannot be evaluated for a message, such as a comparison of a number with ``abc``: no match."""

@@ -1,9 +1,9 @@
 """The grammar of SQL92 selectors, and the parser made from it when the first selector comes.
 
 Three things are RocketMQ's own. NOT binds tighter than a comparison: ``NOT a = 1`` is ``(NOT a) = 1``. The ``=``
-family binds looser than the ``>`` family. And nobody looks for the end: when an expression is complete, whatever
-cannot continue it ends it, so ``a = 1 xyz`` and ``a + 1 = 2`` (which is ``a``) are fine; of what is ignored only the
-first token must be one.
+family binds looser than the ``>`` family. And the parser does not require the end of the text: a token that cannot
+continue a complete expression ends it, so ``a = 1 xyz`` and ``a + 1 = 2`` (which is ``a``) are valid; of the ignored
+rest only the first token must be a valid one.
 
 ``lark`` makes the tables in some 50 ms, so nothing of it is imported before there is a selector to parse. A parse keeps
 its own stack: however deep the parentheses, it does not recurse.

@@ -108,7 +108,7 @@ class Not:
 
 @attrs.frozen(eq=False, slots=True)
 class BooleanCast:
-    """A property in the place of a boolean: FALSE if it is there, because it is a text."""
+    """A property used as a boolean: FALSE if the message has it, because it is a text."""
 
     name: str
     depth: int = 1
@@ -237,7 +237,7 @@ def between(value: Node, low: Node, high: Node) -> Logic:
 
 
 def not_between(value: Node, low: Node, high: Node) -> Logic:
-    """Return NOT BETWEEN, whose constants nobody checks."""
+    """Return NOT BETWEEN, whose constants are not checked, as in Java."""
     return logic("||", [order("<", value, low), order(">", value, high)])
 
 

@@ -219,7 +219,7 @@ def _compare_doubles(left: Value, right: Value) -> int:
 
 
 def _rank(value: float) -> int:
-    """Return the place of what ``<`` does not tell apart: -0.0, 0.0, and above all numbers NaN."""
+    """Return the rank of the doubles that ``<`` cannot order: -0.0, 0.0, and NaN above all numbers."""
     if isnan(value):
         return 2
     return 0 if copysign(1.0, value) < 0 else 1
