@@ -83,7 +83,7 @@ class MessageBroker:
     _connections: int = 0
 
     def use_general_path(self) -> None:
-        """Serve everything by the generic way from now on."""
+        """Serve every request by the general path from now on."""
         self.dispatcher.fast_paths.clear()
 
     def add_topic(self, topic: str = TOPIC, queue_nums: int = 4, **settings: object) -> TopicConfig:
@@ -175,7 +175,7 @@ async def open_message_broker(
     """Open a broker with one topic of four queues.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
-    With hooks of sends there is no hot road.
+    With send hooks there is no fast path.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.

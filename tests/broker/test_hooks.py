@@ -22,7 +22,7 @@ from rocketpy.store.config import FlushDiskType
 from tests.broker.message_broker import TOPIC, open_message_broker, send
 from tests.broker.send.test_batch import item, send_batch
 from tests.broker.send.test_request_reply import ask, reply, requester
-from tests.broker.send.test_send_back import place_of, send_back
+from tests.broker.send.test_send_back import send_back, stored_offset
 
 
 @attrs.define
@@ -187,7 +187,7 @@ async def test_hooks_are_called_in_their_order() -> None:
 async def test_a_send_back_is_heard() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(consume=(recorder,))) as broker:
-        place = await place_of(broker)
+        place = await stored_offset(broker)
         await broker.ask(send_back(place, origin_msg_id=" "))
         assert recorder.heard == []
         await broker.ask(send_back(place, group="NS%G", origin_msg_id="0A", origin_topic="T"))
@@ -214,7 +214,7 @@ def test_no_hooks_are_false() -> None:
     assert ConsumeHooks([Recorder()])
 
 
-async def test_without_hooks_the_hot_road_is_there() -> None:
+async def test_without_hooks_there_is_a_fast_path() -> None:
     async with open_message_broker(hooks=BrokerHooks(consume=(Recorder(),))) as broker:
         await broker.ask(send())
         assert broker.send_path.taken == [True]

@@ -65,7 +65,7 @@ async def strict_broker(directory: Path, **settings: object) -> AsyncIterator[Br
         yield address
 
 
-async def place_of(client: RemotingClient, address: str, properties: str = "") -> tuple[int, int]:
+async def stored_offset(client: RemotingClient, address: str, properties: str = "") -> tuple[int, int]:
     """Send into Secret; return queue offset and physical offset."""
     request = send("Secret", b"confidential", properties)
     assert request.ext_fields is not None
@@ -84,7 +84,7 @@ async def test_a_message_is_sent_back_only_to_who_may_read_it(tmp_path: Path) ->
         client_of(STRANGER) as stranger,
         client_of(ADMIN) as admin,
     ):
-        _, physical_offset = await place_of(owner, at.address)
+        _, physical_offset = await stored_offset(owner, at.address)
         for group, client in (("g", owner), ("mine", stranger)):
             body = b'{"groupName":"%s","retryQueueNums":1,"consumeEnable":true}' % group.encode()
             made = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
@@ -111,7 +111,7 @@ async def test_a_transaction_is_ended_by_the_account_that_began_it(tmp_path: Pat
         client_of(ADMIN) as admin,
     ):
         for ender in (owner, admin):
-            queue_offset, physical_offset = await place_of(owner, at.address, HALF)
+            queue_offset, physical_offset = await stored_offset(owner, at.address, HALF)
             header = EndTransactionRequestHeader(
                 producer_group="finance",
                 tran_state_table_offset=queue_offset,
@@ -150,7 +150,7 @@ async def test_only_connections_of_that_account_are_asked_about_a_transaction(tm
             )
             body = encode_body(HeartbeatData(client_id=name, producer_data_set=[ProducerData("finance")]))
             assert (await client.request(at.address, RemotingCommand(34, {}, body))).code == ResponseCode.SUCCESS
-        await place_of(owner, at.address, HALF + forged)
+        await stored_offset(owner, at.address, HALF + forged)
         with trio.fail_after(PATIENCE_SECONDS):
             await asked.wait()
         answer = await stranger.request(at.address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))

@@ -1,4 +1,4 @@
-"""One client of one group: two of them are never the same one, whatever they say of themselves."""
+"""One client of one group: entries compare by identity, whatever their ids."""
 
 from __future__ import annotations
 

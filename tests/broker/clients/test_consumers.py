@@ -1,4 +1,4 @@
-"""Consumers that are online: what counts as a change, who is to hear of it, who is silent for too long."""
+"""Consumers that are online: changes, the members to notify, and members that have stopped their heartbeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.broker.tables_of_a_broker import Tables
 
 
 class Peer:
-    """As much of a connection as the tables look at: nothing."""
+    """A fake connection: the tables use none of its methods."""
 
 
 def client(channel: Peer, client_id: str = "c1") -> ClientChannelInfo:

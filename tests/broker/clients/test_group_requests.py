@@ -1,4 +1,4 @@
-"""Who is in a group, and how far it is."""
+"""Members and offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOn
 
 @pytest.mark.parametrize("from_min", [True, False])
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_new_group_on_an_old_queue_is_told_to_choose(
+async def test_a_new_group_on_an_old_queue_must_choose_its_first_offset(
     broker: BrokerOnBytes, is_cut: bool, from_min: bool
 ) -> None:
     """Whatever ``consumeFromMinEnable`` of the group says: it governs nothing, as in RocketMQ 4.9.8."""

@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, and the question before a consumer starts."""
+"""Heartbeats, unregistration, and the configuration check before a consumer starts."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ async def test_a_heartbeat_registers_groups_and_makes_retry_topics(broker: Broke
     assert broker.tables.producers.groups == ["p"]
 
 
-async def test_the_same_heartbeat_again_tells_nobody(broker: BrokerOnBytes) -> None:
+async def test_the_same_heartbeat_again_notifies_no_member(broker: BrokerOnBytes) -> None:
     connection = broker.connect()
     await broker.ask_all(heartbeat(consumers=("g",)), connection)
     answers = await broker.ask_all(heartbeat(consumers=("g",)), connection)
     assert [each.code for each in answers] == [ResponseCode.SUCCESS]
 
 
-async def test_every_member_hears_of_a_new_one(broker: BrokerOnBytes) -> None:
+async def test_every_member_is_notified_of_a_new_one(broker: BrokerOnBytes) -> None:
     first, second = broker.connect(), broker.connect()
     await broker.ask_all(heartbeat("c1", consumers=("g",)), first)
     await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
@@ -154,7 +154,7 @@ async def test_one_wrong_group_keeps_the_right_ones_out_too(broker: BrokerOnByte
     assert list(broker.tables.consumers) == []
 
 
-async def test_leaving_by_request_tells_those_who_are_left(broker: BrokerOnBytes) -> None:
+async def test_leaving_by_request_notifies_the_remaining_members(broker: BrokerOnBytes) -> None:
     first, second = broker.connect(), broker.connect()
     await broker.ask_all(heartbeat("c1", consumers=("g",), producers=("p",)), first)
     await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
@@ -232,7 +232,7 @@ async def test_a_question_without_body_is_answered_yes(broker: BrokerOnBytes) ->
 
 
 async def test_a_client_is_in_so_many_groups_and_no_more(broker_with: Callable[..., BrokerOnBytes]) -> None:
-    """Counted over all heartbeats of a connection: names are cheap to make up, and everybody's lists hold them."""
+    """Counted over all heartbeats of a connection: names are cheap to invent, and every list has them."""
     broker = broker_with(client_body_bytes_max=1 << 20)
     connection = broker.connect()
     most = tuple(f"p{number}" for number in range(GROUPS_OF_CLIENT_MAX))
@@ -262,7 +262,7 @@ async def test_names_have_a_length(broker: BrokerOnBytes, request_: RemotingComm
     assert broker.tables.producers.groups == []
 
 
-# ---- how much a client may have us keep -----------------------------------------------------------------------------
+# ---- bounds on the memory of heartbeats -----------------------------------------------------------------------------
 
 
 def subscribing(client_id: str, *groups: tuple[str, SubscriptionData]) -> RemotingCommand:
@@ -294,7 +294,7 @@ async def test_a_subscription_that_is_too_large_is_refused_and_takes_no_other_wi
     assert [each.group_name for each in broker.tables.consumers] == ["a", "b"]
 
 
-async def test_a_heartbeat_that_is_too_long_is_not_even_read(broker_with: Callable[..., BrokerOnBytes]) -> None:
+async def test_a_heartbeat_that_is_too_long_is_not_decoded(broker_with: Callable[..., BrokerOnBytes]) -> None:
     broker = broker_with(client_body_bytes_max=2000)
     answer = await broker.ask(subscribing("c1", ("g", SubscriptionData("t", "x" * 2000))))
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -309,7 +309,7 @@ async def test_a_heartbeat_that_is_too_long_is_not_even_read(broker_with: Callab
         ({"client_bytes_max": 10_000}, "of all clients, see clientBytesMax", 6),
     ],
 )
-async def test_what_heartbeats_have_us_keep_is_bounded_and_given_back(
+async def test_the_memory_of_heartbeats_is_bounded_and_released(
     broker_with: Callable[..., BrokerOnBytes], settings: dict[str, int], said: str, taken: int
 ) -> None:
     """Thousands of groups with long subscriptions, each within its bounds, filled memory all the same."""
@@ -350,7 +350,7 @@ async def test_a_heartbeat_of_the_longest_kind_holds_the_loop_for_a_moment(broke
 
 
 async def test_one_heartbeat_creates_only_so_many_groups_and_the_next_ones_the_others(broker: BrokerOnBytes) -> None:
-    """Each is two lines in the log and two tables; a thousand at once hold everybody up."""
+    """Each is two log lines and two table entries; a thousand at once block the event loop."""
     connection = broker.connect()
     beat = heartbeat(consumers=tuple(f"g{number}" for number in range(2 * GROUPS_CREATED_MAX + 10)))
     created = []

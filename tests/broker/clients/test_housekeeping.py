@@ -1,4 +1,4 @@
-"""Silent clients and ended connections leave every table, and those who are left hear of it."""
+"""Silent clients and ended connections are removed from every table, and the remaining members are notified."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def join(broker: BrokerOnBytes, client_id: str, *, produces: bool = False)
     return connection
 
 
-async def test_the_end_of_a_connection_is_told_to_the_others(broker: BrokerOnBytes) -> None:
+async def test_the_end_of_a_connection_is_notified_to_the_others(broker: BrokerOnBytes) -> None:
     first, second = await join(broker, "c1", produces=True), await join(broker, "c2")
     received(first), received(second)
     first.close()
@@ -41,7 +41,7 @@ async def test_notification_can_be_switched_off(broker_with: Callable[..., Broke
     assert received(second) == []
 
 
-async def test_a_silent_client_loses_its_connection_and_the_others_hear_of_it(broker: BrokerOnBytes) -> None:
+async def test_a_silent_client_loses_its_connection_and_the_others_are_notified(broker: BrokerOnBytes) -> None:
     silent = await join(broker, "c1", produces=True)
     broker.tables.time.now += 60
     alive = await join(broker, "c2")
@@ -56,7 +56,7 @@ async def test_a_silent_client_loses_its_connection_and_the_others_hear_of_it(br
     assert broker.housekeeping.statistics().expired_connections == 1
 
 
-async def test_locks_that_nobody_renews_are_forgotten(broker: BrokerOnBytes) -> None:
+async def test_locks_that_are_not_renewed_are_dropped(broker: BrokerOnBytes) -> None:
     broker.tables.locks.try_lock_batch("g", [MessageQueue("t", "b", 0)], "c1")
     broker.tables.time.now += 601
     broker.housekeeping.scan()

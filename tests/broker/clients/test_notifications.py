@@ -1,4 +1,4 @@
-"""Members of a group that changed hear of it, in Java's own bytes."""
+"""Notifications to the members of a changed group, in Java's own bytes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_group_without_members_costs_nothing(broker: BrokerOnBytes) -> None:
 async def test_others_run_while_the_members_of_many_groups_are_notified(
     broker: BrokerOnBytes, nursery: trio.Nursery
 ) -> None:
-    """20 members of 500 groups, all of which change: 10,000 frames held everybody up for seconds."""
+    """20 members of 500 groups, all of which change: 10,000 frames blocked the event loop for seconds."""
     groups = [f"G{number}" for number in range(100)]
     members = join(broker, *groups, count=20)
     await nursery.start(broker.notifications.run)

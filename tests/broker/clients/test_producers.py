@@ -14,7 +14,7 @@ from tests.broker.tables_of_a_broker import Tables
 
 
 class Peer:
-    """As much of a connection as the tables look at: nothing."""
+    """A fake connection: the tables use none of its methods."""
 
 
 def client(channel: Peer, client_id: str = "p1") -> ClientChannelInfo:
@@ -61,7 +61,7 @@ def test_a_connection_that_takes_another_id_is_found_under_that_one_only(tables:
 
 
 def test_no_id_outlives_its_connection_whatever_ids_its_heartbeats_have(tables: Tables) -> None:
-    """One connection in two groups under two ids left one of them behind for good."""
+    """One connection in two groups under two ids once left one of the ids in the table forever."""
     one = Peer()
     tables.producers.register_producer("g", client(one, "p1"))
     tables.producers.register_producer("h", client(one, "p2"))
@@ -104,7 +104,7 @@ def test_who_is_silent_for_more_than_120_seconds_is_found_once(tables: Tables) -
 
 
 class _Channel:
-    """As much of a connection as a choice among them asks for."""
+    """A fake connection with what the choice of a channel uses."""
 
     def __init__(self, *, is_closed: bool = False, wants_reading: bool = True) -> None:
         self.is_closed = is_closed

@@ -50,7 +50,7 @@ def test_asking_for_nothing_leaves_nothing(tables: Tables) -> None:
     assert tables.locks.drop_expired() == 0
 
 
-def test_locks_that_nobody_renews_are_forgotten(tables: Tables) -> None:
+def test_locks_that_are_not_renewed_are_dropped(tables: Tables) -> None:
     tables.locks.try_lock_batch("g", [Q0], "c1")
     tables.time.now += 300
     tables.locks.try_lock_batch("g", [Q1], "c1")
@@ -84,16 +84,16 @@ def test_who_gets_and_gives_queues_is_logged_and_renewals_are_not(
     tables.locks.try_lock_batch("g", [Q0], "c2")
     tables.locks.unlock_batch("g", [Q0], "c1")
     formatter = LineFormatter(is_one_line=True)
-    place = "group=g topic=t broker=broker-a queueId=0"
+    queue = "group=g topic=t broker=broker-a queueId=0"
     assert [formatter.format(record).split("broker.lock ")[1] for record in caplog.records] == [
-        f"queue locked {place} client=c1",
-        f"queue not locked: another holds it {place} client=c2 holder=c1",
-        f"queue unlocked {place} client=c1",
+        f"queue locked {queue} client=c1",
+        f"queue not locked: another holds it {queue} client=c2 holder=c1",
+        f"queue unlocked {queue} client=c1",
     ]
 
 
 def test_there_is_an_end_to_locks(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues and groups need not exist, so whoever likes could lock any number."""
+    """Queues and groups need not exist, so any client could lock any number."""
     monkeypatch.setattr(rebalance_lock, "LOCKS_MAX", 2)
     assert tables.locks.try_lock_batch("g", [Q0, Q1, Q2], "c1") == [Q0, Q1]
     assert tables.locks.try_lock_batch("h", [Q0], "c1") == []

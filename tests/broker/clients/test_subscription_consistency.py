@@ -1,4 +1,4 @@
-"""Members of a group that do not subscribe to the same: one line for each change, and a figure."""
+"""Members of a group with different subscriptions: one log line per change, and a metric."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rocketpy.protocol.codes import LanguageCode
 
 
 class Peer:
-    """As much of a connection as is looked at: nothing."""
+    """A fake connection: none of its methods is used."""
 
 
 class Group:
-    """A group whose members heartbeat when told to."""
+    """A group whose members heartbeat when a test calls for it."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.watch = SubscriptionWatch()

@@ -1,4 +1,4 @@
-"""A store with delayed messages in it, and who delivers them; time is Trio's, which jumps."""
+"""Fixture: a store with delayed messages and the service that delivers them, on Trio's mock clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TrioWallClock:
 
 @attrs.define(eq=False)
 class DelayedMessages:
-    """What a test works with."""
+    """The objects of a test."""
 
     store: MessageStore
     service: ScheduleMessageService

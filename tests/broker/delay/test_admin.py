@@ -1,4 +1,4 @@
-"""Slaves and tools are told how far delayed messages are delivered, in Java's words."""
+"""The progress of delayed messages for slaves and tools, in Java's format."""
 
 from __future__ import annotations
 

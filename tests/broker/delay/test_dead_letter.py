@@ -1,4 +1,4 @@
-"""Dead letters of delayed messages: what is kept of one, and when nothing is."""
+"""Dead letters of delayed messages: the copy, and when none can be stored."""
 
 from __future__ import annotations
 

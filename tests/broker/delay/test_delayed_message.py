@@ -1,4 +1,4 @@
-"""What a delayed message becomes, and what is no delayed message."""
+"""Conversion of delayed messages, and records that are not delayed messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record(born_host: str = "10.0.0.1:7", **properties: str) -> bytes:
 
 
 @pytest.mark.parametrize(("born_host", "size"), [("10.0.0.1:7", 8), ("[::1]:7", 20)])
-def test_everything_but_the_place_stays(born_host: str, size: int) -> None:
+def test_everything_but_topic_and_queue_is_kept(born_host: str, size: int) -> None:
     message = read_delayed_message(
         record(born_host, DELAY="3", REAL_TOPIC="T", REAL_QID="5", TAGS="t", KEYS="a b", UNIQ_KEY="u", WAIT="false")
     )

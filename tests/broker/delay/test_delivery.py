@@ -181,7 +181,7 @@ async def test_due_while_the_broker_was_down_is_delivered_at_once(
 
 
 async def test_the_file_of_java_is_taken_and_java_delivered_last(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    """Java's file has no place in it: the offsets are all there is to know."""
+    """Java's file has no physical offset: only the offsets are known."""
     disk = SimDisk()
     async with open_delayed(disk, clock=clock, orderly=False) as delayed:
         for body in (b"a", b"b", b"c"):
@@ -267,7 +267,7 @@ async def test_a_message_without_a_target_goes_to_the_dead_letters(
         assert delayed.service.statistics().dead_letter_count == 1
 
 
-async def test_a_body_that_has_become_too_large_stops_nobody(
+async def test_a_body_that_has_become_too_large_does_not_stop_its_level(
     autojump_clock: Jumping, clock: TrioWallClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An operator has lowered maxMessageSize while it waited. RocketMQ delivers nothing of that level any more."""
@@ -380,7 +380,7 @@ async def test_units_with_the_hash_of_their_tags_are_not_taken_for_due(
         assert delayed.at_s()[0] >= sent_s + 5
 
 
-async def test_what_the_log_has_lost_is_passed_over(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_a_message_lost_from_the_log_is_skipped(autojump_clock: Jumping, clock: TrioWallClock) -> None:
     disk = SimDisk()
     async with open_delayed(disk, clock=clock, orderly=False) as delayed:
         delayed.send(1, b"a" * 100)
@@ -391,7 +391,7 @@ async def test_what_the_log_has_lost_is_passed_over(autojump_clock: Jumping, clo
         assert delayed.service.statistics().lost_count == 1
 
 
-async def test_what_has_expired_is_passed_over_and_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_expired_messages_are_skipped_and_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
     async with open_delayed(clock=clock, levels="10d", mapped_file_size_commit_log=4096) as delayed:
         for number in range(100):
             delayed.send(1, b"%d" % number)
@@ -456,7 +456,7 @@ async def test_a_clock_that_is_set_back_delays_nothing(autojump_clock: Jumping, 
 async def test_a_message_right_after_the_clock_was_set_back_is_not_early(
     autojump_clock: Jumping, clock: TrioWallClock
 ) -> None:
-    """Nobody has looked at the clock since."""
+    """The clock was not checked in between."""
     async with open_delayed(clock=clock) as delayed:
         delayed.send(4, b"before")
         await trio.sleep(10.5)
@@ -543,7 +543,7 @@ async def test_under_sync_flush_what_is_delivered_becomes_durable(
 async def test_what_is_delivered_during_a_sync_is_flushed_after_it(
     autojump_clock: Jumping, clock: TrioWallClock
 ) -> None:
-    """Nobody else may ever ask for a flush again."""
+    """No other request may ever cause a flush."""
     async with open_delayed(clock=clock, flush_disk_type=SYNC, levels="1s 2s") as delayed:
         wait_durable, asked = delayed.store.wait_durable, []
         delayed.store.wait_durable = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]

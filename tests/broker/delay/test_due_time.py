@@ -1,4 +1,4 @@
-"""Messages are on time although the clock is set."""
+"""Due times when the wall clock is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_clock_that_runs_was_not_set() -> None:
     assert clock.look(timestamp_ms=6_990, current_time=3.0) == 0  # adjusted
 
 
-def test_a_step_back_is_told_once() -> None:
+def test_a_step_back_is_reported_once() -> None:
     clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
     assert clock.look(timestamp_ms=3_000, current_time=2.0) == 3_000
     assert clock.look(timestamp_ms=4_000, current_time=3.0) == 0
@@ -47,13 +47,13 @@ def test_what_was_stored_before_a_step_back_is_due_so_much_earlier() -> None:
     assert times.due_ms(3, due_ms - 10_500, now_ms) == due_ms - 10_500
 
 
-def test_steps_are_forgotten_with_their_messages() -> None:
+def test_steps_are_dropped_with_their_messages() -> None:
     times = due_times()
     times.set_back(2, 10_000)
     times.passed(1)
     assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS - 10_000
     times.passed(2)
-    assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS  # nobody asks for it any more
+    assert times.due_ms(1, BEGIN_MS, BEGIN_MS) == BEGIN_MS  # not asked for any more
 
 
 def test_messages_of_the_future_that_a_start_finds_wait_for_their_delay_from_then_on() -> None:
@@ -77,6 +77,6 @@ def test_a_message_with_the_stamp_of_a_burst_from_before_the_step() -> None:
     assert times.due_ms(1, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
 
 
-def test_of_a_level_that_nobody_knows_the_unit_is_believed() -> None:
+def test_for_an_unknown_level_the_time_in_the_unit_counts() -> None:
     times = DueTimes(delay_ms=None, begin_ms=BEGIN_MS, end_offset=1)
     assert times.due_ms(0, BEGIN_MS + 10**9, BEGIN_MS) == BEGIN_MS + 10**9

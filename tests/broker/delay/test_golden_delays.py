@@ -1,4 +1,4 @@
-"""We deliver what a Java broker has left to deliver, as it would have."""
+"""Delivery of the delayed messages in a store that a Java broker has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits, where and until when."""
+"""Delay levels: which messages are delayed, in which queue and until when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of delay offsets is RocketMQ's, with the place in the log that it belongs to."""
+"""The file of delay offsets: RocketMQ's, with the physical offset to which it belongs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_file_of_a_slave_is_read() -> None:
     assert offsets.offset_table == {1: 2, 2: 1}
 
 
-async def test_our_file_has_the_place_in_the_log_too() -> None:
+async def test_our_file_has_the_physical_offset_too() -> None:
     disk = SimDisk()
     offsets = manager(disk)
     offsets.load()
@@ -107,6 +107,6 @@ def test_what_fastjson_takes_too(text: str) -> None:
         '{"offsetTable":{},"physicalOffset":"far"}',
     ],
 )
-def test_a_file_that_makes_no_sense_stops_the_start(text: str) -> None:
+def test_an_invalid_file_stops_the_start(text: str) -> None:
     with pytest.raises(StartError, match="delayOffset"):
         manager(disk_with(text)).load()

@@ -22,7 +22,7 @@ PATH = "/config/delayOffset.json"
 
 @attrs.define(eq=False)
 class Log:
-    """A log of which only the ends matter, and the disk on which the note is looked at when a flush begins."""
+    """A fake log that has only its ends, and a disk whose file is read when a flush begins."""
 
     disk: SimDisk
     wrote_offset: int = 0
@@ -39,7 +39,7 @@ class Log:
 
 
 def on_disk(disk: SimDisk) -> DelayProgress | None:
-    """What a start would find."""
+    """Return the progress that a start would load."""
     table = DelayOffsetManager(path=PATH, disk=disk, run_blocking=run_inline)
     if not disk.exists(PATH):
         return None
@@ -69,7 +69,7 @@ def bench() -> Bench:
 
 
 async def test_the_first_note_names_what_is_durable_already(bench: Bench) -> None:
-    """It is written before the first delivery, so nothing that lies before the place was delivered by us."""
+    """It is written before the first delivery, so none of our deliveries has a lower physical offset."""
     bench.log.wrote_offset, bench.log.durable_offset = 900, 400
     service, _ = bench.life()
     assert await service.is_anchored()
@@ -77,7 +77,7 @@ async def test_the_first_note_names_what_is_durable_already(bench: Bench) -> Non
     assert bench.log.noted_at_flush == [], "no flush is waited for"
 
 
-async def test_an_anchor_of_an_earlier_life_is_written_again_with_its_place(bench: Bench) -> None:
+async def test_an_anchor_of_an_earlier_life_is_written_again_with_its_physical_offset(bench: Bench) -> None:
     """It was read from a file that may have been in memory only, so it does not count for a loss of power yet."""
     first, offsets = bench.life()
     await first.is_anchored()
@@ -88,7 +88,7 @@ async def test_an_anchor_of_an_earlier_life_is_written_again_with_its_place(benc
     second, _ = bench.life()
     assert await second.is_anchored()
     assert bench.disk.calls["sync"] > syncs
-    assert on_disk(bench.disk) == DelayProgress({1: 3}, 0), "not the place of today: deliveries may lie before it"
+    assert on_disk(bench.disk) == DelayProgress({1: 3}, 0), "not the current offset: deliveries may lie before it"
 
 
 async def test_an_anchored_life_asks_the_disk_no_more(bench: Bench) -> None:
@@ -117,7 +117,7 @@ async def test_without_room_there_is_no_anchor_until_there_is_room(
 # ---- the notes ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_log_is_durable_up_to_the_place_before_the_file_says_so(
+async def test_the_log_is_durable_up_to_the_physical_offset_before_the_file_has_it(
     bench: Bench, autojump_clock: trio.testing.MockClock
 ) -> None:
     service, offsets = bench.life()
@@ -210,7 +210,7 @@ async def test_a_log_that_cannot_be_synced_ends_it_and_leaves_the_older_note(ben
 
 
 async def test_an_end_notes_offsets_that_came_from_java(bench: Bench) -> None:
-    """There is no place in Java's file; with ours the next start reads only what came behind it."""
+    """Java's file has no physical offset; with ours the next start reads only the log past it."""
     service, offsets = bench.life()
     offsets.offset_table[3] = 4
     bench.log.wrote_offset = 77

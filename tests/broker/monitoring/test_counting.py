@@ -1,4 +1,4 @@
-"""What sends and pulls leave in the statistics, over both of their roads: exactly the records that were made."""
+"""Statistics of sends and pulls on the fast and the general path: exactly the records that were stored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rocketpy.protocol.message import Message
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 
 
-@pytest.fixture(params=["hot", "whole"])
+@pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
-        if request.param == "whole":
+        if request.param == "general":
             broker.use_general_path()
         yield broker
 

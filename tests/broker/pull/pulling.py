@@ -1,4 +1,4 @@
-"""What the tests of pulls share: messages that say their tag, and how to read an answer."""
+"""Helpers for tests of pulls: messages whose bodies are their tags, and access to responses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LOG_FILE = "/store/commitlog/00000000000000000000"
 
 
 async def send_tags(broker: MessageBroker, *tags: str, topic: str = TOPIC) -> None:
-    """One burst of messages whose bodies are their tags."""
+    """Send one burst of messages whose bodies are their tags."""
     frames = [encode_frame(send(tag.encode(), properties=f"TAGS\x01{tag}", topic=topic)) for tag in tags]
     await broker.ask_frames(b"".join(frames))
 
 
 def subscribe(broker: MessageBroker, *subscriptions: SubscriptionData, model: str = "CLUSTERING") -> None:
-    """Let a member of group G come with these subscriptions."""
+    """Register a member of group G with these subscriptions."""
     channel = ClientChannelInfo(broker.connect(), "c1", LanguageCode.JAVA, 409, 0.0)
     data = ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions))
     broker.tables.consumers.register_consumer(channel, data)
@@ -32,7 +32,7 @@ def bodies(answer: RemotingCommand) -> list[str]:
 
 
 def offsets(answer: RemotingCommand) -> tuple[int, int, int]:
-    """Next, minimum and maximum offset of an answer."""
+    """Return the next, minimum and maximum offset of a response."""
     fields = answer.ext_fields or {}
     assert fields["suggestWhichBrokerId"] == "0"
     return int(fields["nextBeginOffset"]), int(fields["minOffset"]), int(fields["maxOffset"])

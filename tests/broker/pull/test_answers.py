@@ -1,4 +1,4 @@
-"""What a consumer reads back of each outcome of a pull."""
+"""Responses to a consumer for each outcome of a pull."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_pull(opaque: int = 5, serialize_type: SerializeType = SerializeType.JSO
 
 
 def test_every_status_has_its_code() -> None:
-    """OFFSET_RESET is in RocketMQ's enumeration and nobody answers it."""
+    """OFFSET_RESET is in RocketMQ's enumeration and never returned."""
     assert set(CODES) == set(GetMessageStatus) - {GetMessageStatus.OFFSET_RESET}
     for status, (at_zero, elsewhere) in CODES.items():
         assert pull_response_code(status, 0) == at_zero

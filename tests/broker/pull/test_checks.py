@@ -1,6 +1,6 @@
-"""What held pulls are asked again, whom consumers are sent to, and what hooks hear: settings of groups at work.
+"""Repeated checks of held pulls, the suggested broker, and consume hooks.
 
-The checks of a first pull are in test_pull.py, those of SQL92 in test_pull_sql.py.
+The checks of a first pull are in test_processor.py, those of SQL92 in test_sql.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def only(connection: Connection) -> RemotingCommand:
     return answer
 
 
-# ---- held pulls are asked again --------------------------------------------------------------------------------------
+# ---- held pulls are checked again ------------------------------------------------------------------------------------
 
 
 async def test_a_group_that_was_switched_off_is_refused_when_a_message_arrives() -> None:
@@ -66,7 +66,7 @@ async def test_a_group_that_stopped_subscribing() -> None:
 
 
 async def test_other_tags_count_from_where_the_pull_began() -> None:
-    """What the old tags passed over may be what the new ones want."""
+    """Messages skipped by the old tags may match the new ones."""
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, "a", 1))
         connection = await held(broker, sys_flag=SUSPEND)
@@ -87,7 +87,7 @@ async def test_the_same_tags_go_on_where_they_were(brings_it: bool) -> None:
         assert received(connection) == []
         ((pull_request,),) = broker.hold._held.values()
         assert pull_request.queue_offset == 2
-        subscribe(broker, SubscriptionData(TOPIC, "y||x", 2))  # another object, and the same wish
+        subscribe(broker, SubscriptionData(TOPIC, "y||x", 2))  # another object, equivalent tags
         await send_tags(broker, "c")
         assert pull_request.queue_offset == 3
 
@@ -145,7 +145,7 @@ async def test_expressions_of_tags_are_bounded(expression: str, why: str) -> Non
         assert answer.remark == f"parse the consumer's subscription failed: {why}"
 
 
-# ---- whom to ask next ------------------------------------------------------------------------------------------------
+# ---- the suggested broker --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ class Hook:
         raise AssertionError("nothing was sent back")
 
 
-async def test_hooks_hear_of_every_answer(autojump_clock: trio.testing.MockClock) -> None:
+async def test_hooks_are_called_for_every_answer(autojump_clock: trio.testing.MockClock) -> None:
     hook = Hook()
     async with open_message_broker(hooks=BrokerHooks(consume=(hook,)), commercial_base_count=3) as broker:
         broker.use_general_path()
@@ -220,7 +220,7 @@ async def test_hooks_hear_of_every_answer(autojump_clock: trio.testing.MockClock
         assert hook.heard[-1].commercial_rcv_stats == "RCV_SUCCESS"
 
 
-async def test_hooks_close_the_hot_road_which_does_not_read_the_owner() -> None:
+async def test_hooks_disable_the_fast_path_which_does_not_read_the_owner() -> None:
     async with open_message_broker(hooks=BrokerHooks(consume=(Hook(),))) as broker:
         prefix = b'{"code":%d,"' % RequestCode.PULL_MESSAGE
         assert prefix not in broker.dispatcher.fast_paths

@@ -1,4 +1,4 @@
-"""Pulls that meet damage: what is sound is served, and who asks for the rest hears where the damage is."""
+"""Pulls over damage: intact messages are served, a pull of a damaged one is refused with the location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of SQL92 filters: RocketMQ's rules of life and death, its file, bit maps that can be trusted."""
+"""The registry of SQL92 filters: RocketMQ's rules of activation, its file, and which bit maps are trusted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Filters:
         self.manager = self.again(**settings)
 
     def again(self, **settings: object) -> ConsumerFilterManager:
-        """What the next start makes of the file."""
+        """Return the registry as the next start loads it."""
         self.manager = ConsumerFilterManager(
             config=BrokerConfig(**settings),  # type: ignore[arg-type]
             path=str(self.path),
@@ -59,7 +59,7 @@ def filters(tmp_path: Path) -> Filters:
     return Filters(tmp_path)
 
 
-# ---- life and death --------------------------------------------------------------------------------------------------
+# ---- activation ------------------------------------------------------------------------------------------------------
 
 
 def test_a_filter_that_compiles_is_registered_and_one_that_does_not_is_not(filters: Filters) -> None:
@@ -113,7 +113,7 @@ def test_a_topic_that_is_not_named_any_more_and_a_group_that_is_gone_are_dead(fi
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_dead_filter_comes_back_to_life(filters: Filters, version: int) -> None:
+def test_an_inactive_filter_is_activated_again(filters: Filters, version: int) -> None:
     filters.subscribe("a > 1", 5)
     filters.manager.unregister("G")
     filters.subscribe("a > 1", version)
@@ -127,7 +127,7 @@ def test_a_dead_filter_is_not_woken_by_an_older_version(filters: Filters) -> Non
     assert filters.known() == ("a > 1", 5, True)
 
 
-def test_the_long_dead_are_forgotten(tmp_path: Path) -> None:
+def test_filters_inactive_for_too_long_are_removed(tmp_path: Path) -> None:
     filters = Filters(tmp_path, filter_data_clean_time_span=HOUR_MS)
     filters.subscribe("a > 1", 5)
     assert filters.manager.clean() == 0
@@ -155,7 +155,7 @@ def test_no_more_filters_than_there_may_be(filters: Filters, monkeypatch: pytest
 
 
 def test_a_heartbeat_full_of_sql_is_compiled_in_parts(filters: Filters) -> None:
-    """Parsing costs a few microseconds per character, and nobody is served meanwhile."""
+    """Parsing costs a few microseconds per character and blocks the event loop."""
     long = "a IN (" + "'" + "x" * 20_000 + "') OR a = "
     subscriptions = [SubscriptionData(f"T{n}", f"{long}{n}", 1, expression_type="SQL92") for n in range(3)]
     filters.manager.register("G", subscriptions)
@@ -182,7 +182,7 @@ async def test_the_file_is_java_s_byte_for_byte(filters: Filters) -> None:
     assert filters.path.read_text() == golden
 
 
-async def test_what_was_alive_died_with_the_broker_thirty_seconds_ago(filters: Filters) -> None:
+async def test_active_filters_become_inactive_thirty_seconds_before_the_start(filters: Filters) -> None:
     filters.subscribe("a > 1", 5)
     born = filters.clock.timestamp_ms()
     await filters.manager.stored.persist()
@@ -196,7 +196,7 @@ async def test_what_was_alive_died_with_the_broker_thirty_seconds_ago(filters: F
     assert found.dead_time == filters.clock.timestamp_ms() - 30_000
 
 
-async def test_a_file_with_bits_of_another_size_is_passed_over(filters: Filters) -> None:
+async def test_a_file_with_bit_maps_of_another_size_is_ignored(filters: Filters) -> None:
     filters.subscribe("a > 1", 5)
     await filters.manager.stored.persist()
     assert len(filters.again(expect_consumer_num_use_filter=100)) == 0
@@ -227,7 +227,7 @@ async def test_the_file_follows_every_change(filters: Filters) -> None:
 
 
 def test_a_bit_map_says_which_filters_a_message_passed(filters: Filters) -> None:
-    assert filters.manager.bit_map_of("T", {"a": "5"}) is None, "nobody filters this topic"
+    assert filters.manager.bit_map_of("T", {"a": "5"}) is None, "the topic has no filter"
     filters.subscribe("a > 1")
     filters.manager.register("H", [SubscriptionData("T", "a > 7", 1, expression_type="SQL92")])
     mine, other = filters.manager.get("T", "G"), filters.manager.get("T", "H")
@@ -250,7 +250,7 @@ def test_a_dead_filter_is_still_noted(filters: Filters) -> None:
 
 
 def test_a_clock_that_steps_back_makes_no_filter_older_than_what_another_one_judged(filters: Filters) -> None:
-    """Or the new filter would trust the bits that the old expression left in the same places."""
+    """Otherwise the new filter would trust the same bits, set by the old expression."""
     filters.subscribe("a > 1", 5)
     filters.clock.advance_ms(10_000)
     judged_ms = filters.clock.timestamp_ms()
@@ -278,7 +278,7 @@ ACTIONS = st.lists(
 @given(ACTIONS)
 @settings(max_examples=200)
 def test_no_bit_map_ever_hides_a_message_that_a_group_wants(actions: list[tuple[object, ...]]) -> None:
-    """Whatever groups subscribe to, leave and come back to, and however the clock steps."""
+    """For any subscriptions, departures and returns of groups, and any steps of the clock."""
     with TemporaryDirectory() as directory:
         filters = Filters(Path(directory))
         stored: list[tuple[dict[str, str], CqExtUnit]] = []

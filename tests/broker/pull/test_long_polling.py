@@ -1,4 +1,4 @@
-"""Long polling under a mock clock: who is woken, when, and in which order."""
+"""Long polling under a mock clock: which pulls are woken, when, and in which order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
     service.suspend(consumer.pull(1, queue_id=0))
     service.suspend(consumer.pull(2, queue_id=1))
     service.message_arriving("T", 1, 5)
-    service.message_arriving("T", 7, 5)  # nobody waits there
+    service.message_arriving("T", 7, 5)  # no pull is held there
     assert consumer.answered == []  # noted during the burst, served after its replies
     service.serve_woken()
     assert consumer.answered == [(2, False)]
@@ -129,7 +129,7 @@ async def test_pulls_of_a_closed_connection_are_dropped(
     service.drop_connection(consumer.connection)
     assert service.statistics().held == 1
     other.connection.close()
-    await trio.sleep(16)  # when its time is up the sweep finds what nobody told about
+    await trio.sleep(16)  # at its deadline the sweep finds the message, although no arrival was reported
     assert service.statistics().held == 0
     assert service.statistics().dropped_count == 2
     assert consumer.answered == other.answered == []
@@ -147,7 +147,7 @@ async def test_dropping_a_connection_without_deferrals_looks_at_nothing(
 async def test_many_woken_pulls_are_served_in_slices_by_the_task(
     service: PullRequestHoldService, consumer: Consumer
 ) -> None:
-    """A burst serves one slice; the rest must not hold up other connections, and must not be forgotten."""
+    """A burst serves one slice; the rest must not delay other connections, and must not be lost."""
     for opaque in range(10 * PULLS_PER_SLICE):
         service.suspend(consumer.pull(opaque, queue_id=opaque))
         service.message_arriving("T", opaque, 1)
@@ -241,7 +241,7 @@ async def test_a_connection_whose_sending_fails_does_not_end_the_others(
 
 
 class BusyClock:
-    """Says how long this thread was busy: as long as the pulls took that were tried."""
+    """A clock of processor time: the sum of what the tried pulls take."""
 
     def __init__(self) -> None:
         self.seconds = 1.0
@@ -253,7 +253,7 @@ class BusyClock:
 async def test_a_slice_ends_when_its_time_is_over_also_within_one_queue(
     consumer: Consumer, nursery: trio.Nursery
 ) -> None:
-    """A pull may take milliseconds: its filter judges hundreds of messages that arrived together."""
+    """A pull may take milliseconds: its filter matches hundreds of messages that arrived together."""
     clock = BusyClock()
     service = PullRequestHoldService(busy_seconds=clock)
     await nursery.start(_run, service)

@@ -1,4 +1,4 @@
-"""What a pull that selects by SQL92 wants of a message, by its unit and by its record."""
+"""SQL92 filters of pulls, matched by the unit and by the record of a message."""
 
 from __future__ import annotations
 

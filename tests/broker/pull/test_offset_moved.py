@@ -1,4 +1,4 @@
-"""A pull from an offset that is gone: the correction, and the event about it."""
+"""A pull from an offset that is no longer stored: the correction, and the event about it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.broker.pull.pulling import COMMIT, SUBSCRIPTION, SUSPEND, offsets, se
 
 
 async def events(broker: MessageBroker) -> list[tuple[dict[str, object], str | None, str | None]]:
-    """Body, tags and keys of every event."""
+    """Return body, tags and keys of every event."""
     answer = await broker.ask(pull(topic="OFFSET_MOVED_EVENT", consumer_group="TOOLS_CONSUMER"))
     messages = decode_messages(answer.body or b"")
     return [
@@ -28,10 +28,10 @@ async def events(broker: MessageBroker) -> list[tuple[dict[str, object], str | N
     ]
 
 
-@pytest.mark.parametrize("road", ["hot", "whole"])
-async def test_an_offset_that_moved_is_told_in_a_message(road: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("path", ["fast", "general"])
+async def test_a_moved_offset_is_reported_in_a_message(path: str, caplog: pytest.LogCaptureFixture) -> None:
     async with open_message_broker() as broker:
-        if road == "whole":
+        if path == "general":
             broker.use_general_path()
         await send_tags(broker, "a", "b")
         answer = await broker.ask(pull(queue_offset=99))
@@ -41,8 +41,8 @@ async def test_an_offset_that_moved_is_told_in_a_message(road: str, caplog: pyte
         event = {"consumerGroup": "G", "messageQueue": queue, "offsetNew": 2, "offsetRequest": 99}
         assert await events(broker) == [(event, "G", "G")]
         (record,) = [record for record in caplog.records if record.getMessage() == "offset moved"]
-        place = {"group": "G", "topic": TOPIC, "queueId": 0}
-        assert record.__dict__["fields"] == {**place, "asked": 99, "new": 2, "event": "PUT_OK"}
+        located = {"group": "G", "topic": TOPIC, "queueId": 0}
+        assert record.__dict__["fields"] == {**located, "asked": 99, "new": 2, "event": "PUT_OK"}
 
 
 async def test_the_body_is_java_s_byte_for_byte() -> None:
@@ -56,7 +56,7 @@ async def test_the_body_is_java_s_byte_for_byte() -> None:
         )
 
 
-async def test_whoever_waits_for_events_is_woken() -> None:
+async def test_pulls_that_wait_for_events_are_woken() -> None:
     async with open_message_broker() as broker:
         connection = broker.connect()
         held = pull(topic="OFFSET_MOVED_EVENT", sys_flag=SUBSCRIPTION | SUSPEND)
@@ -75,7 +75,7 @@ async def test_no_event_without_a_moved_offset() -> None:
 
 
 @pytest.mark.parametrize(("checks", "code", "broker_id"), [(False, 20, 3), (True, 21, 0)])
-async def test_a_slave_corrects_only_if_it_is_told_to(checks: bool, code: int, broker_id: int) -> None:
+async def test_a_slave_corrects_offsets_only_if_configured(checks: bool, code: int, broker_id: int) -> None:
     store = {"broker_role": BrokerRole.SLAVE, "offset_check_in_slave": checks}
     async with open_message_broker(store=store) as broker:
         broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", broker_id=3))
@@ -88,7 +88,7 @@ async def test_a_slave_corrects_only_if_it_is_told_to(checks: bool, code: int, b
 async def test_a_group_and_queue_have_one_event_in_a_minute(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A consumer that asks again and again for what is gone fills neither the store nor the log."""
+    """A consumer that keeps pulling from a lost offset fills neither the store nor the log file."""
     async with open_message_broker() as broker:
         for queue_id in (0, 1):
             for _ in range(20):
@@ -106,10 +106,10 @@ async def test_a_group_and_queue_have_one_event_in_a_minute(
         assert (await events(broker))[-1][0]["offsetRequest"] == 7
         lines = [record.getMessage() for record in caplog.records]
         assert (lines.count("offset moved"), lines.count("more offsets have moved")) == (4, 3)
-        told = [
+        suppressed = [
             record.__dict__["fields"] for record in caplog.records if record.getMessage() == "more offsets have moved"
         ]
-        assert told == [{"pulls": 19}, {"pulls": 19}, {"pulls": 1}]
+        assert suppressed == [{"pulls": 19}, {"pulls": 19}, {"pulls": 1}]
 
 
 async def test_all_groups_together_have_so_many_events_in_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

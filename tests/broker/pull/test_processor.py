@@ -18,10 +18,10 @@ from tests.broker.pull.pulling import COMMIT, LITE, SUBSCRIPTION, SUSPEND, bodie
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
-@pytest.fixture(params=["hot", "whole"])
+@pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
-        if request.param == "whole":
+        if request.param == "general":
             broker.use_general_path()
         yield broker
 

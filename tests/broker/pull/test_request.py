@@ -1,4 +1,4 @@
-"""A pull on its way: both kinds of decoded header serve, and every pull is one of its own."""
+"""A pull in progress: both kinds of decoded header are accepted, and pulls compare by identity."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def pull_request(header: PullHeader) -> PullRequest:
     )
 
 
-def test_a_header_decoded_on_either_road_has_every_field_with_the_same_value() -> None:
-    """A pull that is held is served by whoever wakes it, who does not know by which road it came."""
+def test_both_decoded_headers_have_every_field_with_the_same_value() -> None:
+    """The code that wakes a held pull does not know on which path it arrived."""
     given = pull_header(queue_id=3, queue_offset=1 << 40, max_msg_nums=17, sys_flag=6, commit_offset=99, sub_version=5)
     request = make_request(RequestCode.PULL_MESSAGE, given)
     whole = read_header(request, PullMessageRequestHeader)
@@ -60,7 +60,7 @@ def test_the_search_goes_on_and_what_was_asked_for_stays() -> None:
     assert (request.queue_offset, request.header.queue_offset) == (50, 10)
 
 
-def test_hooks_are_told_of_an_owner_only_where_there_is_one() -> None:
+def test_the_hook_context_has_an_owner_only_if_the_pull_has_one() -> None:
     assert pull_request(pull_header()).owner is None
 
 

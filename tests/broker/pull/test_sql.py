@@ -17,16 +17,16 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 from tests.broker.pull.pulling import SUBSCRIPTION, SUSPEND, bodies, offsets, subscribe
 
 
-@pytest.fixture(params=["hot", "whole"])
+@pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker(enable_property_filter=True) as broker:
-        if request.param == "whole":
+        if request.param == "general":
             broker.use_general_path()
         yield broker
 
 
 async def send_values(broker: MessageBroker, *values: object, topic: str = TOPIC, more: str = "") -> None:
-    """One burst of messages whose bodies are the value of their property ``a``."""
+    """Send one burst of messages whose bodies are the value of their property ``a``."""
     frames = [encode_frame(send(str(a).encode(), properties=f"a\x01{a}{more}", topic=topic)) for a in values]
     await broker.ask_frames(b"".join(frames))
 
@@ -64,7 +64,7 @@ async def test_an_expression_that_does_not_compile_has_no_filter(broker: Message
 
 
 async def test_a_filter_older_than_the_pull(broker: MessageBroker) -> None:
-    """The heartbeat with the new version has come, and its filter was not taken over: as in RocketMQ 28, not 25."""
+    """The heartbeat with the new version has come, and its filter was not registered: as in RocketMQ 28, not 25."""
     subscribe(broker, sql("a > 1", 5))
     group = broker.tables.consumers.get_consumer_group_info("G")
     assert group is not None
@@ -134,7 +134,7 @@ async def test_a_held_pull_is_woken_by_what_it_selects(broker: MessageBroker) ->
     assert (answer.code, bodies(answer), offsets(answer)) == (0, ["2"], (3, 0, 3))
 
 
-async def test_what_was_passed_over_is_looked_at_again_after_another_subscription(broker: MessageBroker) -> None:
+async def test_skipped_messages_are_matched_again_after_another_subscription(broker: MessageBroker) -> None:
     """Or messages are lost that arrived between the pull and the heartbeat."""
     subscribe(broker, sql("a > 1", 1))
     connection = broker.connect()
@@ -164,7 +164,7 @@ async def test_bit_maps_spare_records_and_choose_the_same(monkeypatch: pytest.Mo
             store=store, enable_property_filter=True, enable_calc_filter_bit_map=is_noted
         ) as broker:
             subscribe(broker, sql("a > 7"))
-            broker.tables.clock.advance_ms(10)  # what is stored in the millisecond of birth is not trusted
+            broker.tables.clock.advance_ms(10)  # bit maps from the millisecond of its creation are not trusted
             await send_values(broker, *range(10))
             looked_at.clear()
             answer = await broker.ask(pull(sys_flag=0))

@@ -22,10 +22,10 @@ from tests.broker.message_broker import MessageBroker, open_message_broker, pull
 from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags
 
 
-@pytest.fixture(params=["hot", "whole"])
+@pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
     async with open_message_broker() as broker:
-        if request.param == "whole":
+        if request.param == "general":
             broker.use_general_path()
         yield broker
 
@@ -56,7 +56,7 @@ async def test_an_arrival_wakes_a_held_pull(broker: MessageBroker, serialize_typ
     assert broker.hold.statistics().held == 0
 
 
-async def test_an_arrival_that_does_not_match_wakes_nobody(broker: MessageBroker) -> None:
+async def test_an_arrival_that_does_not_match_wakes_no_pull(broker: MessageBroker) -> None:
     connection = await hold(broker, subscription="x")
     await send_tags(broker, "a", "b")
     assert received(connection) == []
@@ -65,8 +65,8 @@ async def test_an_arrival_that_does_not_match_wakes_nobody(broker: MessageBroker
     assert (answer.code, bodies(answer), offsets(answer)) == (ResponseCode.SUCCESS, ["x"], (5, 0, 5))
 
 
-async def test_a_match_behind_more_than_one_read_is_not_waited_for(broker: MessageBroker) -> None:
-    """A read looks at a queue file's rest, or 800 units; what lies behind is asked for again at once."""
+async def test_a_match_past_one_read_is_not_waited_for(broker: MessageBroker) -> None:
+    """A read examines the rest of a queue file, or 800 units; the consumer pulls again at once for more."""
     connection = await hold(broker, subscription="x")
     await send_tags(broker, *["a"] * 350, "x")  # a queue file has 300 units
     (answer,) = received(connection)
@@ -75,7 +75,7 @@ async def test_a_match_behind_more_than_one_read_is_not_waited_for(broker: Messa
     assert (bodies(answer), offsets(answer)) == (["x"], (351, 0, 351))
 
 
-async def test_a_pull_behind_the_end_of_the_queue_is_held(broker: MessageBroker) -> None:
+async def test_a_pull_at_the_end_of_the_queue_is_held(broker: MessageBroker) -> None:
     await send_tags(broker, "a")
     connection = await hold(broker, queue_offset=1)
     await send_tags(broker, "b")
@@ -89,7 +89,7 @@ async def test_a_pull_that_may_not_wait_is_answered(broker: MessageBroker, field
     assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
 
 
-async def test_above_the_limit_of_a_connection_nobody_waits(broker: MessageBroker) -> None:
+async def test_above_the_limit_of_a_connection_no_pull_is_held(broker: MessageBroker) -> None:
     connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=2))
     request = pull(sys_flag=SUBSCRIPTION | SUSPEND)
     answers = [await broker.ask_all(request, connection) for _ in range(3)]
@@ -98,7 +98,7 @@ async def test_above_the_limit_of_a_connection_nobody_waits(broker: MessageBroke
 
 @pytest.mark.parametrize("setting", ["held_pull_bytes_max", "connection_held_pull_bytes_max"])
 async def test_what_held_pulls_keep_is_bounded(setting: str) -> None:
-    """In total and for each connection; a consumer that is refused comes back after its pause, and others go on."""
+    """In total and per connection; a refused consumer retries after its pause, and others continue."""
     tags = "||".join(f"t{number}" for number in range(100))
     async with open_message_broker(**{setting: 64_000}) as broker:
         first, other = broker.connect(), broker.connect()
@@ -118,7 +118,7 @@ async def test_what_held_pulls_keep_is_bounded(setting: str) -> None:
 async def test_a_pull_is_held_for_five_minutes_at_most(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    """Whatever it asks for: what waits for ever is never let go."""
+    """Whatever it asks for: a pull held forever would never be released."""
     async with open_message_broker() as broker:
         await start_hold_service(nursery, broker)
         connection = await hold(broker, suspend_timeout_millis=2**63 - 1)
@@ -192,7 +192,7 @@ async def test_a_held_pull_ends_when_its_time_is_up(
         nursery.cancel_scope.cancel()
 
 
-async def test_at_the_end_the_consumer_is_told_how_far_the_broker_has_looked(
+async def test_an_expired_pull_returns_the_offset_up_to_which_nothing_matched(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     async with open_message_broker() as broker:

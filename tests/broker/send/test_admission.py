@@ -1,4 +1,4 @@
-"""The gate in front of every send: closed it refuses on each road, open nobody asks it."""
+"""Admission control for sends: a closed gate refuses on both paths, an open one costs nothing."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def test_a_closed_gate_asks_about_each_connection() -> None:
         lambda: reply(),
         lambda: send_back(),
     ],
-    ids=["hot", "whole", "batch", "reply", "send-back"],
+    ids=["fast", "general", "batch", "reply", "send-back"],
 )
-async def test_every_road_is_refused_while_it_is_closed(request_of: object) -> None:
+async def test_both_paths_refuse_while_the_gate_is_closed(request_of: object) -> None:
     assert callable(request_of)
     async with open_message_broker() as broker:
-        await broker.ask(send())  # so that the hot road knows the topic
+        await broker.ask(send())  # so that the fast path has cached the topic
         request: RemotingCommand = request_of()
         stored = broker.stored_bytes
         broker.send_feature.gate.close(lambda connection: BUSY)

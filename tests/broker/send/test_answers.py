@@ -1,4 +1,4 @@
-"""What a producer reads back of each outcome, in both header forms."""
+"""Responses to producers for each outcome, in both header forms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_success_written_by_hand_is_what_the_encoder_writes(
     assert (command.code, command.opaque, command.remark, command.is_response) == (0, opaque, None, True)
 
 
-def test_a_message_id_is_the_brokers_address_and_the_place() -> None:
+def test_a_message_id_is_the_brokers_address_and_the_physical_offset() -> None:
     assert make_answers().msg_id(0x1A2B) == "7F00000100002A9F0000000000001A2B"
     assert make_answers("::1").msg_id(1) == "0" * 31 + "1" + "00002A9F" + "0" * 15 + "1"
 
@@ -63,7 +63,7 @@ def test_a_message_id_is_the_brokers_address_and_the_place() -> None:
         (PutMessageStatus.SLAVE_NOT_AVAILABLE, 11),
     ],
 )
-def test_what_is_stored_is_answered_with_its_place_whatever_the_guarantee(
+def test_a_stored_message_is_answered_with_its_offsets_under_every_status(
     status: PutMessageStatus, code: int, serialize_type: SerializeType
 ) -> None:
     command = decode_frame(make_answers().stored(Receipt(5, serialize_type, "ID", 2, 77), status))
@@ -101,7 +101,7 @@ def test_a_store_that_ends_says_so_without_a_reason_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("status", [PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED])
-def test_an_illegal_message_is_told_limits_and_sizes(status: PutMessageStatus) -> None:
+def test_the_remark_for_an_illegal_message_has_limits_and_sizes(status: PutMessageStatus) -> None:
     answers = make_answers()
     java = (
         "the message is illegal, maybe msg body or properties length not matched. msg body length limit 4194304B, "
@@ -116,7 +116,7 @@ def test_an_illegal_message_is_told_limits_and_sizes(status: PutMessageStatus) -
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 def test_a_refusal_carries_region_and_trace_switch_too(serialize_type: SerializeType) -> None:
-    """The Java client dereferences them in whatever it gets."""
+    """The Java client dereferences them in every response."""
     request = RemotingCommand(code=310, opaque=3, serialize_type=serialize_type)
     answer = make_answers().refused(request, 17, "no such topic")
     assert (answer.code, answer.remark, answer.opaque) == (17, "no such topic", 3)

@@ -48,7 +48,7 @@ BAD_TEXTS += ["-1", "2147483648", "-2147483649", "9223372036854775808", "9" * 50
 
 
 def good_fields(code: int) -> dict[str, str]:
-    """A request of the code that would be served."""
+    """Return a valid request of the code."""
     if code in SENDS:
         fields = send(code=code, default_topic="NoModel", broker_name="b", max_reconsume_times=1).ext_fields
     elif code == RequestCode.PULL_MESSAGE:
@@ -79,7 +79,7 @@ async def ask(
         assert answer.remark
         assert not EXCEPTION.match(answer.remark), answer.remark
         assert len(answer.remark) < 1000
-        if answer.code != ResponseCode.PULL_OFFSET_MOVED:  # which is told in OFFSET_MOVED_EVENT
+        if answer.code != ResponseCode.PULL_OFFSET_MOVED:  # which stores an OFFSET_MOVED_EVENT
             assert broker.stored_bytes == before
     if code in SENDS:
         extra = answer.ext_fields or {}

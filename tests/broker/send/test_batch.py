@@ -1,4 +1,4 @@
-"""Batches: what each message becomes, and that of a body which is none nothing is kept."""
+"""Batches: the record of each message, and that an invalid body stores nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def send_batch(body: bytes | None, properties: str | None = "WAIT\x01true", **fi
 
 
 async def stored_properties(broker: MessageBroker, queue_id: int = 0) -> list[bytes]:
-    """The text of the properties of every message of a queue."""
+    """Return the text of the properties of every message of a queue."""
     records, texts = await broker.records(queue_id=queue_id), []
     while records:
         (size,) = struct.unpack_from(">i", records)
@@ -257,7 +257,7 @@ async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> Non
 
 
 async def test_how_many_messages_a_batch_may_have_is_a_setting(broker: MessageBroker) -> None:
-    """It is stored in one step, while nobody else is served."""
+    """It is stored in one step, which blocks the event loop."""
     for body in (item(b"", b"") * 10_001, item(b"", b"") * 10_000 + item(b"unlike the others", b"")):
         answer = await refused(broker, send_batch(body))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -309,7 +309,7 @@ async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -
 
 
 async def test_a_body_is_never_decompressed(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bomb stays as small as it was sent: what it holds is its consumer's affair."""
+    """A decompression bomb stays compressed; only its consumer decompresses it."""
     monkeypatch.setattr("zlib.decompress", None)
     monkeypatch.setattr("zlib.decompressobj", None)
     bomb = zlib.compress(b"\0" * (1 << 24))

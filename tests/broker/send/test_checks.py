@@ -1,4 +1,4 @@
-"""Whether a broker takes a message: RocketMQ's checks, in RocketMQ's order, with its codes and remarks."""
+"""Checks of a send, in RocketMQ's order, with its codes and remarks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_broker_that_is_not_to_be_used_yet_says_from_when(tables_with: TablesW
 def test_a_broker_without_write_permission_refuses_ordered_topics_only(
     tables_with: TablesWith, connection: Connection
 ) -> None:
-    """Compatibility: clients avoid such a broker by the routes; what they send all the same is taken."""
+    """Compatibility: routes make clients avoid such a broker; sends that arrive are accepted."""
     tables = tables_with(broker_permission=4)
     tables.topics.update_topic_config(TopicConfig("Ordered", 4, 4, order=True))
     tables.topics.update_topic_config(TopicConfig(TOPIC, 4, 4))
@@ -158,7 +158,7 @@ def test_a_time_in_a_far_future_is_shown_as_its_end(tables_with: TablesWith, con
 
 
 def test_sends_make_only_so_many_topics(tables_with: TablesWith, connection: Connection) -> None:
-    """A client that makes up names must not fill memory, nameservers and disk with them."""
+    """A client that invents names must not fill memory, nameservers and disk with topics."""
     tables = tables_with(auto_create_topic_max=len(tables_with().topics.topic_config_table) + 2)
     check = check_of(tables)
     check.checked_topic_config(connection, send_header(topic="One"))

@@ -1,7 +1,7 @@
-"""The hot roads of a send and of a pull do what the whole roads do, byte for byte, or decline.
+"""Equivalence of the fast and the general path of sends and pulls, byte for byte, unless the fast path declines.
 
-The same frames go to two brokers that differ only in whether they have the hot roads: answers, records, units and what
-the index gets must be equal. Hypothesis makes the headers; what it finds once is kept as an example.
+The same frames go to two brokers, one without fast paths. Responses, records, units and index keys must be equal.
+Hypothesis generates the headers; a failure that it finds is kept as an example.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def answers_of(broker: MessageBroker, frames: Sequence[bytes]) -> list[byt
 
 
 async def contents(broker: MessageBroker) -> object:
-    """Everything that sends have changed in a store."""
+    """Return everything that sends have changed in a store."""
     queues = sorted(broker.store.queues())
     records = [await broker.records(*queue) for queue in queues]
     broker.tables.stats.empty_counters()
@@ -69,7 +69,7 @@ async def contents(broker: MessageBroker) -> object:
 async def assert_agreement(
     frames: Sequence[bytes], *, put_status: PutMessageStatus | None = None, **settings: object
 ) -> list[bool]:
-    """Serve frames on both roads and compare; return which of them the hot road took."""
+    """Serve frames on both paths and compare; return which of them the fast path took."""
     seen: list[object] = []
     taken: list[bool] = []
     for is_fast in (True, False):
@@ -140,7 +140,7 @@ WHOLE = st.tuples(PROPERTIES, st.sampled_from(["", "", "\x02", "\x01", "\x02\x02
 INT_TEXTS = st.sampled_from(
     ["0", "1", "3", "4", "-1", "00", "+1", "-0", " 1", "", "x", "2147483647", "2147483648", "-2147483648", "１", "1_0"]
 )
-"""Not "1.0" and "1e0": the hot decoder takes them for 1, the generic one refuses them."""
+"""Without "1.0" and "1e0": the fast decoder reads them as 1, the generic one refuses them."""
 
 
 def send_fields(**fields: object) -> dict[str, object]:
@@ -214,7 +214,7 @@ async def test_sends_of_any_header(
 
 
 @pytest.mark.parametrize("nested", [{}, [1], {"a": {"b": [1]}}])
-async def test_a_nested_value_in_a_field_that_is_not_read_is_passed_over_or_garbage(nested: object) -> None:
+async def test_a_nested_value_in_an_unread_field_is_skipped_or_garbage(nested: object) -> None:
     """No client writes one. The fast path skips it and builds nothing, the general path closes the connection."""
     async with open_message_broker() as broker:
         frame = frame_of(310, send_fields(n=nested))
@@ -240,7 +240,7 @@ async def test_sends_under_sync_flush(properties: str) -> None:
 
 @pytest.mark.parametrize("names", ["%LMQ%a", "%LMQ%a,%LMQ%b,Audit", "%LMQ%a,%LMQ%c,%LMQ%d", "../x", ",", "TopicTest"])
 async def test_sends_to_light_queues(names: str) -> None:
-    """The hot road declines what names queues, and all the same a message without is addressed by the store."""
+    """The fast path declines messages that name queues; the store addresses those that do not."""
     store = {"enable_lmq": True, "enable_multi_dispatch": True, "max_lmq_consume_queue_num": 2}
     frames = [
         encode_frame(send(properties=f"INNER_MULTI_DISPATCH\x01{names}\x02TAGS\x01t")),
@@ -360,6 +360,6 @@ async def test_pulls_of_any_header(
     await assert_agreement(frames)
 
 
-async def test_the_pulls_of_a_push_consumer_are_hot() -> None:
+async def test_the_pulls_of_a_push_consumer_take_the_fast_path() -> None:
     frames = [encode_frame(send()), encode_frame(pull()), encode_frame(pull(sys_flag=6, queue_offset=1))]
     assert await assert_agreement(frames) == [True, True, True]

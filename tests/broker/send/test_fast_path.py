@@ -1,5 +1,7 @@
-"""The hot road: what it takes, what it leaves to the whole one, and when it looks again. That both roads do the same is
-shown in ``test_two_roads``."""
+"""The fast path of sends: which requests it takes, which it declines, and when its cache is invalidated.
+
+Its equivalence with the general path is tested in ``test_fast_and_general_path``.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ class NoHook:
         pass
 
 
-@pytest.mark.parametrize("way", ["hot", "whole", "hooks"])
+@pytest.mark.parametrize("way", ["fast", "general", "hooks"])
 @pytest.mark.parametrize(
     "properties",
     [
@@ -111,11 +113,11 @@ class NoHook:
     ],
     ids=["one name", "many names", "as many as are taken apart", "a long key", "many keys", "delay", "queues"],
 )
-async def test_properties_as_long_as_a_header_hold_up_nobody(way: str, properties: str) -> None:
-    """They are refused for their length before they are taken apart, on every way into the store."""
+async def test_properties_as_long_as_a_header_do_not_block_the_loop(way: str, properties: str) -> None:
+    """They are refused for their length before they are split, on every path into the store."""
     hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
     async with open_message_broker(hooks=hooks) as broker:
-        if way == "whole":
+        if way == "general":
             broker.use_general_path()
         await broker.ask(send())
         frame = encode_frame(send(properties=properties))
@@ -132,7 +134,7 @@ async def test_properties_as_long_as_a_header_hold_up_nobody(way: str, propertie
         assert len(await broker.messages()) == 1
 
 
-@pytest.mark.parametrize("way", ["hot", "whole", "hooks"])
+@pytest.mark.parametrize("way", ["fast", "general", "hooks"])
 async def test_longer_properties_than_are_stored_are_never_taken_apart(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +154,7 @@ async def test_longer_properties_than_are_stored_are_never_taken_apart(
         monkeypatch.setattr(module, name, not_long(getattr(module, name)))
     hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
     async with open_message_broker(hooks=hooks) as broker:
-        if way == "whole":
+        if way == "general":
             broker.use_general_path()
         assert (await broker.ask(send())).code == ResponseCode.SUCCESS
         for begin in ("a\x01", "KEYS\x01", "UNIQ_KEY\x01"):

@@ -1,4 +1,4 @@
-"""Sends, pulls and queries that a Java broker was recorded to answer: in the same state ours answers the same.
+"""Golden exchanges of a Java broker: sends, pulls and queries, which ours answers equally in the same state.
 
 The state is arranged for each exchange from Java's answer, so each stands alone. Compared: code, names of the fields,
 offsets, messages, and remarks where ours only say more. Left out: SQL selectors, slaves, flow control and the VIP port.
@@ -107,12 +107,12 @@ async def test_sends(exchange: Exchange, autojump_clock: trio.testing.MockClock)
             assert [fields[name] for name in ("MSG_REGION", "TRACE_ON")] == ["DefaultRegion", "true"]
 
 
-# ---- messages that come back ----------------------------------------------------------------------------------------
+# ---- messages that are sent back ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exchange", exchanges(RequestCode.CONSUMER_SEND_MSG_BACK))
 async def test_send_backs(exchange: Exchange) -> None:
-    """Where Java found a record the question is put again for a place where we have one."""
+    """If Java found a record, the query is repeated for a physical offset at which ours has one."""
     creates_groups = exchange.java.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     async with open_message_broker(auto_create_subscription_group=creates_groups) as broker:
         await broker.ask(send(b"again"))
@@ -191,7 +191,7 @@ def needs_selector(exchange: Exchange) -> bool:
 
 
 async def arrange_pull(broker: MessageBroker, exchange: Exchange) -> None:
-    """Make the topic, the group and the queue that Java's answer speaks of."""
+    """Create the topic, the group and the queue that Java's answer implies."""
     java, remark, fields = exchange.java, exchange.java.remark or "", exchange.fields
     group, topic = fields.get("consumerGroup", ""), fields.get("topic", "")
     if java.code != ResponseCode.TOPIC_NOT_EXIST and topic:
@@ -217,7 +217,7 @@ async def arrange_pull(broker: MessageBroker, exchange: Exchange) -> None:
 
 
 async def arrange_queue(broker: MessageBroker, exchange: Exchange) -> None:
-    """Fill the queue so that what Java found is where it found it; the rest has a tag that nobody wants."""
+    """Fill the queue so that what Java found is where it found it; the rest has a tag without subscribers."""
     found = {message.queue_offset: message for message in decode_messages(exchange.java.body or b"")}
     count = int((exchange.java.ext_fields or {}).get("maxOffset", "0"))
     frames = []
@@ -288,8 +288,8 @@ async def test_queries_by_key(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("exchange", exchanges(RequestCode.VIEW_MESSAGE_BY_ID))
-async def test_queries_by_place(exchange: Exchange) -> None:
-    """Where Java found a record the question is put again for a place where we have one."""
+async def test_queries_by_physical_offset(exchange: Exchange) -> None:
+    """If Java found a record, the query is repeated for a physical offset at which ours has one."""
     async with open_message_broker() as broker:
         await broker.ask(send(b"there"))
         request = exchange.request

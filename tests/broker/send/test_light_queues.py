@@ -1,4 +1,4 @@
-"""Light queues (``%LMQ%``): one message stands in all that it names, each is a topic of one queue that nobody made."""
+"""Light queues (``%LMQ%``): a message is in all that it names; each is a topic of one queue, created on demand."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_light_queue_may_be_sent_to_like_a_topic(broker: MessageBroker) 
 
 
 async def test_only_so_many_light_queues_are_made() -> None:
-    """RocketMQ takes any number of them; each costs directories, a file and memory."""
+    """RocketMQ has no limit on them; each costs directories, a file and memory."""
     async with open_message_broker(store=LMQ | {"max_lmq_consume_queue_num": 2}) as broker:
         for name in ("a", "b"):
             properties = f"INNER_MULTI_DISPATCH\x01%LMQ%{name}"
@@ -134,7 +134,7 @@ async def test_a_message_that_waits_is_in_no_light_queue_yet(broker: MessageBrok
 
 
 WAITS = ["", "\x02TRAN_MSG\x01true", "\x02DELAY\x013"]
-"""A message for now, one that waits for its producer's word, and one that waits for its time."""
+"""An ordinary message, a half message and a delayed message."""
 
 
 @pytest.mark.parametrize("waits", WAITS)
@@ -167,7 +167,7 @@ async def test_names_that_no_message_may_have_are_refused_when_it_is_sent(
 
 @pytest.mark.parametrize("waits", WAITS)
 async def test_other_limits_are_held_when_a_message_is_sent(waits: str) -> None:
-    """That of light queues, and that of properties with the longest offsets there can be."""
+    """Limits: of light queues, and of the properties with the longest possible offsets."""
     async with open_message_broker(store=LMQ | {"max_lmq_consume_queue_num": 2}) as broker:
         stored = broker.stored_bytes
         answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b,%LMQ%c{waits}"))
@@ -215,7 +215,7 @@ async def test_a_retry_that_its_consumer_sends_itself_is_for_its_group_alone(bro
     assert broker.store.max_offset_in_queue("%LMQ%alice", 0) == 0
 
 
-async def test_a_deleted_light_queue_begins_anew() -> None:
+async def test_a_deleted_light_queue_restarts_at_offset_0() -> None:
     """In this life and in the next: its old messages stay in the log, and out of it."""
     disk = SimDisk()
     async with open_message_broker(disk=disk, store=LMQ) as broker:

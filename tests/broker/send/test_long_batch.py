@@ -1,4 +1,4 @@
-"""Long batches: the same records and answers as at once, found out in slices that keep nobody waiting."""
+"""Long batches: the same records and responses as for short ones, processed in slices that do not block the loop."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_long_bodies_take_the_fast_path(broker: MessageBroker) -> None:
         assert broker.batch_path.taken.pop() is is_fast
 
 
-# ---- nobody else waits ----------------------------------------------------------------------------------------------
+# ---- the loop is not blocked ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_fast_path", [True, False], ids=["fast path", "general path"])

@@ -1,4 +1,4 @@
-"""When a producer hears of its message: at once, when the disk has it, or never; and that nothing stays in memory."""
+"""When a producer is answered: at once, after the flush, or never; and that every message is flushed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OK, TIMEOUT = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 
 @attrs.define
 class Disk:
-    """As much of a store as an outcome asks for; who waits is called when a test says so."""
+    """A fake store with what SendOutcome uses; the test calls the waiting callbacks."""
 
     sync_flush: bool
     wrote_offset: int = 100

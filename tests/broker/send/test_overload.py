@@ -1,4 +1,4 @@
-"""Fast failure: what waited behind a slow write, and what would wait for a silent disk, is refused; nothing else."""
+"""Fast failure: only sends that waited for a slow write, or would wait for a stalled disk, are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.store.test_message_store import opened, send
 
 
 class SlowStore:
-    """A store whose writes take as long as it is told to, on a clock of its own and on Trio's."""
+    """A fake store whose writes take a given time, on a clock of its own and on Trio's."""
 
     def __init__(self, clock: trio.testing.MockClock, *, sync_flush: bool) -> None:
         self.clock = clock
@@ -122,7 +122,7 @@ async def test_what_came_during_a_very_slow_write_is_refused(autojump_clock: tri
 
 
 async def test_what_waited_for_a_slow_write_is_refused(autojump_clock: trio.testing.MockClock) -> None:
-    """Only what had been read before: how long the others waited in their sockets nobody knows."""
+    """Only those read before: the wait in a socket buffer cannot be measured."""
     store = SlowStore(autojump_clock, sync_flush=False)
     async with service_over(store) as (_service, gate):
         before = connection(trio.current_time())
@@ -138,7 +138,7 @@ async def test_what_waited_for_a_slow_write_is_refused(autojump_clock: trio.test
 
 
 @pytest.mark.parametrize("who", ["a read", "a flush", "a request"])
-async def test_a_slow_write_counts_whoever_ended_the_burst(who: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_write_counts_however_the_burst_ended(who: str, autojump_clock: trio.testing.MockClock) -> None:
     disk = SimDisk()
     async with opened(Place(disk, "/store")) as store:
         gate = SendGate()
@@ -196,7 +196,7 @@ async def test_how_long_a_send_may_wait_is_a_setting(autojump_clock: trio.testin
 
 
 class BusyStore(SlowStore):
-    """A store whose writes keep the processor for as long as it is told to."""
+    """A fake store whose writes use the processor for a given time."""
 
     def end_burst(self) -> None:
         began = self.monotonic()
@@ -206,7 +206,7 @@ class BusyStore(SlowStore):
 
 
 async def test_how_long_a_write_may_take_is_a_setting(mock_clock: trio.testing.MockClock) -> None:
-    """Of the store, which the side of sends hands to the service."""
+    """Settings of the store that the send feature passes to the service."""
     store = BusyStore(mock_clock, sync_flush=False)
     tables = make_tables(Path("/nowhere"), wait_time_mills_in_send_queue=3_600_000)
     context = context_of(tables, as_store(store), MessageStoreConfig(os_page_cache_busy_time_out_mills=50))
@@ -265,7 +265,7 @@ async def test_sends_that_wait_for_the_disk_are_bounded(autojump_clock: trio.tes
         )
 
 
-async def test_without_sync_flush_nobody_watches_the_disk(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_sync_flush_the_disk_is_not_watched(autojump_clock: trio.testing.MockClock) -> None:
     store = SlowStore(autojump_clock, sync_flush=False)
     store.wait = FlushWait(99, 99.0)
     async with service_over(store) as (_, gate):

@@ -1,6 +1,6 @@
-"""Sends over bytes into a real store: what is kept, what is answered, what is refused.
+"""Sends over bytes into a real store: records, responses and refusals.
 
-Batches have a file of their own, and so have the disk (full, or slow to sync) and the agreement of the two roads.
+Batches, the disk (full, or slow to sync) and the equivalence of fast and general path have files of their own.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def test_a_message_is_kept_as_it_was_sent(
     assert broker.puts[0][4:6] == (tags_code("t"), (b"0A", b"k1", b"k2"))
 
 
-async def test_offsets_count_per_queue_and_ids_by_place(broker: MessageBroker) -> None:
+async def test_offsets_count_per_queue_and_ids_by_physical_offset(broker: MessageBroker) -> None:
     answers = [await broker.ask(send(queue_id=queue_id)) for queue_id in (0, 0, 1, 0)]
     fields = [answer.ext_fields or {} for answer in answers]
     assert [field["queueOffset"] for field in fields] == ["0", "1", "0", "2"]
@@ -213,7 +213,7 @@ async def test_an_unknown_topic_is_created_with_the_producers_number_of_queues(
 
 
 async def test_a_topic_that_changes_changes_for_the_next_message(broker: MessageBroker) -> None:
-    """The hot road remembers which topics are plain; it must not remember too long."""
+    """The fast path caches which topics are plain; the cache must be invalidated in time."""
     assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SUCCESS
     broker.add_topic(TOPIC, queue_nums=2)
     assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SYSTEM_ERROR
@@ -347,7 +347,7 @@ BROKER_ONLY = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
 async def test_what_a_start_believes_of_transactions_is_not_taken_from_clients(
     broker: MessageBroker, is_fast: bool, topic: str, first: str
 ) -> None:
-    """The last message of a queue would end somebody's open transaction, or be a copy of another's half message."""
+    """As the last message of a queue it would end another producer's transaction, or pass as its half message."""
     if not is_fast:
         broker.use_general_path()
     for code in (V1, V2):

@@ -1,4 +1,4 @@
-"""What is made of the properties of a send; that both roads agree on it is tested in test_two_roads."""
+"""Properties of a send; the equivalence of both paths is tested in test_fast_and_general_path."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ BROKER_ONLY = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
 
 
 def test_what_only_the_broker_may_say_is_taken_from_what_clients_send() -> None:
-    """They send it in good faith, when they pass on a message that was committed after a check."""
+    """They send it in good faith when they forward a message that was committed after a check."""
     assert client_properties(f"a\x01b\x02{BROKER_ONLY}\x02{JAVA}") == {"a": "b", **decode_properties(JAVA)}
     assert client_properties(None) == {}
     for name in ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "ROCKETPY_ACCOUNT"):
         assert client_properties(f"{name}\x017") == {}
-        assert plain_properties(f"a\x01b\x02{name}\x011") is None, "for the whole road, which takes it away"
+        assert plain_properties(f"a\x01b\x02{name}\x011") is None, "left to the general path, which removes it"
 
 
 def test_what_real_clients_send_stays() -> None:
@@ -78,7 +78,7 @@ def test_what_real_clients_send_stays() -> None:
     assert client_properties(encode_properties(sent)) == sent
 
 
-def test_of_what_comes_back_the_queues_that_it_named_are_forgotten() -> None:
+def test_the_queues_named_by_a_retry_are_removed() -> None:
     text = "INNER_MULTI_DISPATCH\x01a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02a\x01b"
     assert client_properties(text, is_retry=True) == {"a": "b"}
     with pytest.raises(RequestError, match="is the broker's own"):
@@ -119,7 +119,7 @@ def test_tags_of_the_whole_batch_count() -> None:
 
 
 def as_read_from_the_log(stored: bytes) -> tuple[int, tuple[bytes, ...]]:
-    """Tags code and index keys of a record, as recovery finds them."""
+    """Return the tags code and index keys of a record, as recovery computes them."""
     properties = decode_properties(stored.decode("utf-8", "replace"))
     keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
     keys += [key for key in properties.get("KEYS", "").split(" ") if key]

@@ -1,4 +1,4 @@
-"""A message made of values gets into the store as it would have been sent."""
+"""A put of a message built by the broker stores the same record as a send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies to requests: pushed to the one who asked, stored, and answered with what became of the push."""
+"""Replies to requests: pushed to the requester, stored, and answered with the result of the push."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_a_reply_need_not_be_stored() -> None:
         ("REPLY_TO_CLIENT\x01" + "n" * 300, f"push reply message fail, channel of <{'n' * 255}...> not found."),
     ],
 )
-async def test_a_reply_that_nobody_waits_for_is_stored_and_says_so(
+async def test_a_reply_without_a_requester_is_stored_and_its_remark_says_so(
     broker: MessageBroker, properties: str, remark: str
 ) -> None:
     answer, _ = await ask(broker, reply(properties=properties), None)
@@ -143,7 +143,7 @@ async def test_a_requester_that_is_silent_is_given_up(
     assert trio.current_time() - began == 10
 
 
-async def test_a_requester_that_leaves_is_told_of(broker: MessageBroker) -> None:
+async def test_a_requester_that_disconnects_fails_the_push(broker: MessageBroker) -> None:
     channel = requester(broker)
     replier = broker.connect()
     async with trio.open_nursery() as nursery:
@@ -166,12 +166,12 @@ async def test_a_refused_copy_changes_nothing_of_the_answer(caplog: pytest.LogCa
 @pytest.mark.parametrize(("wait", "waits"), [("true", True), ("false", False)])
 async def test_under_sync_flush_an_answer_waits_for_the_disk(wait: str, waits: bool) -> None:
     async with open_message_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
-        told: list[int] = []
+        flushed_to: list[int] = []
         wait_durable = broker.store.wait_durable
-        broker.store.wait_durable = lambda end, callback: (told.append(end), wait_durable(end, callback))[0]  # type: ignore[method-assign, assignment, func-returns-value]
+        broker.store.wait_durable = lambda end, callback: (flushed_to.append(end), wait_durable(end, callback))[0]  # type: ignore[method-assign, assignment, func-returns-value]
         answer, _ = await ask(broker, reply(properties=f"{TO_C1}\x02WAIT\x01{wait}"), requester(broker))
         assert answer.code == ResponseCode.SUCCESS
-        assert told == [broker.stored_bytes]
+        assert flushed_to == [broker.stored_bytes]
         (stored,) = await broker.messages()
         assert stored.properties["WAIT"] == wait
 
@@ -219,7 +219,7 @@ async def test_a_oneway_reply_is_pushed_and_not_answered(broker: MessageBroker) 
 async def test_replies_that_wait_for_one_requester_are_bounded(
     broker: MessageBroker, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are tasks, and a requester that never answers must not take those of everybody else."""
+    """They are tasks, and a requester that never answers must not use up those of the others."""
     caplog.set_level(logging.ERROR)
     requester(broker)
     replier = broker.connect()

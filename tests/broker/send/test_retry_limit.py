@@ -1,4 +1,4 @@
-"""How often a group may have a message again, and which groups there are to ask."""
+"""Retry limit of a group, and which groups are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and the disk: a store that does not take a message, SYNC_FLUSH, a restart."""
+"""Sends and the disk: a store that refuses a message, SYNC_FLUSH, a restart."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ async def test_sync_flush_with_the_stores_own_services(code: int) -> None:
 
 @pytest.mark.parametrize("code", [V1, V2])
 @pytest.mark.parametrize("oneway", [False, True])
-async def test_nobody_waits_who_does_not_want_to_and_it_is_flushed_all_the_same(code: int, oneway: bool) -> None:
-    """However many there are, the store is asked once at a time."""
+async def test_without_waiting_the_answer_is_immediate_and_the_message_is_flushed(code: int, oneway: bool) -> None:
+    """However many there are, one flush request is outstanding at a time."""
     async with open_message_broker(store=SYNC) as broker:
         waiting = Waiting(broker)
         connection = broker.connect()
