@@ -34,7 +34,9 @@ class Feature(Protocol):
     """Listeners for live settings that the feature caches or derives values from, each by the keys it depends on."""
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the processor of each request code of this feature. Called once."""
+        """Register the processor of each request code of this feature, with what the code needs of an account
+        (:mod:`~rocketpy.broker.acl.needs`). Called once.
+        """
         return
 
     def figures(self) -> dict[str, str]:

@@ -136,6 +136,7 @@ class Wiring:
         )
         for feature in self.features:
             feature.register(dispatcher)
+        self.acl.declare(dispatcher.needs)
         return dispatcher
 
     def connection_closed(self, connection: Connection) -> None:

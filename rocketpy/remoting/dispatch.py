@@ -81,6 +81,8 @@ class Dispatcher:
         self.fast_paths: dict[bytes, FastPath] = {}
         self.burst = Burst(end_burst=end_burst, after_replies=after_replies)
         """The burst that requests are served in; shared by all dispatchers of one store, :meth:`without` included."""
+        self.needs: dict[int, object] = {}
+        """What each registered code was declared to need of a peer; None for a code without a declaration."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
         self._rpc_hooks: list[RpcHook] = []
@@ -91,17 +93,22 @@ class Dispatcher:
         self._unsupported_seen: set[int] = set()
         self._shortage_count = 0
 
-    def register(self, codes: int | Iterable[int], processor: Processor) -> None:
-        """Answer requests of these codes with ``processor``; a code has one processor."""
+    def register(self, codes: int | Iterable[int], processor: Processor, *, needs: object = None) -> None:
+        """Answer requests of these codes with ``processor``; a code has one processor.
+
+        ``needs`` is kept in :attr:`needs`, and means something only to the owner of ``authorize``.
+        """
         for code in (codes,) if isinstance(codes, int) else codes:
             assert code not in self._processors, f"two processors for request code {code}"
             self._processors[int(code)] = processor
+            self.needs[int(code)] = needs
 
-    def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor) -> None:
+    def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor, *, needs: object = None) -> None:
         """Answer requests of these codes in a task each: for rare commands that wait for the disk or for peers."""
         for code in (codes,) if isinstance(codes, int) else codes:
             assert code not in self._task_processors, f"two processors for request code {code}"
             self._task_processors[int(code)] = processor
+            self.needs[int(code)] = needs
 
     def register_fast_path(self, code: int, fast_path: FastPath) -> None:
         """Offer JSON requests whose header begins with this code to ``fast_path`` first."""
@@ -133,6 +140,7 @@ class Dispatcher:
         refused = {int(code) for code in codes}
         prefixes = {_fast_path_prefix(code) for code in refused}
         other.fast_paths = {prefix: path for prefix, path in self.fast_paths.items() if prefix not in prefixes}
+        other.needs = {code: needs for code, needs in self.needs.items() if code not in refused}
         other._processors = {code: p for code, p in self._processors.items() if code not in refused}
         other._task_processors = {code: p for code, p in self._task_processors.items() if code not in refused}
         return other

@@ -14,6 +14,7 @@ import trio
 
 from rocketpy.broker.admin.feature import AdminFeature
 from rocketpy.broker.clients.feature import ClientsFeature
+from rocketpy.broker.delay.admin import AdminDelayProcessor
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
@@ -160,6 +161,7 @@ class BrokerOnBytes:
             figures_of_all=(self.broker_stats.runtime_info, LatenessService().runtime_info),
             register_all=self._register_topics,
         ).register(self.dispatcher)
+        AdminDelayProcessor(delay_offset_manager=self.tables.delay_offsets).register(self.dispatcher)
         self.transport = Transport(self._closed)
         self._connections = 0
 

@@ -37,6 +37,13 @@ class AclFeature(Feature):
             self.decode_send = guards.decode_send
             self.services = (AclFileWatchService(manager=accounts),)
 
+    def declare(self, needs: Mapping[int, object]) -> None:
+        """Take over what the registered request codes need; comes once every feature has registered."""
+        if self._accounts is not None:
+            from rocketpy.broker.acl.needed_permissions import needs_by_code
+
+            self._accounts.declare(needs_by_code(needs))
+
     def connection_closed(self, connection: Connection) -> None:
         """Drop the session of a peer."""
         if self._accounts is not None:

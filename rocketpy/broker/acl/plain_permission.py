@@ -18,7 +18,7 @@ here a stranger's is not. An account that is removed is unknown here, and "No Pl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import trio
@@ -28,7 +28,8 @@ from rocketpy.broker.acl.acl_edit import with_account, with_version, with_white_
 from rocketpy.broker.acl.acl_error import AclError, refusal
 from rocketpy.broker.acl.acl_files import AclFile, AclFiles, FileStamp
 from rocketpy.broker.acl.acl_table import AclTable, make_table
-from rocketpy.broker.acl.needed_permissions import ADMIN_CODES, BODY_SIZE_MAX, STRICT_ADMIN_CODES, needed_permissions
+from rocketpy.broker.acl.needed_permissions import BODY_SIZE_MAX, needed_permissions
+from rocketpy.broker.acl.needs import ANY_ACCOUNT, Needs
 from rocketpy.broker.acl.permission import PUB, check_resource_permissions
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
 from rocketpy.broker.acl.remote_address import host_of_peer, parse_address_pattern
@@ -97,7 +98,7 @@ class PlainPermissionManager:
         self._files = files
         self._run_blocking = run_blocking
         self._clock = clock
-        self._admin_codes = STRICT_ADMIN_CODES if is_strict else ADMIN_CODES
+        self._needs: Mapping[int, Needs] | None = None  # of every request code that is served; None before it is known
         self._table = AclTable()
         self._stamps: dict[str, FileStamp] = {}
         self._refused: set[tuple[str, str]] = set()  # what the log has been told
@@ -106,6 +107,10 @@ class PlainPermissionManager:
         self._changing = trio.Lock()
 
     # ---- requests ---------------------------------------------------------------------------------------------------
+
+    def declare(self, needs: Mapping[int, Needs]) -> None:
+        """Set what each served request code needs; comes before the first request."""
+        self._needs = needs
 
     def authorize(self, connection: Connection, request: RemotingCommand) -> None:
         """Raise RequestError unless the request is allowed."""
@@ -234,6 +239,8 @@ class PlainPermissionManager:
         return session
 
     def _validate(self, address: str, request: RemotingCommand) -> None:
+        assert self._needs is not None, "declare comes before the first request"
+        needs = self._needs.get(request.code, ANY_ACCOUNT)  # a code that is not served is answered so, to any account
         fields = request.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
@@ -244,24 +251,25 @@ class PlainPermissionManager:
             raise AclError(f"No acl config for {access_key}")
         if account.is_white(address):
             if self.is_strict:
-                self._check_administrator(request, account)
+                self._check_administrator(request, needs, account)
             return
         if not is_signed:
             raise AclError(f"Check signature failed for accessKey={access_key}")
         needed = needed_permissions(
             request,
+            needs,
             is_strict=self.is_strict,
             multi_dispatch=self._multi_dispatch,
             body_size_max=self._body_size_max(),
         )
         if needed.get(TRACE_TOPIC) == PUB:
             return
-        self._check_administrator(request, account)
+        self._check_administrator(request, needs, account)
         for resource, permission in needed.items():
             account.check(resource, permission)
 
-    def _check_administrator(self, request: RemotingCommand, account: PlainAccessResource) -> None:
-        if request.code in self._admin_codes and not account.is_admin:
+    def _check_administrator(self, request: RemotingCommand, needs: Needs, account: PlainAccessResource) -> None:
+        if (needs.is_strict_admin if self.is_strict else needs.is_admin) and not account.is_admin:
             access_key = account.access_key
             raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
 

@@ -8,12 +8,12 @@ white list is validated before it is written; RocketMQ writes an invalid one, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.needed_permissions import GET_BROKER_CLUSTER_ACL_CONFIG
+from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.errors import RequestError, StoreError
 from rocketpy.protocol import fastjson
@@ -34,6 +34,9 @@ from rocketpy.remoting.dispatch import Dispatcher
 if TYPE_CHECKING:  # a broker without access control does not load it
     from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
+GET_BROKER_CLUSTER_ACL_CONFIG: Final = 54
+"""Lists all accounts, secrets included. RocketMQ has dropped it between 4.9.7 and 4.9.8; its tools still send it."""
+
 _NOT_ENABLED = "access control is not enabled: the broker runs with aclEnable=false"
 
 
@@ -47,11 +50,13 @@ class AdminAclProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.process_update)
-        dispatcher.register_task(RequestCode.DELETE_ACL_CONFIG, self.process_delete)
-        dispatcher.register_task(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, self.process_update_white_addresses)
-        dispatcher.register(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, self.process_get_version)
-        dispatcher.register(GET_BROKER_CLUSTER_ACL_CONFIG, self.process_get_config)
+        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.process_update, needs=ADMIN)
+        dispatcher.register_task(RequestCode.DELETE_ACL_CONFIG, self.process_delete, needs=ADMIN)
+        dispatcher.register_task(
+            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, self.process_update_white_addresses, needs=ADMIN
+        )
+        dispatcher.register(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, self.process_get_version, needs=STRICT_ADMIN)
+        dispatcher.register(GET_BROKER_CLUSTER_ACL_CONFIG, self.process_get_config, needs=ADMIN)
 
     async def process_update(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Change or add an account; answered once it is durable and in effect."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import trio
 
+from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.waiting import WaitingRequests
@@ -82,10 +83,18 @@ class AdminClientProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.process_reset_offset)
-        dispatcher.register_task(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.process_get_consumer_status)
-        dispatcher.register_task(RequestCode.GET_CONSUMER_RUNNING_INFO, self.process_get_consumer_running_info)
-        dispatcher.register_task(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.process_consume_message_directly)
+        dispatcher.register_task(
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.process_reset_offset, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.process_get_consumer_status, needs=ANY_ACCOUNT
+        )
+        dispatcher.register_task(
+            RequestCode.GET_CONSUMER_RUNNING_INFO, self.process_get_consumer_running_info, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.CONSUME_MESSAGE_DIRECTLY, self.process_consume_message_directly, needs=STRICT_ADMIN
+        )
 
     async def process_reset_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Send the new offsets to every member of a group and return them. The members commit them, not the broker."""

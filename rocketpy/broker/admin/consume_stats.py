@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import attrs
 import trio
 
+from rocketpy.broker.acl.needs import ANY_ACCOUNT
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
@@ -69,9 +70,13 @@ class ConsumeStatsProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes, as tasks: each may read from disk."""
-        dispatcher.register_task(RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats)
-        dispatcher.register_task(RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats)
-        dispatcher.register_task(RequestCode.QUERY_CONSUME_TIME_SPAN, self.process_query_consume_time_span)
+        dispatcher.register_task(RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats, needs=ANY_ACCOUNT)
+        dispatcher.register_task(
+            RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats, needs=ANY_ACCOUNT
+        )
+        dispatcher.register_task(
+            RequestCode.QUERY_CONSUME_TIME_SPAN, self.process_query_consume_time_span, needs=ANY_ACCOUNT
+        )
 
     async def process_get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return a group's progress in one topic, or in all with offsets, and its consumption rate per second."""

@@ -21,7 +21,6 @@ from rocketpy.broker.admin.store import AdminStoreProcessor
 from rocketpy.broker.admin.topics import AdminTopicProcessor
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.context import BrokerContext
-from rocketpy.broker.delay.admin import AdminDelayProcessor
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.remoting.dispatch import Dispatcher
@@ -67,7 +66,6 @@ class AdminFeature(Feature):
             dispatcher
         )
         AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
-        AdminDelayProcessor(delay_offset_manager=tables.delay_offsets).register(dispatcher)
         AdminStatsProcessor(stats=tables.stats).register(dispatcher)
 
     def _register_topics(self, dispatcher: Dispatcher) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.broker.acl.needs import STRICT_ADMIN
 from rocketpy.broker.admin.request_body import check_name
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -39,8 +40,10 @@ class AdminGroupOffsetProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register(RequestCode.QUERY_CORRECTION_OFFSET, self.process_query_correction_offset)
-        dispatcher.register(RequestCode.CLONE_GROUP_OFFSET, self.process_clone_group_offset)
+        dispatcher.register(
+            RequestCode.QUERY_CORRECTION_OFFSET, self.process_query_correction_offset, needs=STRICT_ADMIN
+        )
+        dispatcher.register(RequestCode.CLONE_GROUP_OFFSET, self.process_clone_group_offset, needs=STRICT_ADMIN)
 
     def process_query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return, for each queue, the smallest offset of all groups, or a no-op value if the group is not ahead."""

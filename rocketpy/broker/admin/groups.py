@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
+from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT, STRICT_ADMIN
 from rocketpy.broker.admin.request_body import check_name, check_range, read_body
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
@@ -64,12 +65,20 @@ class AdminGroupProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create)
-        dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete)
-        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all)
-        dispatcher.register_task(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list)
-        dispatcher.register_task(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list)
-        dispatcher.register_task(RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info)
+        dispatcher.register_task(
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create, needs=ADMIN
+        )
+        dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete, needs=ADMIN)
+        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all, needs=ANY_ACCOUNT)
+        dispatcher.register_task(
+            RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info, needs=ANY_ACCOUNT
+        )
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Create a group or replace its configuration; answered once it is in the file."""

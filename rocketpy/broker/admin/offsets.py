@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
 from rocketpy.broker.admin.request_body import check_range
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -40,11 +41,17 @@ class AdminOffsetProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register_task(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp)
-        dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset)
-        dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset)
-        dispatcher.register_task(RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime)
-        dispatcher.register_task(RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset)
+        dispatcher.register_task(
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp, needs=ANY_ACCOUNT
+        )
+        dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset, needs=ANY_ACCOUNT)
+        dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset, needs=ANY_ACCOUNT)
+        dispatcher.register_task(
+            RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime, needs=ANY_ACCOUNT
+        )
+        dispatcher.register_task(
+            RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset, needs=STRICT_ADMIN
+        )
 
     async def process_search_offset_by_timestamp(
         self, connection: Connection, request: RemotingCommand

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
+from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC
 from rocketpy.broker.admin.request_body import check_range
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.errors import RequestError
@@ -45,7 +46,9 @@ class AdminQueueProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request code."""
-        dispatcher.register_task(RequestCode.QUERY_CONSUME_QUEUE, self.process_query_consume_queue)
+        dispatcher.register_task(
+            RequestCode.QUERY_CONSUME_QUEUE, self.process_query_consume_queue, needs=STRICT_SUB_TOPIC
+        )
 
     async def process_query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return units of a queue from an index on, up to the end of their file, and a group's subscription."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
+from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN
 from rocketpy.broker.admin.request_body import SETTINGS_SIZE_MAX
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
@@ -44,8 +45,8 @@ class AdminConfigProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register_task(RequestCode.UPDATE_BROKER_CONFIG, self.process_update_broker_config)
-        dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config)
+        dispatcher.register_task(RequestCode.UPDATE_BROKER_CONFIG, self.process_update_broker_config, needs=ADMIN)
+        dispatcher.register(RequestCode.GET_BROKER_CONFIG, self.process_get_broker_config, needs=STRICT_ADMIN)
 
     async def process_update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Change all named settings or none; answered once they are in the file."""

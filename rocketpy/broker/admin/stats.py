@@ -7,6 +7,7 @@ Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8); broker.md 1
 
 from __future__ import annotations
 
+from rocketpy.broker.acl.needs import STRICT_ADMIN
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.monitoring.stats_item import StatsItem, StatsWindow
 from rocketpy.errors import RequestError
@@ -31,7 +32,7 @@ class AdminStatsProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request code."""
-        dispatcher.register(RequestCode.VIEW_BROKER_STATS_DATA, self.process_view_broker_stats_data)
+        dispatcher.register(RequestCode.VIEW_BROKER_STATS_DATA, self.process_view_broker_stats_data, needs=STRICT_ADMIN)
 
     def process_view_broker_stats_data(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return a counter's sum, rate and average over each window."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.broker.acl.needs import ADMIN
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -24,9 +25,11 @@ class AdminStoreProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register(RequestCode.DELETE_EXPIRED_COMMITLOG, self.process_delete_expired_commit_log)
-        dispatcher.register_task(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.process_clean_expired_consume_queue)
-        dispatcher.register_task(RequestCode.CLEAN_UNUSED_TOPIC, self.process_clean_unused_topic)
+        dispatcher.register(RequestCode.DELETE_EXPIRED_COMMITLOG, self.process_delete_expired_commit_log, needs=ADMIN)
+        dispatcher.register_task(
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.process_clean_expired_consume_queue, needs=ADMIN
+        )
+        dispatcher.register_task(RequestCode.CLEAN_UNUSED_TOPIC, self.process_clean_unused_topic, needs=ADMIN)
 
     def process_delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Schedule the deletion of expired files regardless of ``deleteWhen``; answered before it has run."""

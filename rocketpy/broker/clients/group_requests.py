@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC_AND_GROUP, SUB_GROUP, SUB_TOPIC_AND_GROUP
 from rocketpy.broker.admin.request_body import check_name, check_range
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -42,9 +43,15 @@ class ConsumerManageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the codes."""
-        dispatcher.register(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.process_get_consumer_list_by_group)
-        dispatcher.register(RequestCode.UPDATE_CONSUMER_OFFSET, self.process_update_consumer_offset)
-        dispatcher.register(RequestCode.QUERY_CONSUMER_OFFSET, self.process_query_consumer_offset)
+        dispatcher.register(
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.process_get_consumer_list_by_group, needs=SUB_GROUP
+        )
+        dispatcher.register(
+            RequestCode.UPDATE_CONSUMER_OFFSET, self.process_update_consumer_offset, needs=SUB_TOPIC_AND_GROUP
+        )
+        dispatcher.register(
+            RequestCode.QUERY_CONSUMER_OFFSET, self.process_query_consumer_offset, needs=STRICT_SUB_TOPIC_AND_GROUP
+        )
 
     def process_get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the client ids of a group's members."""

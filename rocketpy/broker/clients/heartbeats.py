@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import attrs
 
+from rocketpy.broker.acl.needs import ANY_ACCOUNT, HEARTBEAT, SUB_GROUP
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.admin.request_body import check_name, check_range, read_body
 from rocketpy.broker.clients.channel import ClientChannelInfo
@@ -66,9 +67,9 @@ class ClientManageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the codes."""
-        dispatcher.register(RequestCode.HEART_BEAT, self.process_heart_beat)
-        dispatcher.register(RequestCode.UNREGISTER_CLIENT, self.process_unregister_client)
-        dispatcher.register(RequestCode.CHECK_CLIENT_CONFIG, self.process_check_client_config)
+        dispatcher.register(RequestCode.HEART_BEAT, self.process_heart_beat, needs=HEARTBEAT)
+        dispatcher.register(RequestCode.UNREGISTER_CLIENT, self.process_unregister_client, needs=SUB_GROUP)
+        dispatcher.register(RequestCode.CHECK_CLIENT_CONFIG, self.process_check_client_config, needs=ANY_ACCOUNT)
 
     def process_heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Register the client's groups and subscriptions; members of changed groups are notified."""

@@ -5,6 +5,7 @@ Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 10. Java accepts requ
 
 from __future__ import annotations
 
+from rocketpy.broker.acl.needs import LOCK
 from rocketpy.broker.admin.request_body import check_length, check_name, read_body
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager
 from rocketpy.broker.config import BrokerConfig
@@ -27,8 +28,8 @@ class LockProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the codes."""
-        dispatcher.register(RequestCode.LOCK_BATCH_MQ, self.process_lock)
-        dispatcher.register(RequestCode.UNLOCK_BATCH_MQ, self.process_unlock)
+        dispatcher.register(RequestCode.LOCK_BATCH_MQ, self.process_lock, needs=LOCK)
+        dispatcher.register(RequestCode.UNLOCK_BATCH_MQ, self.process_unlock, needs=LOCK)
 
     def process_lock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Lock the queues, and return those that the client holds now."""

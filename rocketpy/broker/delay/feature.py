@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.delay.admin import AdminDelayProcessor
 from rocketpy.broker.delay.dead_letter import DelayDeadLetters
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.feature import Feature
@@ -16,6 +17,7 @@ from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.codes import PERM_READ
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole
 
 
@@ -37,8 +39,13 @@ class DelayFeature(Feature):
             stats=tables.stats if store_config.enable_schedule_message_stats else None,
         )
         self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
+        self._admin = AdminDelayProcessor(delay_offset_manager=tables.delay_offsets)
         if store_config.broker_role is not BrokerRole.SLAVE:  # a slave delivers nothing
             self.services = (self.schedule,)
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Register GET_ALL_DELAY_OFFSET."""
+        self._admin.register(dispatcher)
 
     def figures(self) -> dict[str, str]:
         """Return the lag of each delay level."""

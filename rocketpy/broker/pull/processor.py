@@ -21,6 +21,7 @@ import math
 
 import trio
 
+from rocketpy.broker.acl.needs import SUB_TOPIC_AND_GROUP
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import COMMERCIAL_OWNER, SIZE_PER_COUNT, ConsumeHooks, ConsumeMessageContext, namespace_of
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -83,7 +84,7 @@ class PullMessageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for PULL_MESSAGE; the fast path only without hooks, because it does not read the owner."""
-        dispatcher.register(RequestCode.PULL_MESSAGE, self.process)
+        dispatcher.register(RequestCode.PULL_MESSAGE, self.process, needs=SUB_TOPIC_AND_GROUP)
         if not self._hooks:
             dispatcher.register_fast_path(RequestCode.PULL_MESSAGE, self.process_fast)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import attrs
 import trio
 
+from rocketpy.broker.acl.needs import STRICT_ADMIN, SUB_TOPIC
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -45,8 +46,8 @@ class QueryMessageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the query codes."""
-        dispatcher.register_task(RequestCode.QUERY_MESSAGE, self.process_query)
-        dispatcher.register_task(RequestCode.VIEW_MESSAGE_BY_ID, self.process_view)
+        dispatcher.register_task(RequestCode.QUERY_MESSAGE, self.process_query, needs=SUB_TOPIC)
+        dispatcher.register_task(RequestCode.VIEW_MESSAGE_BY_ID, self.process_view, needs=STRICT_ADMIN)
 
     async def process_query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the records that the index has for ``topic#key`` in a time range."""

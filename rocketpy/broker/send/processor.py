@@ -16,6 +16,7 @@ from random import Random
 
 import attrs
 
+from rocketpy.broker.acl.needs import SEND_BATCH, SEND_V1, SEND_V2
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
@@ -120,8 +121,9 @@ class SendMessageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the send codes."""
-        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-        dispatcher.register(codes, self.process)
+        dispatcher.register(RequestCode.SEND_MESSAGE, self.process, needs=SEND_V1)
+        dispatcher.register(RequestCode.SEND_MESSAGE_V2, self.process, needs=SEND_V2)
+        dispatcher.register(RequestCode.SEND_BATCH_MESSAGE, self.process, needs=SEND_BATCH)
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Serve any send, single or batch, in either header form."""

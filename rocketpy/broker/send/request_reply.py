@@ -24,6 +24,7 @@ from random import Random
 import attrs
 import trio
 
+from rocketpy.broker.acl.needs import REPLY_V1, REPLY_V2
 from rocketpy.broker.clients.waiting import WaitingRequests
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
@@ -125,8 +126,8 @@ class ReplyMessageProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for both reply codes."""
-        codes = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
-        dispatcher.register_task(codes, self.process)
+        dispatcher.register_task(RequestCode.SEND_REPLY_MESSAGE, self.process, needs=REPLY_V1)
+        dispatcher.register_task(RequestCode.SEND_REPLY_MESSAGE_V2, self.process, needs=REPLY_V2)
 
     async def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Push and store a reply; refusals have the form of a send's."""

@@ -18,6 +18,7 @@ from random import Random
 
 import attrs
 
+from rocketpy.broker.acl.needs import SEND_BACK
 from rocketpy.broker.acl.permission import SUB
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.config import BrokerConfig
@@ -104,7 +105,7 @@ class SendBackProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for CONSUMER_SEND_MSG_BACK."""
-        dispatcher.register(RequestCode.CONSUMER_SEND_MSG_BACK, self.process)
+        dispatcher.register(RequestCode.CONSUMER_SEND_MSG_BACK, self.process, needs=SEND_BACK)
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Put the message again; RequestError when that is refused."""

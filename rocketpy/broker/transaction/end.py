@@ -19,6 +19,7 @@ from functools import partial
 
 import attrs
 
+from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.send.put import PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACCOUNT
@@ -65,8 +66,8 @@ class EndTransactionProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
-        dispatcher.register(RequestCode.END_TRANSACTION, self.process_end)
-        dispatcher.register_task(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.process_resume)
+        dispatcher.register(RequestCode.END_TRANSACTION, self.process_end, needs=ANY_ACCOUNT)
+        dispatcher.register_task(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.process_resume, needs=STRICT_ADMIN)
 
     # ---- END_TRANSACTION ------------------------------------------------------------------------------------------
 

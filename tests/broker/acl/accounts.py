@@ -13,6 +13,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.interface import Disk
 from rocketpy.testing.sim_disk import SimDisk
+from tests.broker.acl.declared import declared_needs
 from tests.remoting.test_connection import NotingTransport
 
 DIRECTORY = "/conf"
@@ -65,6 +66,7 @@ def make_manager(
         clock=clock or ManualClock(),
         is_strict=is_strict,
     )
+    manager.declare(declared_needs())
     manager.load()
     return manager
 

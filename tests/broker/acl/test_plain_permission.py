@@ -34,6 +34,7 @@ from tests.broker.acl.accounts import (
     signed,
     write_file,
 )
+from tests.broker.acl.declared import declared_needs
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["acl_decisions"]
 JAVA = VECTORS[0]["plain_acl_yml"]
@@ -417,6 +418,7 @@ async def test_a_change_made_while_a_file_is_read_is_seen_the_next_time(at_start
     write_file(disk, DEFAULT, ACCOUNTS)
     files = _EditedMeanwhile(directory=DIRECTORY, disk=disk)
     manager = PlainPermissionManager(files=files, run_blocking=run_inline, clock=ManualClock(), is_strict=False)
+    manager.declare(declared_needs())
     edited = ACCOUNTS.replace("orders=PUB|SUB", "orders=PUB|SUB, late=PUB")
     request = signed(RequestCode.SEND_MESSAGE_V2, {"a": "g", "b": "late"})
     if at_start:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.acl.needed_permissions import GET_BROKER_CLUSTER_ACL_CONFIG
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
-from rocketpy.broker.admin.accounts import AdminAclProcessor
+from rocketpy.broker.admin.accounts import GET_BROKER_CLUSTER_ACL_CONFIG, AdminAclProcessor
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
