@@ -11,10 +11,10 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.acl.needs import STRICT_ADMIN
-from rocketpy.broker.admin.request_body import check_name
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.broker.request_body import check_name
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.offset import QueryCorrectionOffsetBody
 from rocketpy.protocol.codes import RequestCode

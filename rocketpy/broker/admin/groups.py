@@ -12,7 +12,6 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT, STRICT_ADMIN
-from rocketpy.broker.admin.request_body import check_name, check_range, read_body
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
@@ -22,6 +21,7 @@ from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError, ShortageError
 from rocketpy.protocol.bodies.group import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
-from rocketpy.broker.admin.request_body import check_range
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.request_body import check_range
 from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import attrs
 
 from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC
-from rocketpy.broker.admin.request_body import check_range
 from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.request_body import check_range
 from rocketpy.errors import RequestError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_body

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable
 import attrs
 
 from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN
-from rocketpy.broker.admin.request_body import SETTINGS_SIZE_MAX
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
+from rocketpy.broker.request_body import SETTINGS_SIZE_MAX
 from rocketpy.errors import RequestError, SettingsError, StoreError
 from rocketpy.protocol.bodies.codec import encode_text
 from rocketpy.protocol.codes import RequestCode, ResponseCode

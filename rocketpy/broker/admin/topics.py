@@ -13,7 +13,6 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT
-from rocketpy.broker.admin.request_body import check_range
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
@@ -21,6 +20,7 @@ from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topic_names import check_topic_name
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
+from rocketpy.broker.request_body import check_range
 from rocketpy.errors import RequestError, ShortageError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import GroupList

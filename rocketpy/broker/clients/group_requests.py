@@ -9,9 +9,9 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC_AND_GROUP, SUB_GROUP, SUB_TOPIC_AND_GROUP
-from rocketpy.broker.admin.request_body import check_name, check_range
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.request_body import check_name, check_range
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody

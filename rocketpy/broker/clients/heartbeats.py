@@ -15,7 +15,6 @@ import attrs
 
 from rocketpy.broker.acl.needs import ANY_ACCOUNT, HEARTBEAT, SUB_GROUP
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
-from rocketpy.broker.admin.request_body import check_name, check_range, read_body
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager, kept_bytes
 from rocketpy.broker.clients.producers import MEMBER_BYTES, ProducerManager
@@ -25,6 +24,7 @@ from rocketpy.broker.metadata.topic_names import check_topic_name
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.pull.checks import not_supported
 from rocketpy.broker.pull.filters import compile_expression, is_tag_type
+from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode

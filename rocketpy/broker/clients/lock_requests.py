@@ -6,10 +6,10 @@ Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 10. Java accepts requ
 from __future__ import annotations
 
 from rocketpy.broker.acl.needs import LOCK
-from rocketpy.broker.admin.request_body import check_length, check_name, read_body
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
+from rocketpy.broker.request_body import check_length, check_name, read_body
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode

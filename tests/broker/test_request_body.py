@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rocketpy.broker.admin.request_body import check_name, check_range, read_body
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
+from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody
