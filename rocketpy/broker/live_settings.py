@@ -21,37 +21,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import attrs
-import trio
-
 from rocketpy.clock import Clock
 from rocketpy.errors import SettingsError
-from rocketpy.properties_text import format_properties, read_properties
+from rocketpy.live_settings import ChangeableSettings, SettingsChange
+from rocketpy.properties_text import format_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import (
-    replace_live,
-    setting_rows,
-    settings_values,
-    unknown_key,
-    updated_settings,
-    values_in_force,
-    with_values_in_force,
-)
+from rocketpy.settings import settings_values, with_values_in_force
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import rewrite_properties_file
 
 
 class FixedSettingError(SettingsError):
     """No request may change this key; the message names it."""
-
-
-@attrs.frozen
-class SettingsChange:
-    """What one request has changed: the keys that count already, and those that count from the next start."""
-
-    live: tuple[str, ...]
-    from_next_start: tuple[str, ...]
 
 
 class LiveSettings:
@@ -69,24 +51,19 @@ class LiveSettings:
         run_blocking: RunBlocking,
         clock: Clock,
     ) -> None:
-        self.values = tuple(values)
+        self._settings = ChangeableSettings(values, unknown=unknown, write=self._write, check=check)
+        self.values = self._settings.values
         self.path = path
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
-        self._next_values = self.values  # with what counts from the next start
-        self._unknown = dict(unknown)
-        self._check = check
         self._disk = disk
         self._run_blocking = run_blocking
         self._clock = clock
-        self._rows = {row.key: row for each in self.values for row in setting_rows(each.__class__)}
         self._listeners: list[tuple[frozenset[str], Callable[[], None]]] = []
-        # A change awaits the disk between reading the settings and replacing them.
-        self._change_lock = trio.Lock()
 
     def on_change(self, keys: Iterable[str], listener: Callable[[], None]) -> None:
         """Call ``listener`` after each change of some of these keys, all of which must be ``live``."""
         wanted = frozenset(keys)
-        assert all(self._rows[key].live for key in wanted), wanted
+        assert all(self._settings.rows[key].live for key in wanted), wanted
         self._listeners.append((wanted, listener))
 
     def text(self) -> str:
@@ -94,9 +71,10 @@ class LiveSettings:
 
         A value that counts from the next start is followed by the one in force, as ``key.inForce``.
         """
-        unset = dict.fromkeys(self._rows, "")
-        values = {**unset, **settings_values(*self._next_values), **self._unknown}
-        return format_properties(with_values_in_force(values, self._values_in_force()))
+        settings = self._settings
+        unset = dict.fromkeys(settings.rows, "")
+        values = {**unset, **settings_values(*settings.next_values), **settings.unknown}
+        return format_properties(with_values_in_force(values, settings.values_in_force()))
 
     async def update(self, text: str, *, black_list: Iterable[str] = ()) -> SettingsChange:
         """Apply properties text: the file first, then what counts at once.
@@ -105,46 +83,28 @@ class LiveSettings:
         those of ``black_list`` among them, ``StoreError`` when the file cannot be written; nothing has changed then.
         A value in force that is sent back as :meth:`text` shows it changes nothing.
         """
-        in_force = self._values_in_force()
-        changes = {line.key: line.value for line in read_properties(text) if in_force.get(line.key) != line.value}
+        changes = self._settings.changes_in(text)
         self._check_keys(changes, frozenset(black_list))
-        async with self._change_lock:
-            next_values = tuple(updated_settings(each, changes) for each in self._next_values)
-            self._check(next_values)
-            if not changes:
-                return SettingsChange((), ())
-            rewrite = functools.partial(rewrite_properties_file, initial=changes)
-            await self._run_blocking(rewrite, self._disk, self.path, changes)
-            self._unknown.update({key: value for key, value in changes.items() if key in self._unknown})
-            self._next_values = next_values
-            return self._replace()
+        change = await self._settings.apply(changes)
+        if not changes:
+            return SettingsChange((), ())
+        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
+        for keys, listener in self._listeners:
+            if not keys.isdisjoint(change.live):
+                listener()
+        return change
 
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _check_keys(self, changes: Mapping[str, str], black_list: frozenset[str]) -> None:
-        now = settings_values(*self.values)  # of a fixed key also what is accepted
         for key, value in changes.items():
-            row = self._rows.get(key)
             if key in black_list:
                 raise FixedSettingError(f"{key} is changed in the file, with a restart")
-            if row is not None and row.fixed and value != now.get(key, ""):
+            if self._settings.changes_fixed(key, value):
                 raise FixedSettingError(f"{key} = {value!r}: expected no change, only the start sets it")
-            if row is None and key not in self._unknown:
-                raise SettingsError(unknown_key(key, self._rows))
+            self._settings.check_known(key)
 
-    def _values_in_force(self) -> dict[str, str]:
-        return values_in_force(self.values, self._next_values)
-
-    def _replace(self) -> SettingsChange:
-        """Let those settings count that are live, tell whoever asked, and say which are left for the next start."""
-        changed: list[str] = []
-        left: list[str] = []
-        for value, next_value in zip(self.values, self._next_values, strict=True):
-            of_value = replace_live(value, next_value)
-            changed += of_value[0]
-            left += of_value[1]
-        self.data_version = self.data_version.next_version(self._clock.timestamp_ms())
-        for keys, listener in self._listeners:
-            if not keys.isdisjoint(changed):
-                listener()
-        return SettingsChange(tuple(changed), tuple(left))
+    async def _write(self, changes: Mapping[str, str], accepted: Mapping[str, str]) -> None:
+        """Change these keys in the file; a new file has them alone, the defaults stay defaults."""
+        rewrite = functools.partial(rewrite_properties_file, initial=changes)
+        await self._run_blocking(rewrite, self._disk, self.path, changes)

@@ -12,24 +12,12 @@ import os.path
 from collections.abc import Callable, Mapping
 
 import attrs
-import trio
 
-from rocketpy.errors import SettingsError
+from rocketpy.live_settings import ChangeableSettings
 from rocketpy.properties_text import read_properties
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import (
-    Between,
-    OneOf,
-    replace_live,
-    setting,
-    setting_rows,
-    settings_values,
-    unknown_key,
-    updated_settings,
-    values_in_force,
-    with_values_in_force,
-)
+from rocketpy.settings import Between, OneOf, setting, settings_values, with_values_in_force
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import rewrite_properties_file
 
@@ -99,9 +87,6 @@ class NamesrvConfig:
         return BLACK_LIST_ALWAYS.union(filter(None, self.config_black_list.split(";")))
 
 
-_CLASSES = (NamesrvConfig, NettyServerConfig)
-
-
 def default_server_config() -> NettyServerConfig:
     """Return the remoting settings with a nameserver's own default port."""
     return NettyServerConfig(listen_port=NAMESRV_PORT)
@@ -128,14 +113,10 @@ class NamesrvConfiguration:
         log_level_changed: Callable[[NamesrvConfig], None],
     ) -> None:
         self._namesrv = namesrv
-        self._server = server
-        self._next_namesrv, self._next_server = attrs.evolve(namesrv), attrs.evolve(server)  # with what waits for it
-        self._unknown = dict(unknown)  # keys of the file that mean nothing here: kept, changed, written back
+        self._settings = ChangeableSettings((namesrv, server), unknown=unknown, write=self._write)
         self._disk = disk
         self._run_blocking = run_blocking
         self._log_level_changed = log_level_changed
-        # A change awaits the disk between reading the settings and replacing them.
-        self._change_lock = trio.Lock()
 
     @property
     def namesrv(self) -> NamesrvConfig:
@@ -147,20 +128,17 @@ class NamesrvConfiguration:
 
         A value that counts from the next start is followed by the one in force, as ``key.inForce``.
         """
-        accepted = {**self._unknown, **settings_values(self._next_namesrv, self._next_server)}
-        return with_values_in_force(accepted, self._values_in_force())
-
-    def _values_in_force(self) -> dict[str, str]:
-        return values_in_force((self._namesrv, self._server), (self._next_namesrv, self._next_server))
+        settings = self._settings
+        accepted = {**settings.unknown, **settings_values(*settings.next_values)}
+        return with_values_in_force(accepted, settings.values_in_force())
 
     def refused_key(self, text: str) -> str | None:
         """Return a key of properties text that no request may change, if there is one: by the black list or `fixed`."""
-        black_list, now, in_force = self._namesrv.black_list, self.values(), self._values_in_force()
-        fixed = {row.key for each in _CLASSES for row in setting_rows(each) if row.fixed}
+        black_list, in_force = self._namesrv.black_list, self._settings.values_in_force()
         for line in read_properties(text):
             if in_force.get(line.key) == line.value:
                 continue
-            if line.key in black_list or (line.key in fixed and line.value != now.get(line.key, "")):
+            if line.key in black_list or self._settings.changes_fixed(line.key, line.value):
                 return line.key
         return None
 
@@ -171,23 +149,15 @@ class NamesrvConfiguration:
         ``StoreError`` if the file cannot be written; nothing has changed then. A value in force that is sent back as
         :meth:`values` shows it changes nothing.
         """
-        in_force = self._values_in_force()
-        changes = {line.key: line.value for line in read_properties(text) if in_force.get(line.key) != line.value}
-        known = [row.key for each in _CLASSES for row in setting_rows(each)]
+        changes = self._settings.changes_in(text)
         for key in changes:
-            if key not in known and key not in self._unknown:
-                raise SettingsError(unknown_key(key, known))
-        async with self._change_lock:
-            namesrv = updated_settings(self._next_namesrv, changes)
-            server = updated_settings(self._next_server, changes)
-            unknown = {key: changes.get(key, value) for key, value in self._unknown.items()}
-            if changes:
-                all_values = {**unknown, **settings_values(namesrv, server)}
-                rewrite = functools.partial(rewrite_properties_file, initial=all_values)
-                await self._run_blocking(rewrite, self._disk, namesrv.config_store_file, changes)
-            self._next_namesrv, self._next_server, self._unknown = namesrv, server, unknown
-            changed, left = replace_live(self._namesrv, namesrv)
-            _, left_of_server = replace_live(self._server, server)
-            if "logLevel" in changed:
-                self._log_level_changed(self._namesrv)
-            return left + left_of_server
+            self._settings.check_known(key)
+        change = await self._settings.apply(changes)
+        if "logLevel" in change.live:
+            self._log_level_changed(self._namesrv)
+        return list(change.from_next_start)
+
+    async def _write(self, changes: Mapping[str, str], accepted: Mapping[str, str]) -> None:
+        """Change these keys in the file; a new file has every setting, as in Java."""
+        rewrite = functools.partial(rewrite_properties_file, initial=accepted)
+        await self._run_blocking(rewrite, self._disk, self._namesrv.config_store_file, changes)

@@ -11,9 +11,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy.broker.live_settings import FixedSettingError, LiveSettings, SettingsChange
+from rocketpy.broker.live_settings import FixedSettingError, LiveSettings
 from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError, StoreError
+from rocketpy.live_settings import SettingsChange
 from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import run_inline
