@@ -87,7 +87,7 @@ class RebalanceLockManager:
             del self._locks[group]
 
     def drop_expired(self) -> int:
-        """Remove locks that expired ten lifetimes ago, which bounds the table; return how many."""
+        """Remove locks not renewed for ten lifetimes, which bounds the table; return how many."""
         oldest = self._current_time() - 10 * self._config.lock_max_live_time / 1000
         dropped = 0
         for group, locks in list(self._locks.items()):
