@@ -33,9 +33,10 @@ from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.pull import checks as pull_check
-from rocketpy.broker.pull.offset_moved import OFFSET_MOVED_TOPIC, OffsetMovedEvents
+from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
 from rocketpy.broker.pull.processor import PullMessageProcessor
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.topic_name import OFFSET_MOVED_TOPIC
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.broker_world import BrokerWorld, Client

@@ -11,6 +11,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.codes import PERM_READ_WRITE
+from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
@@ -65,7 +66,7 @@ class BrokerConfig:
     cluster_topic_enable: bool = setting(True)
     broker_topic_enable: bool = setting(True)
     auto_create_subscription_group: bool = setting(True, important=True, live=True)
-    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", expected="a topic name", important=True)
+    msg_trace_topic_name: str = setting(TRACE_TOPIC, expected="a topic name", important=True)
     trace_topic_enable: bool = setting(False, important=True)
 
     # Consumers

@@ -11,6 +11,7 @@ import attrs
 
 from rocketpy.errors import ClientError
 from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketpy.remoting.config import TlsClientConfig
 
 NO_NAME_SERVER = 10004
@@ -50,7 +51,7 @@ class ClientConfig:
     compress_msg_body_over_howmuch: int = 4_096
     max_message_size: int = 4 * 1024 * 1024
     default_topic_queue_nums: int = 4
-    create_topic_key: str = "TBW102"
+    create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
     pull_suspend_timeout: int = 20_000
     pull_timeout: int = 30_000
     pull_time_delay_when_exception: int = 1_000

@@ -1,4 +1,4 @@
-"""Validation of topic names, shared by the client and the broker.
+"""Names of topics: the one rule for client and broker, the prefixes that mean something, and the system topics.
 
 Compatibility: ``TopicValidator`` of the broker and ``Validators.checkTopic`` of the client (4.9.8). The beginnings of
 the texts are Java's; ours go on to say which character or which length was found.
@@ -17,6 +17,12 @@ TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC = "BenchmarkTest"
+AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
+"""The template of automatically created topics: standard clients send it as their default topic."""
 DELAY_DEAD_LETTER_TOPIC = SYSTEM_TOPIC_PREFIX + "DELAY_DEAD_LETTER"
 """Ours: delayed messages that were due and that the broker can never deliver."""
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -29,11 +35,26 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
         DELAY_DEAD_LETTER_TOPIC,
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
     )
 )
 """Topics of the broker itself that no client may send to."""
+
+SYSTEM_TOPICS = frozenset(
+    (
+        AUTO_CREATE_TOPIC_KEY_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRACE_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    )
+)
+"""``TopicValidator``'s system topics of every broker; those named after cluster and broker are added by the broker."""
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")

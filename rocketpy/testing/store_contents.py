@@ -15,10 +15,10 @@ import attrs
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TAGS
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.store_model import Sent
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _READ_MAX = 32
 
 

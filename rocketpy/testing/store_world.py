@@ -33,6 +33,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError, single_failures
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_KEYS, PROPERTY_TAGS, encode_properties
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.config import MessageStoreConfig
@@ -42,7 +43,7 @@ from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.choices import Choose
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from rocketpy.testing.stepped_run import SteppedRun
-from rocketpy.testing.store_contents import SCHEDULE_TOPIC, delay_ms, read_contents, tags_code_of
+from rocketpy.testing.store_contents import delay_ms, read_contents, tags_code_of
 from rocketpy.testing.store_model import Found, Sent
 
 T = TypeVar("T")

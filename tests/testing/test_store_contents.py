@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.testing.store_contents import SCHEDULE_TOPIC, delay_ms, tags_code_of
+from rocketpy.testing.store_contents import delay_ms, tags_code_of
 from rocketpy.testing.store_world import StoreWorld
 
 CONFIG = MessageStoreConfig(store_path_root_dir="/store", mapped_file_size_commit_log=4096, message_index_enable=False)

@@ -22,7 +22,7 @@ import msgspec
 from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.permission import PUB, SUB
 from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
-from rocketpy.broker.acl.plain_permission import TRACE_TOPIC, PlainPermissionManager, Session
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager, Session
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import (
@@ -33,7 +33,7 @@ from rocketpy.protocol.hot_headers import (
     Int64,
     decode_hot_send,
 )
-from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX
+from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX, TRACE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastGuard, FastPath
 

@@ -39,10 +39,9 @@ from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import ACCESS_KEY, signature_matches
+from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.runner import RunBlocking
-
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 _NOBODY = build_account(PlainAccessConfig("nobody at all", "the key of nobody"))
 _SESSIONS_MAX = 10_000

@@ -10,25 +10,7 @@ from collections.abc import Container
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.topic_name import SYSTEM_TOPIC_PREFIX, topic_name_fault
-
-AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
-"""The template of automatically created topics: standard clients send it as their default topic."""
-
-SYSTEM_TOPICS = frozenset(
-    (
-        AUTO_CREATE_TOPIC_KEY_TOPIC,
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    )
-)
-"""System topics of every broker, without those named after its cluster and broker name."""
+from rocketpy.protocol.topic_name import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, topic_name_fault
 
 
 def check_topic_name(topic: str) -> None:

@@ -24,8 +24,6 @@ import attrs
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topic_names import (
-    AUTO_CREATE_TOPIC_KEY_TOPIC,
-    SYSTEM_TOPICS,
     check_topic_name,
     is_system_topic,
 )
@@ -36,7 +34,16 @@ from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.fastjson import dumps
-from rocketpy.protocol.topic_name import LMQ_PREFIX, SYSTEM_TOPIC_PREFIX
+from rocketpy.protocol.topic_name import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    BENCHMARK_TOPIC,
+    LMQ_PREFIX,
+    OFFSET_MOVED_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
@@ -281,12 +288,12 @@ class TopicConfigManager:
     def _own_topics(self) -> list[TopicConfig]:
         config = self._config
         topics = [
-            _topic("SELF_TEST_TOPIC", 1),
-            _topic("BenchmarkTest", 1024),
+            _topic(SELF_TEST_TOPIC, 1),
+            _topic(BENCHMARK_TOPIC, 1024),
             _topic(config.broker_cluster_name, 16, _own_perm(is_enabled=config.cluster_topic_enable)),
             _topic(config.broker_name, 1, _own_perm(is_enabled=config.broker_topic_enable)),
-            _topic("OFFSET_MOVED_EVENT", 1),
-            _topic("SCHEDULE_TOPIC_XXXX", SCHEDULE_TOPIC_QUEUE_NUMS),
+            _topic(OFFSET_MOVED_TOPIC, 1),
+            _topic(SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS),
             _topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1),
         ]
         if config.auto_create_topic_enable:

@@ -22,9 +22,8 @@ from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.offset import OffsetMovedEvent
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS
+from rocketpy.protocol.topic_name import OFFSET_MOVED_TOPIC
 from rocketpy.store.message_store import MessageStore
-
-OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 
 EVENT_SECONDS = 60.0
 EVENTS_MAX = 1000

@@ -19,6 +19,7 @@ from itertools import groupby
 import attrs
 
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, CheckedMessage, encode_blank
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.inspection.repair.placeholders import (
     FILLER_SIZE_MAX,
     FILLER_SIZE_MIN,
@@ -35,7 +36,6 @@ from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.queue.record_places import QueueKey, multi_dispatch_properties
 
 _FOREVER = 1 << 62
-_LMQ_PREFIX = "%LMQ%"
 
 
 @attrs.frozen
@@ -219,7 +219,7 @@ class LogFilling:
         units.sort(
             key=lambda each: (
                 suspect is not None and each.key != suspect.key,
-                each.key[0].startswith(_LMQ_PREFIX),
+                each.key[0].startswith(LMQ_PREFIX),
                 self._continuity.next_offset(each.key) is None,
                 each.key,
             )

@@ -15,6 +15,7 @@ import attrs
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TAGS
 from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.inspection.repair.placeholders import is_placeholder
 from rocketpy.store.inspection.verify.inventory import Inventory, QueueFiles
 from rocketpy.store.inspection.verify.queue_units import Unit, ext_unit_at, is_unit, read_units
@@ -23,7 +24,6 @@ from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.queue.record_places import QueueKey, places_of
 
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _CHUNKS_MEMORY = 32 << 20
 RANGES_MAX = 200
 CLAIMED_QUEUES_MAX = 20_000
@@ -145,7 +145,7 @@ class QueueInspection:
             tags_code = ext_unit.tags_code
         if tags_code == _hash_of_tags(record.properties.get(PROPERTY_TAGS)):
             return True
-        if record.topic == _SCHEDULE_TOPIC and PROPERTY_DELAY_TIME_LEVEL in record.properties:
+        if record.topic == SCHEDULE_TOPIC and PROPERTY_DELAY_TIME_LEVEL in record.properties:
             return tags_code >= record.store_timestamp  # the time of delivery, by levels that only the broker knows
         return is_placeholder(record)
 

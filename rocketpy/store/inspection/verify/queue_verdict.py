@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import attrs
 
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import Inventory, QueueFiles
 from rocketpy.store.inspection.verify.log_walk import Damage, read_record
@@ -27,7 +28,6 @@ CUT = "cuts the queue there; the next start makes its units again from the log"
 REBUILD = "has the next start make them from the log"
 _NOT_LOOKED_AT = "does not look there: consumers are given what is there"
 _NOT_MADE = "does not make them: it does not look there"
-_LMQ_PREFIX = "%LMQ%"
 
 
 @attrs.frozen
@@ -110,7 +110,7 @@ class QueueVerdict:
         self, key: QueueKey, ranges: list[OffsetRange], known_topics: frozenset[str] | None
     ) -> Iterator[Finding]:
         topic, queue_id = key
-        is_deleted = known_topics is not None and topic not in known_topics and not topic.startswith(_LMQ_PREFIX)
+        is_deleted = known_topics is not None and topic not in known_topics and not topic.startswith(LMQ_PREFIX)
         for each in ranges:
             severity, start, repair = Severity.ERROR, _NOT_MADE, REBUILD
             if each.physical_offset >= self._log.walk_begin or self._log.is_live:
