@@ -20,6 +20,8 @@ client sends is not stored."""
 KEY_SEPARATOR = " "
 INDEX_KEYS_MAX = 128
 """Limit on the indexed keys of a message: an index entry takes more disk space than the key in the message."""
+ALL_INDEX_KEYS = PROPERTIES_SIZE_MAX
+"""No limit: properties cannot hold as many keys."""
 
 
 PROPERTY_KEYS = "KEYS"
@@ -117,12 +119,18 @@ def decode_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def index_keys(unique_key: str | None, keys: str | None) -> tuple[bytes, ...]:
-    """Return what IndexService indexes: the unique key first, then each part of KEYS, up to INDEX_KEYS_MAX.
+def index_keys(unique_key: str | None, keys: str | None, count_max: int = INDEX_KEYS_MAX) -> tuple[bytes, ...]:
+    """Return the keys that IndexService indexes: the unique key first, then each part of KEYS, up to ``count_max``.
 
-    Compatibility: RocketMQ indexes all of them, 16,000 of a message of 32 KB.
+    Compatibility: RocketMQ indexes all of them, 16,000 of a message of 32 KB; so ``ALL_INDEX_KEYS`` is for those
+    who read what a Java broker may have written.
     """
     parts = [unique_key.encode()] if unique_key else []
     if keys:
         parts += [part.encode() for part in keys.split(KEY_SEPARATOR) if part]
-    return tuple(parts if len(parts) <= INDEX_KEYS_MAX else parts[:INDEX_KEYS_MAX])
+    return tuple(parts if len(parts) <= count_max else parts[:count_max])
+
+
+def index_keys_of(properties: Mapping[str, str], count_max: int = INDEX_KEYS_MAX) -> tuple[bytes, ...]:
+    """Return the index keys of a message with these properties, see :func:`index_keys`."""
+    return index_keys(properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), properties.get(PROPERTY_KEYS), count_max)

@@ -41,14 +41,22 @@ from rocketpy.protocol.host import HOST_V6_SIZE, decode_host, encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import (
+    INDEX_KEYS_MAX,
     PROPERTIES_SIZE_MAX,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     decode_properties,
     encode_properties,
+    index_keys_of,
 )
-from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
+from rocketpy.protocol.sysflag import (
+    BORN_HOST_V6_FLAG,
+    COMPRESSED_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -122,8 +130,14 @@ class CheckedMessage:
 
     @property
     def keys(self) -> str:
-        """The index keys, separated by spaces; empty without any."""
+        """The property KEYS: keys separated by spaces; empty without any."""
         return self.properties.get(PROPERTY_KEYS, "")
+
+    def index_keys(self, count_max: int = INDEX_KEYS_MAX) -> tuple[bytes, ...]:
+        """Return the keys under which the index has the record; none of a rolled back transaction's end, as in Java."""
+        if self.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
+            return ()
+        return index_keys_of(self.properties, count_max)
 
     @property
     def uniq_key(self) -> str | None:

@@ -19,10 +19,9 @@ from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import Message
-from rocketpy.protocol.properties import encode_properties
+from rocketpy.protocol.properties import encode_properties, index_keys_of
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.append.batch import MessageBatch
-from rocketpy.store.index.catch_up import index_keys
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreView, TimeQuestion
@@ -100,7 +99,7 @@ def play_to_ours(store: MessageStore, clock: PlayClock, script: Sequence[Put]) -
                 item.body,
                 item.text.encode(),
                 tags_code(item.properties.get("TAGS")),
-                index_keys(item.properties),
+                index_keys_of(item.properties),
             )
             for item in put.items
         ]
@@ -237,7 +236,7 @@ def expected_of_key(stored: Sequence[Stored], question: KeyQuestion) -> tuple[in
 
 def keys_of(item: Item) -> list[str]:
     """Return the keys that a message is found by; a property without a value is none."""
-    return [key.decode() for key in index_keys({name: value for name, value in item.properties.items() if value})]
+    return [key.decode() for key in index_keys_of({name: value for name, value in item.properties.items() if value})]
 
 
 def key_questions(stored: Sequence[Stored], count_max: int = 40) -> list[KeyQuestion]:

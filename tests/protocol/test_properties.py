@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol import properties
 from rocketpy.protocol.properties import (
+    ALL_INDEX_KEYS,
     INDEX_KEYS_MAX,
     RESERVED_PROPERTIES,
     decode_properties,
     encode_properties,
     index_keys,
+    index_keys_of,
 )
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
@@ -69,3 +71,11 @@ def test_the_first_keys_of_a_message_are_indexed_and_no_more() -> None:
     keys = [f"k{number}" for number in range(INDEX_KEYS_MAX + 5)]
     assert index_keys("u", " ".join(keys)) == (b"u", *(key.encode() for key in keys[: INDEX_KEYS_MAX - 1]))
     assert len(index_keys(None, " ".join(keys[:INDEX_KEYS_MAX]))) == INDEX_KEYS_MAX
+
+
+def test_index_keys_come_from_two_properties_and_the_unique_key_is_first() -> None:
+    assert index_keys_of({"KEYS": " a  b ", "UNIQ_KEY": "u"}) == (b"u", b"a", b"b")
+    assert index_keys_of({"KEYS": "ü"}) == ("ü".encode(),)
+    assert index_keys_of({}) == ()
+    assert len(index_keys_of({"KEYS": "k " * 1000})) == INDEX_KEYS_MAX, "as many as append gives"
+    assert len(index_keys_of({"KEYS": "k " * 16_000}, ALL_INDEX_KEYS)) == 16_000

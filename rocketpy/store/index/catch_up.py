@@ -13,17 +13,13 @@ was stored.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Protocol
 
 import trio
 
 from rocketpy.errors import ShortageError
-from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
-from rocketpy.protocol.properties import index_keys as index_keys_of_texts
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
 from rocketpy.runner import RunBlocking
-from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.index.feed import Index
 from rocketpy.store.log.commit_log import CommitLog
@@ -113,8 +109,8 @@ class IndexCatchUp:
                 break
             if record.status is not RecordStatus.MESSAGE:
                 break
-            keys = index_keys(record.properties)
-            if keys and record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+            keys = record.index_keys()
+            if keys:
                 self._index.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
             position += record.size
         self._next_offset += position
@@ -155,8 +151,3 @@ class ReputMessageService:
             left = self._catch_up.behind_bytes
             await trio.sleep(0 if left != behind_bytes else _PAUSE_SECONDS)
             behind_bytes = left
-
-
-def index_keys(properties: Mapping[str, str]) -> tuple[bytes, ...]:
-    """Return what is indexed of a message with these properties."""
-    return index_keys_of_texts(properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), properties.get(PROPERTY_KEYS))

@@ -20,7 +20,7 @@ from rocketpy.store import layout
 from rocketpy.store.log.scanner import Run, Slice
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import BitMapOf
-from rocketpy.store.queue.record_places import places_of
+from rocketpy.store.queue.record_offsets import queue_offsets_of
 from rocketpy.store.queue.table import ConsumeQueueTable
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
@@ -103,7 +103,7 @@ class LogDispatcher:
         touched: dict[ConsumeQueue, None] = {}
         try:
             for record in records:
-                places = places_of(record, is_multi_dispatch=self._is_multi_dispatch)
+                places = queue_offsets_of(record, is_multi_dispatch=self._is_multi_dispatch)
                 for index, ((topic, queue_id), queue_offset) in enumerate(places):
                     if record.physical_offset < self._queues.deleted_before.get(topic, 0):
                         continue

@@ -8,10 +8,9 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
-from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.index import catch_up as index_catch_up
-from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService, index_keys
+from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService
 from rocketpy.store.index.feed import IndexFeed
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
@@ -109,13 +108,6 @@ async def test_cold_bytes_are_read_by_the_worker() -> None:
     while await catch_up.step():
         pass
     assert len(index.pending) == 5
-
-
-def test_the_unique_key_comes_first_and_empty_parts_do_not_count() -> None:
-    assert index_keys({"KEYS": " a  b ", "UNIQ_KEY": "u"}) == (b"u", b"a", b"b")
-    assert index_keys({"KEYS": "ü"}) == ("ü".encode(),)
-    assert index_keys({}) == ()
-    assert len(index_keys({"KEYS": "k " * 1000})) == INDEX_KEYS_MAX, "as many as append gives"
 
 
 @pytest.mark.parametrize("is_cold", [False, True])

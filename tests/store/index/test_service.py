@@ -14,10 +14,10 @@ import trio.testing
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
+from rocketpy.protocol.properties import index_keys_of
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.index.catch_up import index_keys
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
@@ -518,7 +518,7 @@ class TestJava:
         disk = SimDisk()
         service = new_service(disk, layout=IndexLayout(500, 2_000))
         for record in records(root):
-            keys = index_keys(record.properties)
+            keys = index_keys_of(record.properties)
             if keys and record.sys_flag & 0xC != 0xC:
                 service.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
         service.build()

@@ -33,7 +33,8 @@ from rocketpy.store.inspection.verify.queue_continuity import NeededOffsets, Que
 from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, units_between
 from rocketpy.store.inspection.verify.queue_verdict import QueuePart
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.queue.record_places import QueueKey, multi_dispatch_properties
+from rocketpy.store.queue.multi_dispatch import QueueKey
+from rocketpy.store.queue.record_offsets import multi_dispatch_properties
 
 _FOREVER = 1 << 62
 

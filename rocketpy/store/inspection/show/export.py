@@ -17,6 +17,7 @@ import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import ALL_INDEX_KEYS
 from rocketpy.protocol.stored_message import CheckedMessage, decode_message
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.disk.interface import Disk
@@ -26,7 +27,8 @@ from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, 
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import LastEnd, read_last_end
 from rocketpy.store.layout import UNIT
-from rocketpy.store.queue.record_places import QueueKey, index_keys_of, places_of
+from rocketpy.store.queue.multi_dispatch import QueueKey
+from rocketpy.store.queue.record_offsets import queue_offsets_of
 
 _FOREVER = 1 << 62
 
@@ -53,7 +55,7 @@ class ExportWish:
             and (self.queue_id is None or queue_id == self.queue_id)
             and self.begin_offset <= queue_offset < self.end_offset
             and self.begin_timestamp_ms <= record.store_timestamp <= self.end_timestamp_ms
-            and (self.key is None or self.key in index_keys_of(record))
+            and (self.key is None or self.key.encode("utf-8", "surrogatepass") in record.index_keys(ALL_INDEX_KEYS))
         )
 
 
@@ -117,7 +119,7 @@ class StoreExport:
                 continue
             record = read_record(self._inventory.log_files, self._opened, unit[0])
             place = (queue.topic, queue.queue_id), queue_offset
-            if record is None or (place not in places_of(record, is_multi_dispatch=True)):
+            if record is None or (place not in queue_offsets_of(record, is_multi_dispatch=True)):
                 bad.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
                 continue
             bad.end()
@@ -151,7 +153,7 @@ class StoreExport:
             self._wish.is_met_by(record, *key, queue_offset)
             and queue_offset >= self._queue_ends.get(key[1], 0)
             and (not index or self._is_believed(record, key, queue_offset))
-            for index, (key, queue_offset) in enumerate(places_of(record, is_multi_dispatch=True))
+            for index, (key, queue_offset) in enumerate(queue_offsets_of(record, is_multi_dispatch=True))
         )
 
     def _is_believed(self, record: CheckedMessage, key: QueueKey, queue_offset: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from rocketpy.protocol.properties import ALL_INDEX_KEYS
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, unpack_index_header
 from rocketpy.store.index.hash import hash_index_keys
@@ -19,7 +20,6 @@ from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import IndexFiles, Inventory
 from rocketpy.store.inspection.verify.log_walk import Damage
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.queue.record_places import index_keys_of
 
 ENTRY = struct.Struct(">iqii")
 """Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
@@ -175,10 +175,10 @@ class IndexInspection:
         topics: list[str] = []
         keys: list[bytes] = []
         for record in records:
-            found = [] if is_placeholder(record) else index_keys_of(record)
+            found = () if is_placeholder(record) else record.index_keys(ALL_INDEX_KEYS)
             keyed.append((record, len(found)))
             topics += [record.topic] * len(found)
-            keys += [key.encode("utf-8", "replace") for key in found]
+            keys += found
         hashes = iter(hash_index_keys(topics, keys))
         for record, count in keyed:
             if is_placeholder(record):

@@ -12,7 +12,7 @@ import attrs
 
 from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage
 from rocketpy.store.inspection.verify.log_walk import Damage, is_queued
-from rocketpy.store.queue.record_places import QueueKey
+from rocketpy.store.queue.multi_dispatch import QueueKey
 
 _NEEDS_MAX = 100_000
 _BREAKS_MAX = 1000

@@ -22,7 +22,8 @@ from rocketpy.store.inspection.verify.queue_units import Unit, ext_unit_at, is_u
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import is_ext_address
-from rocketpy.store.queue.record_places import QueueKey, places_of
+from rocketpy.store.queue.multi_dispatch import QueueKey
+from rocketpy.store.queue.record_offsets import queue_offsets_of
 
 _CHUNKS_MEMORY = 32 << 20
 RANGES_MAX = 200
@@ -72,7 +73,7 @@ class QueueInspection:
     def see(self, records: Sequence[CheckedMessage]) -> None:
         """Look at the units of valid records, in log order."""
         for record in records:
-            places = places_of(record, is_multi_dispatch=True)
+            places = queue_offsets_of(record, is_multi_dispatch=True)
             for key, queue_offset in places[:1]:
                 if self._misses_unit(key, record, queue_offset):
                     self._lose(key, queue_offset, queue_offset + 1, record.physical_offset)

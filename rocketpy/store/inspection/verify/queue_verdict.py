@@ -22,7 +22,7 @@ from rocketpy.store.inspection.verify.queue_inspection import RANGES_MAX, Offset
 from rocketpy.store.inspection.verify.queue_units import Unit, file_of_unit, is_pre_blank, is_unit, units_between
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY, UNIT_SIZE
-from rocketpy.store.queue.record_places import QueueKey
+from rocketpy.store.queue.multi_dispatch import QueueKey
 
 CUT = "cuts the queue there; the next start makes its units again from the log"
 REBUILD = "has the next start make them from the log"

@@ -11,24 +11,20 @@ Compatibility: ``DefaultMessageStore`` (4.9.8) asks ``enableMultiDispatch`` too,
 from __future__ import annotations
 
 from rocketpy.protocol.properties import (
-    KEY_SEPARATOR,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
 from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
-from rocketpy.store.queue.multi_dispatch import name_fault, named_queues
+from rocketpy.store.queue.multi_dispatch import QueueKey, name_fault, named_queues
 
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 _NAME_SEPARATOR = ","
 _OFFSET_DIGITS_MAX = 19
 
-QueueKey = tuple[str, int]
-"""Topic and queue id."""
 
-
-def places_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list[tuple[QueueKey, int]]:
+def queue_offsets_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list[tuple[QueueKey, int]]:
     """Return the queues that a record belongs to, with its offset in each; its own queue first.
 
     Only with ``is_multi_dispatch`` are there others. As in RocketMQ none of them counts if there are not as many
@@ -60,12 +56,3 @@ def multi_dispatch_properties(places: list[tuple[QueueKey, int]]) -> dict[str, s
         PROPERTY_INNER_MULTI_DISPATCH: _NAME_SEPARATOR.join(topic for (topic, _), _ in places),
         PROPERTY_INNER_MULTI_QUEUE_OFFSET: _NAME_SEPARATOR.join(str(offset) for _, offset in places),
     }
-
-
-def index_keys_of(record: CheckedMessage) -> list[str]:
-    """Return the keys under which a record is found in the index, as RocketMQ takes them: the unique key first."""
-    if record.sys_flag & layout.SYS_FLAG_TRANSACTION_MASK == layout.SYS_FLAG_TRANSACTION_ROLLBACK:
-        return []
-    unique = record.uniq_key
-    keys = [unique] if unique else []
-    return keys + [key for key in record.keys.split(KEY_SEPARATOR) if key]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
-from rocketpy.store.queue.record_places import index_keys_of, multi_dispatch_properties, places_of
+from rocketpy.store.queue.record_offsets import multi_dispatch_properties, queue_offsets_of
 
 
 def record(topic: str = "T", sys_flag: int = 0, **properties: str) -> CheckedMessage:
@@ -47,24 +46,17 @@ def record(topic: str = "T", sys_flag: int = 0, **properties: str) -> CheckedMes
     ],
 )
 def test_places(message: CheckedMessage, places: object) -> None:
-    assert places_of(message, is_multi_dispatch=True) == places
+    assert queue_offsets_of(message, is_multi_dispatch=True) == places
 
 
 def test_where_nothing_is_dispatched_no_record_is_in_more_than_its_own_queue() -> None:
     """As in RocketMQ without enableMultiDispatch: whoever sent it may have written these properties."""
     message = record(INNER_MULTI_DISPATCH="%LMQ%a,B", INNER_MULTI_QUEUE_OFFSET="1,2")
-    assert places_of(message, is_multi_dispatch=False) == [(("T", 3), 7)]
+    assert queue_offsets_of(message, is_multi_dispatch=False) == [(("T", 3), 7)]
 
 
 def test_more_queues_are_said_as_they_are_read() -> None:
     more = [(("%LMQ%a", 0), 1), (("B", 3), 2)]
     named = record(**multi_dispatch_properties(more))  # type: ignore[arg-type]
-    assert places_of(named, is_multi_dispatch=True)[1:] == more
+    assert queue_offsets_of(named, is_multi_dispatch=True)[1:] == more
     assert multi_dispatch_properties([]) == {}
-
-
-def test_keys() -> None:
-    assert index_keys_of(record(KEYS="a  b", UNIQ_KEY="u")) == ["u", "a", "b"]
-    assert index_keys_of(record()) == []
-    assert index_keys_of(record(sys_flag=0xC, KEYS="a")) == []
-    assert attrs.has(CheckedMessage)
