@@ -110,7 +110,7 @@ BOXES = boxes()
 # ---- boxes and structs ----------------------------------------------------------------------------------------------
 
 STRUCTS = {
-    "record": layout.RECORD_HEAD,
+    "record": stored_message.RECORD_HEAD,
     "blank": stored_message._TOTAL_AND_MAGIC,
     "unit": layout.UNIT,
     "ext-unit": layout.EXT_UNIT,
@@ -179,7 +179,7 @@ def test_the_table_of_address_families_is_the_structs() -> None:
     table = re.findall(r"^\| (0x\d\d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     found = [(int(flag, 16), *map(int, rest)) for flag, *rest in table]
     made = []
-    for number, head in enumerate(layout.RECORD_HEADS):
+    for number, head in enumerate(stored_message.RECORD_HEADS):
         flag = number << 4
         hosts = [int(each[:-1]) for each in _one_by_one(head.format) if each.endswith("s")]
         made.append((flag, hosts[0], layout.store_timestamp_position(flag), hosts[1], head.size))

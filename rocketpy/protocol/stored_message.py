@@ -37,7 +37,7 @@ import attrs
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.compression import compression_type
 from rocketpy.protocol.compression import decompress as decompress_body
-from rocketpy.protocol.host import HOST_V6_SIZE, decode_host, encode_host
+from rocketpy.protocol.host import HOST_V4_SIZE, decode_host, encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import (
@@ -69,14 +69,17 @@ RECORD_SIZE_MAX = 64 << 20
 Compatibility: RocketMQ accepts any size up to that of the file.
 """
 
-# From the total size to the body size, for each combination of the two address widths: (sysFlag >> 4) & 3.
-_FIXED_PARTS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+# The head of a record, from the total size to the body size, for each combination of the two address widths:
+# (sysFlag >> 4) & 3.
+RECORD_HEADS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+RECORD_HEAD = RECORD_HEADS[0]
 _TOTAL_AND_MAGIC = Struct(">ii")
 _SYS_FLAG = Struct(">36xi")
+_ADDRESS_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _PROPERTIES_SIZE = Struct(">h")
 BLANK_SIZE_MIN = _TOTAL_AND_MAGIC.size
-RECORD_SIZE_MIN = _FIXED_PARTS[0].size + 1 + _PROPERTIES_SIZE.size
-assert [part.size for part in _FIXED_PARTS] == [88, 100, 100, 112]
+RECORD_SIZE_MIN = RECORD_HEADS[0].size + 1 + _PROPERTIES_SIZE.size
+assert [part.size for part in RECORD_HEADS] == [88, 100, 100, 112]
 assert RECORD_SIZE_MIN == 91
 assert BLANK_SIZE_MIN == 8
 
@@ -218,7 +221,7 @@ def decode_record_properties(record: bytes) -> dict[str, str]:
     """Return the properties of one whole record, all that a selector reads; none if it is not a valid record."""
     try:
         (sys_flag,) = _SYS_FLAG.unpack_from(record)
-        body_start = _FIXED_PARTS[sys_flag >> 4 & 3].size
+        body_start = RECORD_HEADS[sys_flag >> 4 & 3].size
         body_end = body_start + int.from_bytes(record[body_start - 4 : body_start])
         text = record[body_end + record[body_end] + 3 :]
     except (struct.error, IndexError):
@@ -233,9 +236,6 @@ def encode_message(message: MessageExt) -> bytes:
     field does not fit.
     """
     born_host, store_host = encode_host(message.born_host), encode_host(message.store_host)
-    sys_flag = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
-    sys_flag |= BORN_HOST_V6_FLAG if len(born_host) == HOST_V6_SIZE else 0
-    sys_flag |= STORE_HOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
     body, topic = message.body, message.topic.encode("utf-8", "replace")
     properties = encode_properties(message.properties).encode("utf-8", "replace")
     if len(topic) > TOPIC_SIZE_MAX or len(properties) > PROPERTIES_SIZE_MAX:
@@ -243,17 +243,15 @@ def encode_message(message: MessageExt) -> bytes:
             f"record: expected at most {TOPIC_SIZE_MAX} bytes of topic and {PROPERTIES_SIZE_MAX} of properties, "
             f"found {len(topic)} and {len(properties)}"
         )
-    part = _FIXED_PARTS[sys_flag >> 4 & 3]
     try:
-        fixed_part = part.pack(
-            part.size + len(body) + 1 + len(topic) + 2 + len(properties),
-            MESSAGE_MAGIC_CODE,
+        head = pack_record_head(
+            record_head_size(born_host, store_host) + len(body) + 1 + len(topic) + 2 + len(properties),
             body_crc(body),
             message.queue_id,
             message.flag,
             message.queue_offset,
             message.physical_offset,
-            sys_flag,
+            message.sys_flag,
             message.born_timestamp,
             born_host,
             message.store_timestamp,
@@ -264,7 +262,62 @@ def encode_message(message: MessageExt) -> bytes:
         )
     except struct.error as error:
         raise LocalProtocolError(f"record: {error} in {attrs.evolve(message, body=b'')!r}") from None
-    return b"".join((fixed_part, body, bytes((len(topic),)), topic, _PROPERTIES_SIZE.pack(len(properties)), properties))
+    return b"".join((head, body, bytes((len(topic),)), topic, _PROPERTIES_SIZE.pack(len(properties)), properties))
+
+
+def record_head_size(born_host: bytes, store_host: bytes) -> int:
+    """Return the size of the head of a record with these addresses."""
+    return RECORD_HEADS[_address_flags(born_host, store_host) >> 4].size
+
+
+def pack_record_head(
+    size: int,
+    crc: int,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body_size: int,
+) -> bytes:
+    """Return the head of a record: all before its body. ``struct.error`` when a number does not fit its field.
+
+    The address bits of ``sys_flag`` are set from the addresses, whatever it says: a client that claims others would
+    shift every field after them.
+    """
+    address_flags = _address_flags(born_host, store_host)
+    return RECORD_HEADS[address_flags >> 4].pack(
+        size,
+        MESSAGE_MAGIC_CODE,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag & ~_ADDRESS_FLAGS | address_flags,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_size,
+    )
+
+
+def _address_flags(born_host: bytes, store_host: bytes) -> int:
+    flags = 0
+    if len(born_host) != HOST_V4_SIZE:
+        flags = BORN_HOST_V6_FLAG
+    if len(store_host) != HOST_V4_SIZE:
+        flags |= STORE_HOST_V6_FLAG
+    return flags
 
 
 def encode_blank(size: int) -> bytes:
@@ -324,7 +377,7 @@ def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, i
     if position + RECORD_SIZE_MIN > limit:
         raise _inconsistent(position, f"at least {RECORD_SIZE_MIN} bytes", limit - position)
     (sys_flag,) = _SYS_FLAG.unpack_from(buffer, position)
-    part = _FIXED_PARTS[sys_flag >> 4 & 3]
+    part = RECORD_HEADS[sys_flag >> 4 & 3]
     body_start = position + part.size
     if body_start > limit:
         raise _inconsistent(position, f"at least {part.size} bytes", limit - position)

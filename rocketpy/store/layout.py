@@ -35,14 +35,7 @@ RECOVERING_FILE = "recovering"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #
-# Records back to back; their box is in stored_message. Append packs a record's head, from totalSize up to and including
-# bodyLen, in one step; this is the head for each combination of address families, by (sysFlag >> 4) & 3.
-
-RECORD_HEADS = tuple(
-    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))
-)
-RECORD_HEAD = RECORD_HEADS[0]
-assert [head.size for head in RECORD_HEADS] == [88, 100, 100, 112]
+# Records back to back; their box and the struct of their head are in protocol/stored_message.
 
 PROPERTIES_SIZE = struct.Struct(">h")
 TOPIC_SIZE_MAX = 127

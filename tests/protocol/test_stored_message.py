@@ -30,6 +30,8 @@ from rocketpy.protocol.stored_message import (
     decode_messages,
     encode_blank,
     encode_message,
+    pack_record_head,
+    record_head_size,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -386,3 +388,14 @@ def test_the_index_keys_of_a_record_are_those_of_its_properties_but_for_a_rollba
     assert CheckedMessage(RecordStatus.MESSAGE, properties_text=text).index_keys() == (b"u", b"a", b"b")
     assert CheckedMessage(RecordStatus.MESSAGE).index_keys() == ()
     assert CheckedMessage(RecordStatus.MESSAGE, properties_text=text, sys_flag=0xC).index_keys() == ()
+
+
+@pytest.mark.parametrize("claimed", [0, 0x10, 0x20, 0x30])
+def test_the_address_bits_of_a_head_follow_its_addresses(claimed: int) -> None:
+    """A client that sets them would shift every field after them."""
+    for born_host, born_flag in ((bytes(8), 0), (bytes(20), 0x10)):
+        for store_host, store_flag in ((bytes(8), 0), (bytes(20), 0x20)):
+            head = pack_record_head(200, 1, 2, 3, 4, 5, 0x101 | claimed, 6, born_host, 7, store_host, 8, 9, 10)
+            assert int.from_bytes(head[36:40]) == 0x101 | born_flag | store_flag
+            assert len(head) == record_head_size(born_host, store_host)
+            assert len(head) == 88 + (12 if born_flag else 0) + (12 if store_flag else 0)

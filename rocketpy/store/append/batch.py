@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.protocol.stored_message import pack_record_head, record_head_size
 from rocketpy.store import layout
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
@@ -182,22 +182,11 @@ BatchRecords: TypeAlias = AlikeRecords | MixedRecords
 def measured_records(batch: MessageBatch, topic: str, shared: SharedFields) -> BatchRecords:
     """Return the records of a batch, to be written when it is known where."""
     body_sizes, properties_sizes = list(map(len, batch.bodies)), list(map(len, batch.properties))
-    packing, _ = head_for(shared.sys_flag, shared.born_host, shared.store_host)
-    fixed_size = packing.size + 3 + len(topic.encode("utf-8", "replace"))
+    fixed_size = record_head_size(shared.born_host, shared.store_host) + 3 + len(topic.encode("utf-8", "replace"))
     count = len(body_sizes)
     if body_sizes.count(body_sizes[0]) == properties_sizes.count(properties_sizes[0]) == count <= _ALIKE_MAX:
         return AlikeRecords(batch, shared, fixed_size)
     return MixedRecords(batch, shared, fixed_size)
-
-
-def head_for(sys_flag: int, born_host: bytes, store_host: bytes) -> tuple[struct.Struct, int]:
-    """Return the struct of a record's head and the sysFlag, whose address bits are the store's to set."""
-    sys_flag &= ~(layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6)
-    if len(born_host) != layout.HOST_V4_SIZE:
-        sys_flag |= layout.SYS_FLAG_BORN_V6
-    if len(store_host) != layout.HOST_V4_SIZE:
-        sys_flag |= layout.SYS_FLAG_STORE_V6
-    return layout.RECORD_HEADS[sys_flag >> 4 & 3], sys_flag
 
 
 def tail_for(queue: Tails, properties_size: int) -> bytes:
@@ -219,9 +208,8 @@ def _crcs(bodies: Sequence[bytes]) -> list[int]:
 def _shared_head(shared: SharedFields, size: int, body_size: int, timestamp_ms: int) -> bytes:
     """Return a head with zeros for what records differ in; there is no preparedTransactionOffset in a batch either."""
     queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times = shared
-    head, sys_flag = head_for(sys_flag, born_host, store_host)
-    return head.pack(
-        size, MESSAGE_MAGIC_CODE, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born_host, timestamp_ms, store_host,
+    return pack_record_head(
+        size, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born_host, timestamp_ms, store_host,
         reconsume_times, 0, body_size,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
-from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.stored_message import RECORD_HEAD, CheckedMessage
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.queue.multi_dispatch import QueueKey, name_fault, named_queues
@@ -38,7 +38,7 @@ def queue_offsets_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list
         offsets = named_queues(record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
         if len(names) != len(offsets):
             return places
-        offset_max = record.physical_offset // layout.RECORD_HEAD.size
+        offset_max = record.physical_offset // RECORD_HEAD.size
         for name, offset in zip(names, offsets, strict=True):
             if name_fault(name) is not None or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
                 continue

@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 
 import attrs
 
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_HEAD, RECORD_HEADS
 from rocketpy.store import layout
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.files.mapped_file import MappedFile
@@ -220,7 +220,7 @@ class MessageReader:
             return None
         size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(window)
         (sys_flag,) = _SYS_FLAG.unpack_from(window)
-        head_size = layout.RECORD_HEADS[sys_flag >> 4 & 3].size
+        head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
         if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(window):
             return None
         (body_size,) = _BODY_SIZE.unpack_from(window, head_size - _BODY_SIZE.size)
@@ -243,7 +243,7 @@ class MessageReader:
 
     def _window(self, physical_offset: int) -> Steps[bytes | None]:
         """Return up to ``_WINDOW_SIZE`` bytes of the log from an offset on, None if no record can begin there."""
-        place = self._commit_log.locate(physical_offset, layout.RECORD_HEAD.size)
+        place = self._commit_log.locate(physical_offset, RECORD_HEAD.size)
         if place is None:
             return None
         end = min(physical_offset + _WINDOW_SIZE, place[0].end_offset, self._commit_log.wrote_offset)

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import decode_message, encode_message
+from rocketpy.protocol.stored_message import body_crc, decode_message, encode_message, pack_record_head
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
@@ -398,3 +398,20 @@ def test_units_are_written_over_file_ends(place: Place) -> None:
     assert [place.disk.file_size(place.queue_file("TopicTest", 0, base)) for base in range(0, 500, 100)] == [100] * 5
     first = UNIT.unpack_from(place.read(place.queue_file("TopicTest", 0, 400)), 2 * 20)
     assert first[0] == parts.messages()[22].physical_offset
+
+
+@pytest.mark.parametrize("sys_flag", [0, 0x108, 0x4, 0x10])
+def test_a_put_packs_the_head_that_the_protocol_packs(place: Place, sys_flag: int) -> None:
+    """Of a plain message the packing is inlined; another order of fields would be another format."""
+    parts = Parts(place)
+    parts.put(b"makes room", queue_id=3)
+    body, properties = b"a body", b""
+    _, physical_offset, queue_offset = parts.appender.put(
+        "TopicTest", 3, body, properties, 1, (), -2, sys_flag, 5, BORN_HOST, 6, 7
+    )
+    parts.appender.end_burst()
+    size = 88 + len(body) + 1 + len("TopicTest") + 2 + len(properties)
+    crc, timestamp_ms = body_crc(body), parts.clock.timestamp_ms()
+    assert record_at(parts, physical_offset, 88) == pack_record_head(
+        size, crc, 3, -2, queue_offset, physical_offset, sys_flag, 5, BORN_HOST, timestamp_ms, STORE_HOST, 6, 7, 6
+    )

@@ -13,7 +13,6 @@ from rocketpy.store.append.batch import (
     MessageBatch,
     MixedRecords,
     SharedFields,
-    head_for,
     measured_records,
     tail_for,
 )
@@ -144,16 +143,6 @@ def test_no_messages_are_a_batch_of_none() -> None:
 class Queue:
     topic: str
     tails: dict[int, bytes] = attrs.Factory(dict)
-
-
-@pytest.mark.parametrize("claimed", [0, 0x10, 0x20, 0x30])
-def test_the_address_bits_say_what_the_addresses_are(claimed: int) -> None:
-    """A client that sets them would shift every field behind."""
-    for born_host, born_flag in ((BORN_HOST, 0), (BORN_HOST_V6, 0x10)):
-        for store_host, store_flag in ((STORE_HOST, 0), (STORE_HOST_V6, 0x20)):
-            head, sys_flag = head_for(0x101 | claimed, born_host, store_host)
-            assert sys_flag == 0x101 | born_flag | store_flag
-            assert head.size == 88 + (12 if born_flag else 0) + (12 if store_flag else 0)
 
 
 def test_a_tail_is_topic_and_size_and_is_remembered() -> None:

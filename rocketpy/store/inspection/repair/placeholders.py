@@ -19,7 +19,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from rocketpy.protocol.properties import encode_properties
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN, CheckedMessage
+from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage, pack_record_head
 from rocketpy.store import layout
 
 PROPERTY_DAMAGED = "ROCKETPY_DAMAGED"
@@ -91,9 +91,8 @@ def _record(
 ) -> tuple[bytes, int, bytes]:
     body_size = size - RECORD_SIZE_MIN - len(topic) - len(properties)
     assert body_size >= 0, (topic, size)
-    head = layout.RECORD_HEAD.pack(
+    head = pack_record_head(
         size,
-        MESSAGE_MAGIC_CODE,
         _crc_of_zeros(body_size),
         queue_id,
         0,
