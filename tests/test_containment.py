@@ -129,7 +129,7 @@ def broad_catches() -> list[tuple[str, ast.ExceptHandler]]:
 
 
 def test_every_broad_catch_is_listed_with_its_reason():
-    """A service that catches everything goes on with state that nobody can vouch for."""
+    """A service that catches everything goes on with state that cannot be trusted."""
     assert sorted({site for site, _ in broad_catches()}) == sorted(BROAD_CATCHES)
     assert len(broad_catches()) == len(BROAD_CATCHES) + 2, "the hub and the end of a burst have two each"
 

@@ -1,4 +1,4 @@
-"""What the exceptions say, and who they are for: whoever catches a kind gets exactly those of that kind."""
+"""Texts of the exceptions, and their hierarchy: catching a base class catches exactly its kind."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_what_the_function_returns_comes_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNNERS)
 async def test_what_the_function_raises_comes_back_as_it_is(name: str) -> None:
-    """Whoever waits for a sync catches StoreError, nothing around it."""
+    """The caller of a sync catches StoreError, not a group around it."""
     async with runner_of(name) as run:
         with pytest.raises(ZeroDivisionError):
             await run(divmod, 1, 0)
@@ -61,7 +61,7 @@ async def test_the_loop_goes_on_meanwhile(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNNERS[:2])
 async def test_a_cancelled_wait_lasts_until_the_function_has_ended(name: str) -> None:
-    """A sync that goes on after its service has gone would note an outcome that nobody expects any more."""
+    """A sync that goes on after its service has gone would record an outcome without a reader."""
     async with runner_of(name) as run:
         has_begun, may_end, has_ended = trio.Event(), threading.Event(), threading.Event()
         token = trio.lowlevel.current_trio_token()

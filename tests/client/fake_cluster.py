@@ -170,7 +170,7 @@ class FakeBroker(Scripted):
             self.register(code, processor)
 
     def put(self, topic: str, queue_id: int, body: bytes, properties: dict[str, str] | None = None) -> MessageExt:
-        """Store a message as if somebody had sent it, and answer who waits for it."""
+        """Store a message as if a client had sent it, and answer the pulls that wait for it."""
         queue = self.queues[topic, queue_id]
         count = sum(map(len, self.queues.values()))
         message = MessageExt(

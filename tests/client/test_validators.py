@@ -1,4 +1,4 @@
-"""What is refused before anybody is asked, and what is not."""
+"""Checks before anything is sent: what is refused, and what is not."""
 
 from __future__ import annotations
 

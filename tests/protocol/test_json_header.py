@@ -97,7 +97,7 @@ def test_round_trip(command: RemotingCommand) -> None:
 
 @given(COMMANDS)
 def test_both_ways_of_reading_agree(command: RemotingCommand) -> None:
-    """A key that nobody knows sends the same header through the tolerant reader, a bare one through the dialect's."""
+    """An unknown key sends the same header through the tolerant reader, a bare one through the dialect's."""
     header = encode_json_header(command)
     assert decode_json_header(b'{"unknown":null,' + header[1:], None) == command
     assert decode_json_header(b"{unknown:null," + header[1:], None) == command

@@ -1,4 +1,4 @@
-"""The order at the end of a burst is a promise: what was done is real before anybody hears of it."""
+"""The order at the end of a burst is a guarantee: the store writes before any peer is answered."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
     connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=6)))
     assert connection.serve(5, lambda: next(time_is_up))
     assert [each.opaque for each in sent(connection)] == [2]
-    assert connection.serve(5), "there may be more behind those that were kept"
+    assert connection.serve(5), "there may be more after those that were kept"
     assert not connection.serve(5)
     assert [each.opaque for each in sent(connection)] == [3, 4, 5, 6]
     assert connection.frames_received == 7
@@ -194,7 +194,7 @@ def test_the_time_is_looked_at_after_a_fast_path_that_took_long() -> None:
     assert (connection.frames_received, len(asked)) == (3, 1)
     assert connection.serve(64, is_over)
     assert (connection.frames_received, len(asked)) == (5, 2)
-    assert connection.serve(64, is_over), "there may be more behind those that were kept"
+    assert connection.serve(64, is_over), "there may be more after those that were kept"
     assert (connection.frames_received, len(asked)) == (6, 2)
 
 
@@ -221,7 +221,7 @@ def test_a_fast_path_that_fails_is_answered_and_the_connection_lives() -> None:
         raise AssertionError("ours") if b"ours" in header else ZeroDivisionError("a bug")
 
     connection._dispatcher.register_fast_path(11, fast_path)
-    for flag in (0, 2):  # a oneway is answered by nobody
+    for flag in (0, 2):  # a oneway gets no answer
         connection.receive(encode_frame(RemotingCommand(code=11, opaque=7, flag=flag, ext_fields={"a": "b"})))
     connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=8, body=b"next")))
     connection.serve(10)
@@ -286,7 +286,7 @@ async def test_a_request_is_matched_by_opaque_and_flag() -> None:
         assert [c.opaque for c in asked] == [0, 1]
         assert transport.flushed == 2
         connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=1, remark="one")))
-        connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=99)))  # nobody waits for it
+        connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=99)))  # unknown opaque
         connection.receive(encode_frame(RemotingCommand(code=0, flag=1, opaque=0, remark="zero")))
         connection.serve(10)
     assert remarks == {39: "zero", 40: "one"}

@@ -1,4 +1,4 @@
-"""Ends are told later, in slices, and a failure in one of them keeps the others from nothing."""
+"""Ends are handled later, in slices, and a failure in one of them does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tests.remoting.test_connection import NotingTransport, make_connection
 
 
 async def test_noting_an_end_calls_nothing_and_the_task_tells_of_it() -> None:
-    told: list[Connection] = []
-    ended = EndedConnections(told.append)
+    notified: list[Connection] = []
+    ended = EndedConnections(notified.append)
     connection, _ = make_connection()
     ended.add(connection)
-    assert told == []
+    assert notified == []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ended.run)
         await trio.testing.wait_all_tasks_blocked()
-        assert told == [connection]
+        assert notified == [connection]
         ended.add(connection)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(told) == 2
+        assert len(notified) == 2
         nursery.cancel_scope.cancel()
 
 
 async def test_others_have_a_turn_between_slices() -> None:
-    told: list[Connection] = []
+    notified: list[Connection] = []
     most_in_a_turn = 0
-    ended = EndedConnections(told.append)
+    ended = EndedConnections(notified.append)
     for _ in range(5 * ENDS_PER_SLICE):
         ended.add(make_connection()[0])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ended.run)
-        while len(told) < 5 * ENDS_PER_SLICE:
-            before = len(told)
+        while len(notified) < 5 * ENDS_PER_SLICE:
+            before = len(notified)
             await trio.lowlevel.checkpoint()
-            most_in_a_turn = max(most_in_a_turn, len(told) - before)
+            most_in_a_turn = max(most_in_a_turn, len(notified) - before)
         nursery.cancel_scope.cancel()
     assert most_in_a_turn <= 2 * ENDS_PER_SLICE
 
@@ -47,7 +47,7 @@ async def test_others_have_a_turn_between_slices() -> None:
 async def test_members_that_die_of_being_told_are_told_of_later() -> None:
     """The end of one notifies all others, whose sends fail, which ends them: no recursion, and each once."""
     members: list[Connection] = []
-    told: list[Connection] = []
+    notified: list[Connection] = []
     deepest = 0
     depth = 0
 
@@ -55,7 +55,7 @@ async def test_members_that_die_of_being_told_are_told_of_later() -> None:
         nonlocal deepest, depth
         depth += 1
         deepest = max(deepest, depth)
-        told.append(connection)
+        notified.append(connection)
         members.remove(connection)
         for member in list(members):
             member.reply_frame(b"the group has changed")
@@ -73,26 +73,26 @@ async def test_members_that_die_of_being_told_are_told_of_later() -> None:
     members += [make_connection(transport=transport)[0] for _ in range(1000)]
     members[0].close()
     ended.finish()
-    while told != transport.ended:
+    while notified != transport.ended:
         ended.finish()
-    assert len(told) == 1000
+    assert len(notified) == 1000
     assert deepest == 1
     assert transport.flushed == 999, "each is found dead once"
 
 
 def test_a_bug_in_one_end_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[Connection] = []
+    notified: list[Connection] = []
 
     def on_close(connection: Connection) -> None:
-        told.append(connection)
-        if len(told) == 1:
+        notified.append(connection)
+        if len(notified) == 1:
             raise ZeroDivisionError
 
     ended = EndedConnections(on_close)
     for _ in range(2):
         ended.add(make_connection()[0])
     ended.finish()
-    assert len(told) == 2
+    assert len(notified) == 2
     assert caplog.messages == ["the end of the connection of 10.1.2.3:4567 failed unexpectedly; only that was given up"]
 
 

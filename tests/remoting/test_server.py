@@ -189,7 +189,7 @@ async def test_garbage_ends_only_its_own_connection(running: Running, garbage: b
     ids=["a whole frame with a header that is none", "a length that is none"],
 )
 async def test_whole_requests_before_garbage_are_answered(running: Running, garbage: bytes) -> None:
-    """A producer whose next frame is damaged hears what became of those before it."""
+    """A producer whose next frame is damaged gets the answers to the frames before it."""
     peer = await connect(running)
     await peer.stream.send_all(encode_frame(ask(ECHO, 1)) + encode_frame(ask(ECHO, 2)) + garbage)
     assert [(await peer.answer()).opaque for _ in range(2)] == [1, 2]
@@ -424,7 +424,7 @@ class TestSlowFrames:
 
 @pytest.mark.parametrize("use_hub", [True, False])
 async def test_without_a_descriptor_peers_are_refused_and_the_server_goes_on(use_hub: bool) -> None:
-    """Whoever waits is told at once, and the listener, ready for ever, does not become a busy loop."""
+    """Waiting peers are closed at once, and the listener, which stays readable, does not cause a busy loop."""
     program = Program()
     server = RemotingServer(
         listeners=await open_listeners("127.0.0.1", 0),

@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_servers_files_is_one_sentence(
     changes = {name: _junk(tmp_path) if value == "JUNK" else value for name, value in changes.items()}
     with pytest.raises(SettingsError, match=expected):
         ServerTls(server_config(**changes))
-    ServerTls(server_config(**changes, server_mode="disabled"))  # nothing is loaded that nobody will use
+    ServerTls(server_config(**changes, server_mode="disabled"))  # unused files are not loaded
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_asking_every_client_for_a_certificate_is_worth_little_without_enforcing
 
 
 class Files:
-    """A certificate and key that somebody replaces."""
+    """A certificate and key that are replaced."""
 
     def __init__(self, directory: Path) -> None:
         self.cert, self.key = directory / "now.crt", directory / "now.key"
@@ -234,7 +234,7 @@ def test_new_files_count_for_new_connections_once_they_fit_together(
 
 
 def test_a_new_trust_file_counts_for_new_connections(tmp_path: Path) -> None:
-    """An authority that is withdrawn must not vouch for anybody until the next start."""
+    """An authority that is withdrawn must not be trusted until the next start."""
     trust = tmp_path / "trust.crt"
     shutil.copy(crt("stranger"), trust)
     tls = ServerTls(server_config(need_client_auth="require", auth_client=True, trust_cert_path=str(trust)))

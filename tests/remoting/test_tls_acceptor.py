@@ -83,7 +83,7 @@ async def connect_tls(running: Running) -> Peer:
 
 
 class TestPermissive:
-    """The default: whoever comes is served, and the port is the same."""
+    """The default: plain and TLS connections are served on the same port."""
 
     async def test_both_kinds_are_served(self, running: Running) -> None:
         assert await echo(running, NettyClientConfig()) == b"hello"
@@ -231,7 +231,7 @@ async def connect_from(host: str, running: Running) -> Peer:
 
 @pytest.mark.parametrize("first", [b"", b"\x16"], ids=["before the first byte", "in the handshake"])
 async def test_whatever_ends_a_handshake_closes_its_socket(first: bytes) -> None:
-    """Also the end of the server: a stream that nobody closes keeps its peer waiting."""
+    """Also the end of the server: a stream that is not closed keeps its peer waiting."""
 
     async def serve(stream: trio.abc.Stream, address: tuple[str, int]) -> None:
         raise AssertionError("no handshake is ever done here")

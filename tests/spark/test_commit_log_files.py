@@ -149,7 +149,7 @@ def test_the_log_ends_before_a_record_that_a_crash_cut_short(cut: int, tmp_path:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_the_log_ends_where_a_body_does_not_fit_its_checksum(partitions: int, tmp_path: Path) -> None:
-    """Records behind it are not read, however the file is split: a broker's recovery drops them too."""
+    """Records after it are not read, however the file is split: a broker's recovery drops them too."""
     first, second, third = record(0), bytearray(record(len(record(0)))), record(2 * len(record(0)))
     second[88] ^= 1
     directory = write_log(tmp_path / "commitlog", first + bytes(second) + third)

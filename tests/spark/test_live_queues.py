@@ -217,7 +217,7 @@ def test_queues_without_read_permission_are_left_out(cluster: FakeCluster) -> No
 
 
 def test_a_broker_without_a_master_is_named(cluster: FakeCluster) -> None:
-    """A slave may be behind: reading it would silently return less."""
+    """A slave may lag: reading it would silently return less."""
     cluster.broker_ids = (1,)
     with pytest.raises(ClientError, match="broker b of topic T has no master"):
         plan_queue_ranges(options(cluster))

@@ -264,7 +264,7 @@ def test_integers_of_a_body_have_a_range() -> None:
 
 
 def test_a_large_body_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever encodes a table of thousands of entries lets others run between the pieces."""
+    """The encoder of a table of thousands of entries lets other tasks run between the pieces."""
     monkeypatch.setattr(codec, "_PIECE_ITEMS_MAX", 3)
     bodies = [
         ConsumerOffsetSerializeWrapper({f"t@g{number}": {0: number, 7: 1} for number in range(50)}),

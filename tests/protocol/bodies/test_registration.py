@@ -90,7 +90,7 @@ LONG = "x" * WHOLE_SIZE_MAX
     ],
 )
 def test_long_and_short_bodies_mean_the_same(text: str) -> None:
-    """A key that nobody knows makes a body long, and so take the other way."""
+    """An unknown key makes a body long, so that it is decoded in slices."""
     short = decode_body(text, RegisterBrokerBody)
     long = text[:-1] + f',"unknown":"{LONG}"}}'
     assert run_slices(registration_slices(text.encode(), is_compressed=False)) == short

@@ -22,7 +22,7 @@ NAMES = {True: "TRUE", False: "FALSE", None: "NULL"}
 
 
 def verdict(text: str, properties: dict[str, str]) -> bool | str | None:
-    """What a selector says of a message, "thrown" if it makes no sense for it."""
+    """What a selector says of a message, "thrown" if it cannot be evaluated."""
     try:
         return compile_sql92(text).evaluate(properties)
     except EvaluationError:
