@@ -3,7 +3,7 @@
 Keys that mean nothing here (thread counts, queue capacities) are accepted and say why.
 
 Compatibility: ``BrokerConfig`` of 4.9.8; thread counts have the default 1, which is the truth here. Names and addresses
-that Java takes from the machine are empty by default and filled in by :mod:`rocketpy.broker.host` at start.
+that Java takes from the machine are empty by default and filled in by :mod:`rocketpy.remoting.local_address` at start.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
-from rocketpy.broker.host import local_address, local_host_name
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.clock import Clock
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.remoting.client import split_address
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
+from rocketpy.remoting.local_address import interface_address, local_host_name
 from rocketpy.remoting.tls import client_context, with_config_file
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings
@@ -180,14 +180,14 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
             "whoever reaches it may read and write everything (bindAddress narrows it)"
         )
     own_address = LOOPBACK if options.config_file is None else ""
-    broker_ip1 = broker.broker_ip1 or own_address or local_address()
+    broker_ip1 = broker.broker_ip1 or own_address or interface_address()
     completed = attrs.evolve(
         broker,
         namesrv_addr=namesrv,
         broker_id=0,
         broker_name=broker.broker_name or local_host_name(),
         broker_ip1=broker_ip1,
-        broker_ip2=broker.broker_ip2 or own_address or local_address(),
+        broker_ip2=broker.broker_ip2 or own_address or interface_address(),
     )
     _check_namesrv(completed)
     resolved_host(broker_ip1)

@@ -20,7 +20,6 @@ from typing import TypeVar
 import trio
 
 from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
-from rocketpy.client.local_address import local_address
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.repeated_call import RepeatedCallService
@@ -45,6 +44,7 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
+from rocketpy.remoting.local_address import outgoing_address
 
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
@@ -83,7 +83,7 @@ class ClientInstance:
         self.config = config
         self.clock = clock
         self.randomness = randomness
-        self.address = local_address()
+        self.address = outgoing_address()
         self.client_id = f"{self.address}@{self._instance_name()}"
         self._remoting = remoting
         self._name_servers = list(config.name_servers)

@@ -20,7 +20,6 @@ import trio
 
 from rocketpy.client.config import ClientConfig, client_config
 from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
-from rocketpy.client.local_address import packed_address
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.validators import (
     check_body_size,
@@ -43,6 +42,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_WAIT_STORE_MSG_OK,
     encode_properties,
 )
+from rocketpy.remoting.local_address import packed_address
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DEFAULT_REGION = "DefaultRegion"

@@ -9,7 +9,6 @@ import trio
 import trio.testing
 
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.local_address import local_address, packed_address
 from rocketpy.client.producer import RETRY_CODES, open_producer
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import (
@@ -28,6 +27,7 @@ from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.stored_message import decode_message, encode_message
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.local_address import outgoing_address, packed_address
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
 from tests.patience import until_blocked
@@ -72,7 +72,7 @@ async def test_unique_keys_name_address_and_process_and_never_repeat(cluster: Fa
     async with open_producer(cluster.address) as producer:
         keys = [(await producer.send(Message(TOPIC, b"x"))).msg_id for _ in range(50)]
     assert len(set(keys)) == 50
-    prefix = packed_address(local_address()).hex().upper() + f"{os.getpid() & 0xFFFF:04X}"
+    prefix = packed_address(outgoing_address()).hex().upper() + f"{os.getpid() & 0xFFFF:04X}"
     assert all(key.startswith(prefix) for key in keys)
 
 

@@ -1,8 +1,15 @@
-"""What this machine is called and where others reach it: RocketMQ's rules for brokerName, brokerIP1 and brokerIP2.
+"""The name and the addresses of this machine. There are two rules for "my own address", for two purposes.
 
-Compatibility: ``RemotingUtil.getLocalAddress`` (4.9.8): of the interfaces that are neither loopback nor a bridge, the
-first IPv4 address that does not start with 127.0 or 192.168, else the last IPv4 address, else an IPv6 address. Java
-sees every address of an interface, this sees the first one.
+- :func:`interface_address`, for brokers (brokerIP1, brokerIP2): an address by which other machines reach this one. It
+  follows RocketMQ's choice among the interfaces, so that a broker has the same address under Java and here.
+- :func:`outgoing_address`, for clients (client ids, unique keys): the address by which this machine reaches others.
+  It only tells machines apart, and one look at the routing table is enough.
+
+Both return loopback for a machine without any other address. No name is looked up and nothing is sent.
+
+Compatibility: Java has one rule for both, ``RemotingUtil.getLocalAddress`` (4.9.8): of the interfaces that are neither
+loopback nor a bridge, the first IPv4 address that does not start with 127.0 or 192.168, else the last IPv4 address,
+else an IPv6 address. Java sees every address of an interface, ``interface_address`` sees the first one.
 """
 
 from __future__ import annotations
@@ -16,6 +23,8 @@ from collections.abc import Iterable, Iterator
 _SIOCGIFADDR = 0x8915
 _IFREQ = struct.Struct("16s24x")
 _LOOPBACK = "127.0.0.1"
+# TEST-NET-1 and the documentation prefix: routed like any foreign address, and assigned to no machine.
+_FOREIGN = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def local_host_name() -> str:
@@ -23,8 +32,28 @@ def local_host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
-def local_address() -> str:
-    """Return the address under which other machines probably reach this one."""
+def outgoing_address() -> str:
+    """Return the IPv4 or IPv6 address by which this machine reaches others; loopback when it has no route.
+
+    Connecting a datagram socket sends nothing: it only asks the routing table.
+    """
+    for family, foreign in _FOREIGN:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((foreign, 9))
+                return str(probe.getsockname()[0]).partition("%")[0]
+        except OSError:
+            continue
+    return _LOOPBACK
+
+
+def packed_address(address: str) -> bytes:
+    """Return the 4 or 16 bytes of an address."""
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def interface_address() -> str:
+    """Return the address by which other machines probably reach this one."""
     return chosen_address(_interface_addresses())
 
 
