@@ -40,14 +40,14 @@ def dump(
 ) -> None:
     """Print the contents of a store file: log, queue, extension, index, checkpoint or table. Read-only."""
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.show.dump import DumpWish, StoreDump
+    from rocketpy.store.inspection.show.dump import DumpOptions, StoreDump
 
-    wish = DumpWish(
+    options = DumpOptions(
         begin=begin, count=count, offset=offset, is_full=full, as_hex=as_hex, with_slots=slots, as_json=as_json
     )
     with outcome():
         output = sys.stdout.buffer
-        store_dump = StoreDump(PlainFilesDisk(), wish)
+        store_dump = StoreDump(PlainFilesDisk(), options)
         try:
             for item in store_dump.items(str(path)):
                 output.write((json_line(item) if as_json else text_line(item).encode("utf-8", "replace")) + b"\n")

@@ -150,11 +150,11 @@ def export(
     Exit status: 0 complete, 1 something was skipped, 2 wrong usage.
     """
     from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.show.export import ExportWish, StoreExport
+    from rocketpy.store.inspection.show.export import ExportOptions, StoreExport
     from rocketpy.store.inspection.show.message_fields import body_fields, message_fields
 
     first, end_offset = parse_offsets(offsets)
-    wish = ExportWish(
+    options = ExportOptions(
         topic=topic,
         queue_id=queue,
         key=key,
@@ -174,7 +174,7 @@ def export(
     with outcome():
         warn_if_locked(directory)
         exported = StoreExport(
-            PlainFilesDisk(), str(directory), wish, commit_log_paths=commit_log_paths(commitlog), report=report
+            PlainFilesDisk(), str(directory), options, commit_log_paths=commit_log_paths(commitlog), report=report
         )
         try:
             with opened_output(output) as file:

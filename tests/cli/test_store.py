@@ -190,8 +190,8 @@ async def test_export_passes_over_damage_and_says_so(store: BrokenStore) -> None
     record = store.record()
     broken_stores.flip_body(store)
     for options, text in (
-        ((), f"passed over {record.size} bytes from {record.physical_offset} of the log on"),
-        (("-t", "GoldB"), f"passed over queue offset {record.queue_offset} of 'GoldB', queue 0"),
+        ((), f"skipped {record.size} bytes from {record.physical_offset} of the log on"),
+        (("-t", "GoldB"), f"skipped queue offset {record.queue_offset} of 'GoldB', queue 0"),
     ):
         ended = await run("store", "export", *options, str(store.root))
         assert ended.status == 1

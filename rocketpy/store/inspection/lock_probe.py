@@ -1,7 +1,7 @@
-"""Asks whether a broker has a store locked, without taking the lock or touching its file.
+"""Probe for a store's lock, without taking the lock or changing its file.
 
-Not for the process that holds the lock itself: POSIX never tells a process of its own locks, and drops them when the
-process closes any descriptor of the file.
+Not for the process that holds the lock: POSIX does not report a process's own locks, and releases them when the process
+closes any descriptor of the file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Disk for stores that somebody else may have written: opens regular files only, and follows no link out of the store.
+"""Disks for untrusted stores: they open regular files only, and follow no link out of the store.
 
-A user who can write a store's directory can put a link there to a file of the person who mends it, often root, or a
-pipe that never answers. Reading commands refuse everything that is no regular file; a repair, which cuts and
-overwrites, also refuses symbolic links, and paths whose directory is really elsewhere.
+A user who can write to a store's directory can put a link there to a file of the user who repairs the store, often
+root, or a pipe on which a read blocks forever. Commands that read refuse everything but regular files. A repair, which
+truncates and overwrites, also refuses symbolic links, and paths whose real directory is outside the store.
 
-An operator may still link whole directories: the CommitLog's are named by ``--commitlog``, and the store's own
+An operator may still link whole directories: those of the CommitLog are named by ``--commitlog``, and the store's own
 directory may be a link. RocketMQ has no such tools.
 """
 
@@ -26,15 +26,15 @@ class PlainFilesDisk(OsDisk):
     _open_flags: ClassVar[int] = os.O_NONBLOCK
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
-        """Open a regular file; StoreError if it is something else. A pipe is not waited for."""
+        """Open a regular file; StoreError if it is anything else. Does not block on a pipe."""
         _refuse_special_file(path)
         return super().open(path, create=create, read_only=read_only)
 
 
 class DirectoryBoundDisk(PlainFilesDisk):
-    """Opens, renames and removes only below the given directories, through no symbolic link."""
+    """Opens, renames and removes only below the given directories, without following symbolic links."""
 
-    # The last component is refused by the system too: a link that appears after our look is not followed.
+    # With O_NOFOLLOW the kernel refuses a link as the last component, even one created after our own check.
     _open_flags: ClassVar[int] = os.O_NONBLOCK | os.O_NOFOLLOW
 
     def __init__(self, directories: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class DirectoryBoundDisk(PlainFilesDisk):
         return super().open(path, create=create, read_only=read_only)
 
     def create_private(self, path: str) -> DiskFile:
-        """Make a private file in the store. A name that is there, a link too, is refused by the system."""
+        """Create a private file in the store. The kernel refuses a name that exists, even a link."""
         self._refuse_foreign_directory(path)
         return super().create_private(path)
 

@@ -1,7 +1,7 @@
-"""Where a repair puts what it cuts, overwrites or moves away: a directory with a text that says where each piece was.
+"""Backup of everything that a repair truncates, overwrites or moves away: a directory with a list of its pieces.
 
-Rule: a piece is durable, and the text that names it, before anything happens to the original. A repair that dies leaves
-a directory that is whole as far as it came; the next one makes its own.
+Rule: a piece and its entry in the list are durable before the original is changed. After a crash the directory is
+complete up to that moment; the next repair creates its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ZEROS = bytes(_CHUNK_SIZE)
 
 
 class KeptPieces:
-    """The pieces of one repair. Nothing is made before the first piece."""
+    """The backup of one repair. Nothing is created before the first piece."""
 
     def __init__(self, disk: Disk, root: str, *, timestamp_ms: int) -> None:
         self._disk = disk

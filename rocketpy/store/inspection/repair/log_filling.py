@@ -1,13 +1,13 @@
-"""Works out which records go into a damaged place of the log so that everything behind it can be kept.
+"""Computes the records that fill a damaged range of the log, so that everything after it can be kept.
 
-What stood there is known from three sources, the first that knows wins: the units of queues that point there (place,
-size, queue and queue offset), the heads of records whose bodies are damaged, and the queue offsets that are missing
-between the records before and behind (then the place is not known, and they go where nothing else stands). A start
-accepts a log only if every queue's offsets follow each other, so that is the rule here: a record is placed only if its
-queue offset is the next one of its queue. Bytes that nobody knows become fillers; a file ends in a BLANK.
+The lost records are derived from three sources, in this order: the units of queues that point into the range (offset,
+size, queue and queue offset); the heads of records whose bodies are damaged; and the queue offsets that are missing
+between the records before and after the range (their physical offsets are unknown, so they go into the gaps). A start
+accepts a log only if the queue offsets of every queue are consecutive. So a record is placed only if its queue offset
+is the next one of its queue. All other bytes become fillers; a file ends in a BLANK.
 
-The result depends on nothing but the log and the queues. So when a repair dies after some of its records have reached
-the disk, the next one finds the rest of the same places and fills them in the same way. Nothing is written here.
+The result depends on the log and the queues only. If a repair crashes after some of its records have reached the disk,
+the next one finds the rest of the same ranges and fills them in the same way. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _FOREVER = 1 << 62
 
 @attrs.frozen
 class Hole:
-    """A damaged place within one file of the log, or a file that is missing altogether."""
+    """A damaged range within one file of the log, or a missing file."""
 
     path: str
     base_offset: int
-    """Where the file begins."""
+    """The offset of the file."""
     begin_offset: int
     end_offset: int
     is_file_end: bool
-    """It reaches up to where the next file begins."""
+    """Whether it extends to the end of the file."""
     is_new_file: bool
     timestamp_ms: int
     parts: Sequence[QueuePart]
-    """Units that point there."""
+    """Units that point into it."""
     suspects: Sequence[CheckedMessage]
 
 
 @attrs.frozen
 class Piece:
-    """Bytes to be written: some, then zeros, then some more."""
+    """Bytes to be written: a head, then zeros, then a tail."""
 
     offset: int
     head: bytes
@@ -68,12 +68,12 @@ class Piece:
 
     @property
     def end_offset(self) -> int:
-        """Where the next piece begins."""
+        """The offset of the next piece."""
         return self.offset + len(self.head) + self.zero_size + len(self.tail)
 
 
 class CannotFill(Exception):
-    """Some bytes can be covered by no record: the log has to be cut here."""
+    """No record fits into some bytes: the log has to be truncated here."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -82,18 +82,18 @@ class CannotFill(Exception):
 
 @attrs.define(eq=False)
 class _Chain:
-    """Queue offsets of one queue that must follow each other, between two places of the log."""
+    """Queue offsets of one queue that must be consecutive, between two physical offsets."""
 
     key: QueueKey
-    next_offset: int | None  # None: whatever comes first
+    next_offset: int | None  # None: the first one may be any
     end: int
     after_offset: int
     before_offset: int
-    missing: list[tuple[int, int]]  # offsets whose places nobody knows
+    missing: list[tuple[int, int]]  # queue offsets with an unknown physical offset
 
     @property
     def wants_a_place(self) -> bool:
-        """Whether the next offset is one whose place nobody knows."""
+        """Whether the physical offset of the next queue offset is unknown."""
         while self.missing and self.next_offset is not None and self.missing[0][1] <= self.next_offset:
             self.missing.pop(0)
         return bool(self.missing) and self.next_offset is not None and self.missing[0][0] <= self.next_offset
@@ -101,7 +101,7 @@ class _Chain:
 
 @attrs.frozen
 class _Known:
-    """A record that stood at a place."""
+    """A lost record with a known physical offset."""
 
     offset: int
     size: int
@@ -111,7 +111,7 @@ class _Known:
 
 
 class LogFilling:
-    """Goes through the holes of one log, in order, once."""
+    """One pass over the holes of a log, in order."""
 
     def __init__(
         self,
@@ -142,11 +142,11 @@ class LogFilling:
         )
         self.placeholder_count = 0
         self.first_invented: int | None = None
-        """The first placeholder whose place was not known: no unit leads to it."""
+        """The first placeholder with a chosen physical offset: no unit points to it."""
 
     @property
     def first_break(self) -> int | None:
-        """Where, in spite of all records placed, a queue does not continue: the log has to be cut there."""
+        """The offset where a queue does not continue in spite of all placeholders: the log must be truncated there."""
         broken = [
             chain.before_offset
             for chains in self._chains.values()
@@ -156,7 +156,7 @@ class LogFilling:
         return min(broken, default=None)
 
     def pieces(self, hole: Hole) -> Iterator[Piece]:
-        """Yield what goes into a hole, without a gap. CannotFill where that is not possible."""
+        """Yield the contents of a hole, without gaps. CannotFill where that is not possible."""
         position = hole.begin_offset
         limit = hole.end_offset - (BLANK_SIZE_MIN if hole.is_file_end else 0)
         for offset, group in groupby(self._known_records(hole), key=lambda each: each.offset):
@@ -204,7 +204,7 @@ class LogFilling:
     def _choose(
         self, candidates: list[_Known], offset: int, limit: int, *, has_gap: bool
     ) -> tuple[_Known, list[_Known]] | None:
-        """Return the record that stood at a place, and its offsets in other queues; None if none can have."""
+        """Return the lost record at an offset, and its entries in other queues; None if no candidate is possible."""
         possible = [
             each
             for each in candidates
@@ -216,7 +216,7 @@ class LogFilling:
         units = [each for each in possible if not each.is_suspect]
         if not units:
             return None if suspect is None else (suspect, [])
-        # A record of several queues is its topic's; the head says which that is, if it is still there.
+        # A record of several queues belongs to its own topic, which its head names, if the head is intact.
         units.sort(
             key=lambda each: (
                 suspect is not None and each.key != suspect.key,
@@ -236,7 +236,7 @@ class LogFilling:
                 return chain
         end_offset = self._continuity.end_offset(key)
         if end_offset is not None and end_offset > offset:
-            return None  # the queue goes on behind without a hole: nothing of it is missing here
+            return None  # the queue continues after this offset without a gap: nothing of it is missing here
         chain = _Chain(key, self._continuity.next_offset(key), _FOREVER, end_offset or 0, _FOREVER, [])
         self._chains.setdefault(key, []).append(chain)
         return chain
@@ -244,7 +244,7 @@ class LogFilling:
     def _can_follow(self, key: QueueKey, queue_offset: int, offset: int, *, has_gap: bool) -> bool:
         chain = self._chain_at(key, offset)
         if chain is None:
-            # Not a topic's own queue, but one that gets its messages too.
+            # Not the topic's own queue, but one that its messages are dispatched to as well.
             return self._continuity.next_offset(key) is None
         if chain.next_offset is None or chain.next_offset == queue_offset:
             return queue_offset < chain.end
@@ -257,7 +257,7 @@ class LogFilling:
         chain.next_offset = queue_offset + 1
         return True
 
-    # ---- what nobody knows ----------------------------------------------------------------------------------------
+    # ---- unknown bytes --------------------------------------------------------------------------------------------
 
     def _fits_something(self, begin: int, end: int) -> bool:
         return any(
@@ -268,7 +268,7 @@ class LogFilling:
         )
 
     def _fill_gap(self, begin: int, end: int, timestamp_ms: int) -> Iterator[Piece]:
-        """Cover bytes up to a record: by records without a known place, the rest by fillers."""
+        """Cover bytes up to a record: with records of unknown physical offset, the rest with fillers."""
         if begin == end:
             return
         last: tuple[QueueKey, int, int, int] | None = None
@@ -302,7 +302,7 @@ class LogFilling:
         yield Piece(position, encode_blank(end - position), end - position - BLANK_SIZE_MIN)
 
     def _invent(self, begin: int, end: int) -> Iterator[tuple[QueueKey, int, int]]:
-        """Yield queue, queue offset and size of records that go between two places, as many as fit."""
+        """Yield queue, queue offset and size of records that go between two offsets, as many as fit."""
         free = end - begin
         for chain in self._placing:
             if not chain.after_offset <= begin < chain.before_offset:

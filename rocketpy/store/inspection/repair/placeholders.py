@@ -1,15 +1,15 @@
-"""Records that stand in a damaged place of the log for what was there: so that nothing behind the place is lost.
+"""Records that replace lost ones in a damaged range of the log, so that nothing after the range is lost.
 
-A placeholder has topic, queue id, queue offset and size of the message that is gone, a zero body with the right
-checksum, and the property ``ROCKETPY_DAMAGED`` with its place in the log: a consumer sees a message that says what it
-is, instead of a hole in the queue. Bytes that no queue knows are covered by a filler: a record of the type *prepared*,
-which gets neither queue offset nor unit.
+A placeholder has the topic, queue id, queue offset and size of the lost message, a zero body with the right checksum,
+and the property ``ROCKETPY_DAMAGED`` with its physical offset: a consumer gets a message that explains itself, instead
+of a gap in the queue. Bytes that belong to no queue are covered by a filler: a record of the type *prepared*, which
+gets neither queue offset nor unit.
 
-Compatibility: both are valid records for a Java broker too; the property is ours. RocketMQ has no tool that mends a
-log: it cuts it at the first damaged record, at the next start that looks there.
+Compatibility: both are valid records for a Java broker too; the property is ours. RocketMQ has no repair tool: it
+truncates the log at the first damaged record, at the next start that scans it.
 
-Hosts are 0.0.0.0:0: nobody sent these records. Their times are those of the record before, so that a search by time
-still finds its way.
+The hosts are 0.0.0.0:0, because no client sent these records. Their timestamps are those of the previous record, so
+that a search by time still works.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def placeholder_size_min(topic: str) -> int:
 
 
 def placeholder_size(topic: str, physical_offset: int) -> int:
-    """Return the size of a placeholder without body, with the property for a place of about that many digits."""
+    """Return the size of a placeholder without body, with the property for an offset of as many digits."""
     return placeholder_size_min(topic) + len(PROPERTY_DAMAGED) + 1 + len(str(physical_offset)) + 1
 
 
@@ -57,7 +57,7 @@ def placeholder(
     timestamp_ms: int,
     more_properties: Mapping[str, str] | None = None,
 ) -> tuple[bytes, int, bytes]:
-    """Return a record as what is before its body, the size of its body of zeros, and what is behind.
+    """Return a record as the bytes before its body, the size of its zero body, and the bytes after it.
 
     ``size`` is that of the record, at least :func:`placeholder_size_min`. A record too small for properties has none.
     """

@@ -1,12 +1,13 @@
-"""Turns what an inspection has found into the steps that mend it. Decides, and changes nothing.
+"""Planner of repairs: derives the steps from an inspection. Changes nothing.
 
-Order of the steps, which is what makes dying between any two of them harmless: first the log is made whole, while a
-start still refuses the damaged store; then the next start is told to look again, as after a crash; only then queues and
-index lose what that start will make again. Where the log has to be cut, the start is told first: it would cut there
-itself.
+The order of the steps makes a crash between any two of them harmless. First the log is completed, while a start still
+refuses the damaged store. Then the checkpoint is set back, so that the next start recovers as after a crash. Only then
+queues and index lose the parts that this recovery rebuilds. If the log has to be truncated, the checkpoint is set back
+first, because recovery would truncate at the same offset.
 
-What loses least is chosen: a damaged place is filled if the bytes allow it, and so is a missing file. The log is cut
-where nothing valid is behind, where no record fits, where a queue cannot be continued, or where ``cut`` asks for it.
+The plan loses as little as possible: damaged ranges and missing files are filled if the bytes allow it. The log is
+truncated where nothing valid follows, where no record fits, where a queue cannot continue, or where ``cut`` asks for
+it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import attrs
 from rocketpy.store import layout
 from rocketpy.store.inspection.repair.log_filling import CannotFill, Hole, LogFilling
 from rocketpy.store.inspection.repair.steps import (
-    BeginAnew,
     CutLog,
     CutQueue,
     FillHole,
     MoveAway,
     RepairStep,
     RestoreTable,
+    RewindCheckpoint,
     SetLength,
     SetTime,
 )
@@ -40,24 +41,24 @@ from rocketpy.store.inspection.verify.small_files_inspection import (
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.recovery.checkpoint import DurableEnds
 
-_TOLERANCE_MS = 3000  # which a checkpoint's times are believed less
+_TOLERANCE_MS = 3000  # recovery subtracts this from the timestamps of a checkpoint
 _WHY_QUEUE = "from there on its units are not those of its records"
 _WHY_INDEX = "its entries are not those of the log's records"
 
 
 @attrs.frozen
 class RepairPlan:
-    """Steps in the order in which they must be taken."""
+    """Steps in the order of their execution."""
 
     steps: tuple[RepairStep, ...]
     holes: tuple[Hole, ...]
-    """What the filling steps fill, in order."""
+    """The damaged ranges that the FillHole steps fill, in order."""
     kept_bytes: int
-    """About how much is kept of what the steps change."""
+    """Approximate size of the backup of the bytes that the steps change."""
 
 
 class RepairPlanner:
-    """Makes the plan for one finished inspection."""
+    """Plans the repair for one finished inspection."""
 
     def __init__(self, inspection: StoreInspection, *, cut: bool) -> None:
         self._found = inspection
@@ -65,7 +66,7 @@ class RepairPlanner:
         self._inventory = inspection.inventory
 
     def plan(self) -> RepairPlan:
-        """Return what to do; no steps if nothing needs mending."""
+        """Return the plan; without steps if nothing needs repair."""
         inventory, found = self._inventory, self._found
         steps: list[RepairStep] = [
             MoveAway(path=path, why="it is where the log has, or should have, another file")
@@ -79,8 +80,8 @@ class RepairPlanner:
         again = [*(fault.physical_offset for fault in found.faults), *found.rebuild_offsets]
         again += [each for each in (first_invented, cut_offset, found.index.rebuild_offset) if each is not None]
         if again or not is_checkpoint_sane(found.last_end.checkpoint):
-            # Not behind where a start would begin by itself: what it mends from there on is in no other step.
-            steps.append(self._begin_anew(min([*again, found.last_end.walk_begin]), cut_offset))
+            # Not after the offset where a start would begin anyway: no other step covers what it rebuilds from there.
+            steps.append(self._rewind_checkpoint(min([*again, found.last_end.walk_begin]), cut_offset))
         steps += cut_steps
         steps += self._cut_queues()
         if found.index.bad_from is not None:
@@ -112,10 +113,10 @@ class RepairPlanner:
                     yield SetTime(path=file.path, begin=position, timestamp_ms=odd.likely_ms, why=why)
 
     def _fill(self) -> tuple[list[Hole], list[RepairStep], int | None, int | None]:
-        """Return holes, the steps that fill them, where the log is cut, and the first placeholder without a unit.
+        """Return the holes, the steps that fill them, the offset of truncation, and the first placeholder without unit.
 
-        Whether a queue can be continued is known only behind the last hole; if it cannot, what is behind that place is
-        planned again without it.
+        Whether a queue can continue is known only after the last hole. If it cannot, the plan is made again with the
+        log truncated at that offset.
         """
         found = self._found
         cut_offset = self._first_cut()
@@ -167,7 +168,7 @@ class RepairPlanner:
                 yield _hole(piece, path, base_offset, parts)
 
     def _directory_for(self, offset: int) -> str:
-        """Return the directory of the log file before a place: a missing one is made beside it."""
+        """Return the directory of the log file before an offset: a missing file is created beside it."""
         before = [file for file in self._inventory.log_files if file.base_offset < offset]
         return os.path.dirname(before[-1].path) if before else self._inventory.commit_log_paths[0]
 
@@ -185,15 +186,15 @@ class RepairPlanner:
         if any(each.physical_offset == offset for each in self._found.breaks):
             return "a queue does not continue there"
         if offset >= self._found.log_end:
-            return "a file is missing, or the log was durable further than this, but nothing valid is behind"
-        return "a queue cannot be continued there, whatever is put into the damaged places before"
+            return "a file is missing, or the log was durable beyond this offset, but nothing valid follows"
+        return "a queue cannot continue there, however the damage before it is filled"
 
     # ---- the next start -------------------------------------------------------------------------------------------
 
-    def _begin_anew(self, again_from: int, cut_offset: int | None) -> BeginAnew:
-        """Return the step that makes the next start walk from a file on, ours and Java's.
+    def _rewind_checkpoint(self, again_from: int, cut_offset: int | None) -> RewindCheckpoint:
+        """Return the step that makes the next start, of either broker, scan the log from a file on.
 
-        Java's index is made again from where its walk begins, so that must not be behind what its index files have.
+        Java rebuilds its index from the beginning of its scan, so that must not be after the end of its index files.
         """
         inventory, found = self._inventory, self._found
         checkpoint = found.last_end.checkpoint
@@ -204,10 +205,10 @@ class RepairPlanner:
         begin = 0 if file is None else file.base_offset
         flushed = found.last_end.durable_end
         if cut_offset is not None:
-            # The last record before a cut may end earlier, with a BLANK behind it; not before the file that is left.
+            # The last record before a cut may end earlier, followed by a BLANK; but not before the last remaining file.
             left = [each.base_offset for each in inventory.log_files if each.base_offset < cut_offset]
             flushed = min(flushed, max(left, default=0))
-        return BeginAnew(
+        return RewindCheckpoint(
             root=inventory.root,
             why="units or index entries must be made again, or the log ends elsewhere now",
             ends=DurableEnds(log_flushed_offset=flushed, durable_offset=min(begin, flushed), unit_count=0),
@@ -216,9 +217,9 @@ class RepairPlanner:
         )
 
     def _java_time(self, offset: int) -> int:
-        """Return the time that makes Java begin its walk with the file of an offset, or with one before it.
+        """Return the timestamp that makes Java begin its scan with the file of an offset, or with an earlier one.
 
-        It takes the last file whose first record is not later, so the file behind must be younger.
+        Java takes the last file whose first record is not later, so the next file must be younger.
         """
         files = [file for file in self._inventory.log_files if file.base_offset <= offset]
         following = [file for file in self._inventory.log_files if file.base_offset > offset]

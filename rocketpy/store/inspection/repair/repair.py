@@ -1,9 +1,9 @@
-"""Mends a store: ``rocketpy store repair``. Plans by default; writes only when told to, under the store's lock.
+"""Repair of a store: ``rocketpy store repair``. Only plans, unless asked to write; writes under the store's lock.
 
-What is cut or overwritten is kept, see :mod:`rocketpy.store.inspection.repair.kept_pieces`; the order of the steps, and
-the reason for it, is in :mod:`rocketpy.store.inspection.repair.plan`. A repair that dies in the middle is
-begun again by another one, which looks at everything anew and plans what is left. After a repair the store opens, here
-and in a Java broker; the next start makes queues and index again where that is needed.
+Truncated and overwritten bytes are backed up, see :mod:`rocketpy.store.inspection.repair.kept_pieces`. The order of the
+steps, and its reason, is in :mod:`rocketpy.store.inspection.repair.plan`. After a crash in the middle, the next repair
+inspects everything again and plans what is left. After a repair the store opens, here and in a Java broker; the next
+start rebuilds queues and index where necessary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.repair.kept_pieces import KeptPieces
 from rocketpy.store.inspection.repair.log_filling import LogFilling
 from rocketpy.store.inspection.repair.plan import RepairPlan, RepairPlanner
-from rocketpy.store.inspection.repair.steps import STAGING_SUFFIX, RepairStep, Workshop
+from rocketpy.store.inspection.repair.steps import STAGING_SUFFIX, RepairContext, RepairStep
 from rocketpy.store.inspection.verify.findings import Finding
 from rocketpy.store.inspection.verify.queue_units import is_unit, units_between
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
@@ -29,23 +29,23 @@ _SPARE_BYTES = 1 << 20
 _ROUNDS_MAX = 4
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of the log are read, and how many there are."""
+"""Called with the bytes of the log that are read, and their total."""
 
 
 @attrs.frozen
 class RepairReport:
-    """What was planned, and done."""
+    """The steps that were planned or executed, and their result."""
 
     steps: tuple[RepairStep, ...]
     kept_path: str | None
     left: tuple[Finding, ...]
-    """What is severe and no step mends."""
+    """Severe findings that no step repairs."""
 
 
 def plan_repair(
     disk: Disk, root: str, *, commit_log_paths: Sequence[str] = (), cut: bool = False, progress: Progress | None = None
 ) -> RepairReport:
-    """Return what a repair would do, having looked at the whole store; changes nothing."""
+    """Inspect the whole store and return what a repair would do; changes nothing."""
     inspection = _inspect(disk, root, commit_log_paths, progress)
     try:
         steps = RepairPlanner(inspection, cut=cut).plan().steps
@@ -64,9 +64,9 @@ def repair_store(
     progress: Progress | None = None,
     planned: Callable[[tuple[RepairStep, ...]], None] | None = None,
 ) -> RepairReport:
-    """Mend a store; all is durable on return. ``planned`` is told the steps before the first one is taken.
+    """Repair a store, durably on return. ``planned`` is called with the steps before the first one is executed.
 
-    Then everything is looked at again: what one damage has hidden of another is mended too.
+    Afterwards the store is inspected again, because one damage may hide another, which is then repaired too.
 
     StartError if a broker has the store open. StoreError, with nothing changed, if a file cannot be opened or there is
     no space to keep what is changed.
@@ -102,12 +102,12 @@ def _severe(inspection: StoreInspection) -> tuple[Finding, ...]:
 
 def _apply(disk: Disk, inspection: StoreInspection, plan: RepairPlan, kept: KeptPieces) -> None:
     filling = LogFilling(inspection.opened, inspection.continuity, inspection.needed, plan.holes)
-    workshop = Workshop(disk, inspection.inventory.root, kept, filling)
+    context = RepairContext(disk, inspection.inventory.root, kept, filling)
     for directory in inspection.inventory.commit_log_paths:
         if disk.exists(directory + STAGING_SUFFIX):  # of a repair that died
             disk.unlink(directory + STAGING_SUFFIX)
     for step in plan.steps:
-        step.apply(workshop)
+        step.apply(context)
 
 
 def _require_possible(disk: Disk, inspection: StoreInspection, plan: RepairPlan) -> None:
@@ -122,7 +122,7 @@ def _require_possible(disk: Disk, inspection: StoreInspection, plan: RepairPlan)
 
 
 def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: Progress | None) -> StoreInspection:
-    """Look at everything; twice, if queues show that a record's head is wrong although its checksum is right."""
+    """Inspect everything; again, if queues show that a record's head is wrong although its checksum is right."""
     distrusted: frozenset[int] = frozenset()
     while True:
         with ExitStack() as scope:
@@ -131,16 +131,18 @@ def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: P
             for done, total in inspection.run():
                 if progress is not None:
                     progress(done, total)
-            more = distrusted | _impostors(inspection)
+            more = distrusted | _inconsistent_records(inspection)
             if more == distrusted or len(distrusted) >= _DISTRUSTED_MAX:
                 scope.pop_all()  # the caller closes it
                 return inspection
         distrusted = more
 
 
-def _impostors(inspection: StoreInspection) -> frozenset[int]:
-    """Return places of records that are not what they say: a queue goes on behind one as if it had another queue
-    offset, or a queue does not continue and its unit leads to a record of another queue or queue offset, or one that
+def _inconsistent_records(inspection: StoreInspection) -> frozenset[int]:
+    """Return the offsets of valid records with a wrong head.
+
+    Three signs: the queue continues after the record as if it had another queue offset; a queue does not continue, and
+    its unit points to a record with another queue or queue offset; or a queue does not continue, and the record that
     would continue it is the only one of an unknown queue.
     """
     found = {each.physical_offset for each in inspection.breaks if each.is_alone}

@@ -1,7 +1,7 @@
-"""The steps of a repair: what each says, and how it is done so that dying in the middle loses nothing.
+"""The steps of a repair: their descriptions, and their crash-safe execution.
 
-Each step first keeps what it is about to change, durably, and is durable itself when it returns. Done a second time, or
-begun again after it died half way, it leads to the same store.
+Each step first makes a durable backup of the bytes that it changes, and is durable itself on return. Steps are
+idempotent: executed a second time, or again after a crash in the middle, a step leads to the same store.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ STAGING_SUFFIX = ".repaired"
 
 
 @attrs.frozen
-class Workshop:
-    """What steps work with."""
+class RepairContext:
+    """What the steps of one repair share."""
 
     disk: Disk
     root: str
     kept: KeptPieces
     filling: LogFilling
-    """Goes through the holes once more, in the order of the steps."""
+    """Another pass over the holes, in the order of the steps."""
 
 
 class RepairStep(Protocol):
-    """One step. ``begin`` and ``end`` are bytes of the file, None where all of it is meant."""
+    """One step. ``begin`` and ``end`` are positions in the file, None for the whole file."""
 
     @property
     def path(self) -> str:
@@ -52,7 +52,7 @@ class RepairStep(Protocol):
 
     @property
     def end(self) -> int | None:
-        """Behind the last byte that changes."""
+        """The position after the last byte that changes."""
         ...
 
     @property
@@ -67,10 +67,10 @@ class RepairStep(Protocol):
 
     @property
     def kept_bytes(self) -> int:
-        """What the copy takes at most that is kept; what is moved takes nothing more."""
+        """Upper bound of the backup's size; moved files need no additional space."""
         ...
 
-    def apply(self, workshop: Workshop) -> None:
+    def apply(self, context: RepairContext) -> None:
         """Do it; durable on return."""
         ...
 
@@ -86,21 +86,21 @@ class MoveAway:
     does: str = "moves it away"
     kept_bytes: int = 0
 
-    def apply(self, workshop: Workshop) -> None:
+    def apply(self, context: RepairContext) -> None:
         """Move it."""
-        if workshop.disk.exists(self.path):
-            workshop.kept.move(self.path, self.why)
+        if context.disk.exists(self.path):
+            context.kept.move(self.path, self.why)
 
 
 @attrs.frozen(kw_only=True)
 class SetLength:
-    """Gives a file the length that it is meant to have."""
+    """Gives a file its nominal length."""
 
     path: str
     size: int
     length: int
     item_size: int = 1
-    """What is left of an item at the end goes."""
+    """A partial item at the end is removed."""
     why: str = "a Java broker refuses files of other lengths, and so does a start where bytes are missing"
 
     @property
@@ -115,19 +115,19 @@ class SetLength:
 
     @property
     def kept_bytes(self) -> int:
-        """What is cut."""
+        """The size of the truncated part."""
         return max(0, self.length - self.size)
 
     @property
     def does(self) -> str:
-        """Either way."""
+        """Extends or truncates."""
         return f"extends it by zeros to {self.size}" if self.length < self.size else f"cuts it to {self.size}"
 
-    def apply(self, workshop: Workshop) -> None:
-        """Keep what is cut, then set the length."""
+    def apply(self, context: RepairContext) -> None:
+        """Back up the truncated part, then set the length."""
         whole = min(self.size, self.length - self.length % self.item_size)
-        workshop.kept.keep(self.path, whole, self.length, self.why)
-        file = workshop.disk.open(self.path)
+        context.kept.keep(self.path, whole, self.length, self.why)
+        file = context.disk.open(self.path)
         try:
             file.truncate(whole)
             file.truncate(self.size)
@@ -138,7 +138,7 @@ class SetLength:
 
 @attrs.frozen(kw_only=True)
 class SetTime:
-    """Gives a record a storeTimestamp that can be."""
+    """Gives a record a plausible storeTimestamp."""
 
     path: str
     begin: int
@@ -148,18 +148,18 @@ class SetTime:
 
     @property
     def end(self) -> int:
-        """Behind the eight bytes."""
+        """The position after the eight bytes."""
         return self.begin + 8
 
     @property
     def does(self) -> str:
-        """Says which."""
+        """With the timestamp."""
         return f"writes the storeTimestamp {self.timestamp_ms}"
 
-    def apply(self, workshop: Workshop) -> None:
+    def apply(self, context: RepairContext) -> None:
         """Write it."""
-        workshop.kept.keep(self.path, self.begin, self.end, self.why)
-        file = workshop.disk.open(self.path)
+        context.kept.keep(self.path, self.begin, self.end, self.why)
+        file = context.disk.open(self.path)
         try:
             file.write(self.begin, self.timestamp_ms.to_bytes(8, "big"))
             file.sync()
@@ -169,7 +169,7 @@ class SetTime:
 
 @attrs.frozen(kw_only=True)
 class FillHole:
-    """Puts records where the log is damaged."""
+    """Fills a damaged range of the log with records."""
 
     hole: Hole
     placeholder_count: int
@@ -187,31 +187,31 @@ class FillHole:
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """Where the damage ends."""
         return self.hole.end_offset - self.hole.base_offset
 
     @property
     def kept_bytes(self) -> int:
-        """What is overwritten."""
+        """The size of the overwritten range."""
         return 0 if self.hole.is_new_file else self.end - self.begin
 
     @property
     def does(self) -> str:
-        """Says how many messages are known to be lost."""
+        """With the number of messages that are known to be lost."""
         what = f"{self.placeholder_count} placeholders of lost messages, the rest is covered by fillers"
         return f"makes a file of {what}" if self.hole.is_new_file else f"writes {what}"
 
-    def apply(self, workshop: Workshop) -> None:
-        """Write the records; a new file appears whole."""
+    def apply(self, context: RepairContext) -> None:
+        """Write the records; a new file appears atomically."""
         if self.hole.is_new_file:
-            self._make_file(workshop)
+            self._make_file(context)
             return
-        workshop.kept.keep(self.path, self.begin, self.end, self.why)
-        file = workshop.disk.open(self.path)
+        context.kept.keep(self.path, self.begin, self.end, self.why)
+        file = context.disk.open(self.path)
         try:
             buffer = bytearray()
             position = self.begin
-            for part in _bytes_of(workshop.filling.pieces(self.hole)):
+            for part in _bytes_of(context.filling.pieces(self.hole)):
                 buffer += part
                 if len(buffer) >= _CHUNK_SIZE:
                     file.write(position, buffer)
@@ -223,15 +223,15 @@ class FillHole:
         finally:
             file.close()
 
-    def _make_file(self, workshop: Workshop) -> None:
-        disk = workshop.disk
+    def _make_file(self, context: RepairContext) -> None:
+        disk = context.disk
         directory = os.path.dirname(self.path)
         staging_path = directory + STAGING_SUFFIX
         file = disk.open(staging_path, create=True)
         try:
             file.truncate(0)
             file.truncate(self.hole.end_offset - self.hole.base_offset)
-            for piece in workshop.filling.pieces(self.hole):
+            for piece in context.filling.pieces(self.hole):
                 position = piece.offset - self.hole.base_offset
                 file.write(position, piece.head)
                 if piece.tail:
@@ -252,14 +252,14 @@ def _bytes_of(pieces: Iterable[Piece]) -> Iterable[bytes]:
 
 
 @attrs.frozen(kw_only=True)
-class BeginAnew:
-    """Has the next start look at log and queues again, from a place on: as after a crash, with an older checkpoint."""
+class RewindCheckpoint:
+    """Makes the next start recover log and queues from an offset on: as after a crash, with an older checkpoint."""
 
     root: str
     why: str
     ends: DurableEnds
     physic_msg_timestamp_ms: int
-    """For Java, which has no offsets: the latest storeTimestamp that counts as durable."""
+    """For Java, whose checkpoint has no offsets: the latest storeTimestamp that counts as durable."""
     index_msg_timestamp_ms: int
     begin: None = None
     end: None = None
@@ -267,40 +267,40 @@ class BeginAnew:
 
     @property
     def path(self) -> str:
-        """The checkpoint; abort file and orderly end belong to it."""
+        """The checkpoint; the step also changes the abort file and the note of a clean shutdown."""
         return f"{self.root}/{layout.CHECKPOINT_FILE}"
 
     @property
     def does(self) -> str:
-        """Says from where."""
+        """With the offset."""
         return f"has the next start walk through the log from {self.ends.durable_offset} on"
 
-    def apply(self, workshop: Workshop) -> None:
-        """Make the abort file, then write the checkpoint, then take away the note of an orderly end.
+    def apply(self, context: RepairContext) -> None:
+        """Create the abort file, then write the checkpoint, then move the note of a clean shutdown away.
 
-        In this order: once there is an abort file nobody believes the note, and until there is an older checkpoint a
-        start does what it would have done without us.
+        The order matters: with an abort file a start ignores the note, and before the checkpoint is older, a start does
+        what it would have done without the repair.
         """
-        disk = workshop.disk
+        disk = context.disk
         abort_file = AbortFile(disk, f"{self.root}/{layout.ABORT_FILE}")
         if not abort_file.exists():
             abort_file.create()
         if disk.exists(self.path):
-            workshop.kept.keep(self.path, 0, CHECKPOINT_SIZE, self.why)
+            context.kept.keep(self.path, 0, CHECKPOINT_SIZE, self.why)
         times = self.physic_msg_timestamp_ms, self.physic_msg_timestamp_ms, self.index_msg_timestamp_ms
         StoreCheckpoint(disk, self.path, *times, self.ends).flush()
         disk.sync_directory(self.root)
         for name in (layout.ORDERLY_END_FILE, layout.ORDERLY_END_FILE + ".bak"):
             if disk.exists(f"{self.root}/{name}"):
-                workshop.kept.move(f"{self.root}/{name}", self.why)
+                context.kept.move(f"{self.root}/{name}", self.why)
 
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Ends the log at a place."""
+    """Truncates the log at an offset."""
 
     files: tuple[StoreFile, ...]
-    """The file in which the place is, if it is in one, and all behind."""
+    """The file that contains the offset, if there is one, and all files after it."""
     offset: int
     lost_bytes: int
     why: str
@@ -313,7 +313,7 @@ class CutLog:
 
     @property
     def begin(self) -> int:
-        """Where the log ends then."""
+        """The new end of the log in that file."""
         return max(0, self.offset - self.files[0].base_offset)
 
     @property
@@ -323,23 +323,23 @@ class CutLog:
 
     @property
     def does(self) -> str:
-        """Says how much goes."""
+        """With the number of bytes lost."""
         return f"cuts the log at offset {self.offset}: {self.lost_bytes} bytes up to its last record go"
 
-    def apply(self, workshop: Workshop) -> None:
-        """Take away files from the last one on, so that there never is a gap; then clear the rest of the first."""
+    def apply(self, context: RepairContext) -> None:
+        """Move files away, last one first, so that there never is a gap; then clear the rest of the first."""
         first, *behind = self.files
         if first.base_offset > self.offset:
             behind = list(self.files)
         for file in reversed(behind):
-            workshop.kept.move(file.path, self.why)
+            context.kept.move(file.path, self.why)
         if first.base_offset <= self.offset:
-            clear_from(workshop, first, self.offset - first.base_offset, self.why)
+            clear_from(context, first, self.offset - first.base_offset, self.why)
 
 
 @attrs.frozen(kw_only=True)
 class CutQueue:
-    """Ends a queue at a unit."""
+    """Truncates a queue at a queue offset."""
 
     queue: QueueFiles
     queue_offset: int
@@ -353,7 +353,7 @@ class CutQueue:
 
     @property
     def begin(self) -> int:
-        """Where the queue ends then, in that file."""
+        """The new end of the queue in that file."""
         return max(0, self.queue_offset * UNIT_SIZE - self._files[0].base_offset) if self._files else 0
 
     @property
@@ -363,7 +363,7 @@ class CutQueue:
 
     @property
     def does(self) -> str:
-        """Says where."""
+        """With the queue offset."""
         return f"cuts the queue at queue offset {self.queue_offset}, to be made again from there"
 
     @property
@@ -371,19 +371,19 @@ class CutQueue:
         position = self.queue_offset * UNIT_SIZE
         return [file for file in self.queue.files if file.end_offset > position]
 
-    def apply(self, workshop: Workshop) -> None:
-        """Take away files from the last one on, then clear the rest of the first."""
+    def apply(self, context: RepairContext) -> None:
+        """Move files away, last one first, then clear the rest of the first."""
         position = self.queue_offset * UNIT_SIZE
         for file in reversed(self._files):
             if file.base_offset < position:
-                clear_from(workshop, file, position - file.base_offset, self.why)
+                clear_from(context, file, position - file.base_offset, self.why)
             else:
-                workshop.kept.move(file.path, self.why)
+                context.kept.move(file.path, self.why)
 
 
 @attrs.frozen(kw_only=True)
 class RestoreTable:
-    """Writes a JSON table anew from its ``.bak``."""
+    """Restores a JSON table from its ``.bak``."""
 
     path: str
     why: str
@@ -392,19 +392,19 @@ class RestoreTable:
     does: str = "writes it anew from its .bak"
     kept_bytes: int = 0
 
-    def apply(self, workshop: Workshop) -> None:
-        """Take the broken one away, then write; in between the ``.bak`` is read."""
-        if workshop.disk.exists(self.path):
-            workshop.kept.move(self.path, self.why)
-        text = read_text(workshop.disk, self.path)
+    def apply(self, context: RepairContext) -> None:
+        """Move the broken file away, then write. If a crash comes in between, a start reads the ``.bak``."""
+        if context.disk.exists(self.path):
+            context.kept.move(self.path, self.why)
+        text = read_text(context.disk, self.path)
         if text is not None:
-            persist_text(workshop.disk, self.path, text)
+            persist_text(context.disk, self.path, text)
 
 
-def clear_from(workshop: Workshop, file: StoreFile, position: int, why: str) -> None:
-    """Keep what a file has from a position on, and make it zeros."""
-    workshop.kept.keep(file.path, position, max(file.size, file.length), why)
-    opened = workshop.disk.open(file.path)
+def clear_from(context: RepairContext, file: StoreFile, position: int, why: str) -> None:
+    """Back up a file from a position on, and overwrite that part with zeros."""
+    context.kept.keep(file.path, position, max(file.size, file.length), why)
+    opened = context.disk.open(file.path)
     try:
         opened.truncate(position)
         opened.truncate(file.size)

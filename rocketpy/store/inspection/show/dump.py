@@ -1,7 +1,7 @@
-"""Prints any file of a store, item by item: ``rocketpy dump``. Judges nothing beyond what an item itself shows.
+"""Dump of any file of a store, item by item: ``rocketpy dump``. Shows items without validating relations between them.
 
-Which file it is is known by its place and name (:class:`FileKind`); what cannot be known that way, by how it begins. A
-directory is dumped file by file; the files of a log are one log. Nothing is written.
+The kind of a file (:class:`FileKind`) is derived from its directory and name, otherwise from its first bytes. A
+directory is dumped file by file; all files of a log are dumped as one log. Read-only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MARKERS = frozenset({layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FI
 
 
 class FileKind(enum.Enum):
-    """What a file holds."""
+    """The kind of a file."""
 
     LOG = "CommitLog"
     QUEUE = "ConsumeQueue"
@@ -50,25 +50,25 @@ class FileKind(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class DumpWish:
-    """Which items are wanted, and how bodies are shown."""
+class DumpOptions:
+    """Selection of items, and the format of bodies."""
 
     begin: int | None = None
-    """From this offset of the log, queue offset or entry on."""
+    """The first physical offset, queue offset or entry."""
     count: int | None = None
-    """So many items of each file, or of a log, at most."""
+    """Limit of the items of each file, or of a log."""
     offset: int | None = None
-    """The one item at this offset of the log, queue offset or entry; of the log whatever is there."""
+    """Only the item at this physical offset, queue offset or entry; in a log also bytes that are no record."""
     is_full: bool = False
     as_hex: bool = False
     with_slots: bool = False
     as_json: bool = False
-    """Bodies as in an export instead of for a person."""
+    """Bodies as in an export, instead of for display."""
 
 
 @attrs.frozen
 class Item:
-    """One thing in a file."""
+    """One item of a file."""
 
     kind: str
     fields: dict[str, object]
@@ -77,9 +77,9 @@ class Item:
 class StoreDump:
     """One dump. :meth:`close` it."""
 
-    def __init__(self, disk: Disk, wish: DumpWish) -> None:
+    def __init__(self, disk: Disk, options: DumpOptions) -> None:
         self._disk = disk
-        self._wish = wish
+        self._options = options
         self._opened = ReadOnlyFiles(disk)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class StoreDump:
         self._opened.close()
 
     def items(self, path: str) -> Iterator[Item]:
-        """Yield what a file or directory holds. StoreError if it is nothing of a store's, or cannot be opened."""
+        """Yield the items of a file or directory. StoreError if it is no file of a store, or cannot be opened."""
         path = path.rstrip("/") or "/"
         if self._disk.is_directory(path):
             yield from self._directory(path)
@@ -137,16 +137,16 @@ class StoreDump:
     # ---- the log --------------------------------------------------------------------------------------------------
 
     def _log(self, paths: Sequence[str]) -> Iterator[Item]:
-        wish = self._wish
+        options = self._options
         files = self._log_files(paths)
-        if wish.offset is not None:
-            yield self._record_at(files, wish.offset)
+        if options.offset is not None:
+            yield self._record_at(files, options.offset)
             return
         for file in files:
             fields = {"path": file.path, "holds": FileKind.LOG.value, "begin": file.base_offset, "length": file.length}
             yield Item("file", fields)
-        walk = LogWalk(files, self._opened, begin_offset=wish.begin)
-        left = _FOREVER if wish.count is None else wish.count
+        walk = LogWalk(files, self._opened, begin_offset=options.begin)
+        left = _FOREVER if options.count is None else options.count
         for found in walk.slices():
             for record in found.records:
                 if not left:
@@ -154,7 +154,7 @@ class StoreDump:
                 left -= 1
                 yield self._record(files, record.physical_offset, record.size)
             damage = found.damage
-            if damage is not None and damage.begin_offset != wish.begin:
+            if damage is not None and damage.begin_offset != options.begin:
                 yield Item(
                     "damage",
                     {
@@ -202,20 +202,20 @@ class StoreDump:
         return Item("nothing", {**place, "why": why, "bytes": f"0x{raw.hex()}"})
 
     def _body(self, body: bytes) -> dict[str, object]:
-        wish = self._wish
-        if wish.as_json and wish.is_full:
+        options = self._options
+        if options.as_json and options.is_full:
             return body_fields(body)
-        return {"body": body_text(body, size_max=None if wish.is_full else _BODY_SHOWN, as_hex=wish.as_hex)}
+        return {"body": body_text(body, size_max=None if options.is_full else _BODY_SHOWN, as_hex=options.as_hex)}
 
     # ---- queues ---------------------------------------------------------------------------------------------------
 
     def _range(self, first: int, end: int) -> range:
-        """Return the numbers of the wanted items of a file that has some."""
-        wish = self._wish
-        if wish.offset is not None:
-            return range(max(first, wish.offset), min(end, wish.offset + 1))
-        begin = max(first, wish.begin or 0)
-        return range(begin, end if wish.count is None else min(end, begin + wish.count))
+        """Return the numbers of the selected items of a file."""
+        options = self._options
+        if options.offset is not None:
+            return range(max(first, options.offset), min(end, options.offset + 1))
+        begin = max(first, options.begin or 0)
+        return range(begin, end if options.count is None else min(end, begin + options.count))
 
     def _units(self, path: str) -> Iterator[Item]:
         first = (layout.base_offset_of(os.path.basename(path)) or 0) // layout.UNIT_SIZE
@@ -225,7 +225,7 @@ class StoreDump:
             content = self._opened.read(path, (begin - first) * layout.UNIT_SIZE, count * layout.UNIT_SIZE)
             content = content[: len(content) // layout.UNIT_SIZE * layout.UNIT_SIZE]
             for number, (physical_offset, size, tags_code) in enumerate(layout.UNIT.iter_unpack(content), begin):
-                if (physical_offset, size, tags_code) == (0, 0, 0) and self._wish.offset is None:
+                if (physical_offset, size, tags_code) == (0, 0, 0) and self._options.offset is None:
                     continue  # free space
                 fields: dict[str, object] = {
                     "queue_offset": number,
@@ -238,13 +238,13 @@ class StoreDump:
                 yield Item("unit", fields)
 
     def _ext_units(self, path: str) -> Iterator[Item]:
-        wish = self._wish
+        options = self._options
         base_offset = layout.base_offset_of(os.path.basename(path)) or 0
         content = self._opened.read(path, 0, self._disk.file_size(path))
-        position, left = 0, _FOREVER if wish.count is None else wish.count
+        position, left = 0, _FOREVER if options.count is None else options.count
         while left and (unit := read_ext_unit(content, position)) is not None:
             offset = base_offset + position
-            if offset >= (wish.begin or 0) and wish.offset in (None, offset):
+            if offset >= (options.begin or 0) and options.offset in (None, offset):
                 left -= 1
                 yield Item(
                     "ext-unit",
@@ -268,7 +268,7 @@ class StoreDump:
             yield Item("index-header", {**fields, "slots": "unknown: nothing fits the newest entry"})
             return
         yield Item("index-header", {**fields, "slots": index_layout.slot_count, "room": index_layout.entry_count})
-        if self._wish.with_slots:
+        if self._options.with_slots:
             content = self._opened.read(path, HEADER_SIZE, index_layout.slot_count * SLOT_SIZE)
             for number in range(index_layout.slot_count):
                 newest = int.from_bytes(content[number * SLOT_SIZE : (number + 1) * SLOT_SIZE], "big", signed=True)
@@ -312,7 +312,7 @@ class StoreDump:
 
 
 def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
-    """Return what a file is by its name and place; None if it is none of a store's."""
+    """Return the kind of a file by its name and directory; None if it is no file of a store."""
     directory, name = os.path.split(os.path.abspath(path))
     above = os.path.basename(os.path.dirname(os.path.dirname(directory)))
     if layout.base_offset_of(name) is not None:
@@ -333,7 +333,7 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
 
 
 def _orderly_end(text: str) -> Item:
-    """Return every word of the line by its name; an older or a newer version may have fewer or more."""
+    """Return the words of the line by their names; older or newer versions may have fewer or more."""
     words = text.split()
     fields: dict[str, object] = dict(zip(marker_files.FIELDS, words, strict=False))
     if len(words) > len(marker_files.FIELDS):
@@ -342,7 +342,7 @@ def _orderly_end(text: str) -> Item:
 
 
 def _numbered_kind(path: str, opened: ReadOnlyFiles) -> FileKind:
-    """Tell a log file from one of a queue that was taken elsewhere."""
+    """Distinguish a log file from a queue file that was copied out of its directory."""
     head = opened.read(path, 0, layout.UNIT_SIZE)
     magic = int.from_bytes(head[4:8], "big", signed=True)
     if magic in (MESSAGE_MAGIC_CODE, BLANK_MAGIC_CODE) or len(head) < layout.UNIT_SIZE:

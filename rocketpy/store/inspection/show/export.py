@@ -1,11 +1,13 @@
-"""Takes messages out of the files of a store, a dead one or the one of a broker that runs, without changing anything.
+"""Export of messages from the files of a store, with or without a running broker. Read-only.
 
-With a topic and its queues the messages come in the order of each queue, queue after queue; else, or where there are no
-queues, in the order of the log. Damaged places are reported and passed over, so that a dying disk gives what it has.
-After a crash queues may end before the log does: then what is missing there follows from the log.
-A message that names a queue besides its own (INNER_MULTI_DISPATCH) is exported from it where a unit of that queue leads
-to the message. Without its unit it is believed only in a light queue, or where the queue has messages of other topics:
-clients of a broker without multi-dispatch may write such names.
+With a topic that has queues, messages come in the order of each queue, queue after queue; otherwise in the order of the
+log. Damage is reported and skipped, so that a failing disk yields whatever is still readable. After a crash queues may
+end before the log does; their last messages then come from the log.
+
+A message that names further queues (INNER_MULTI_DISPATCH) is exported from such a queue if a unit there points to it.
+Without a unit the name is trusted only for a light queue, or if the queue has messages of other topics: clients of a
+broker without multi-dispatch may write such names too.
+
 Memory is bounded by one record and a window of the log.
 """
 
@@ -34,8 +36,8 @@ _FOREVER = 1 << 62
 
 
 @attrs.frozen(kw_only=True)
-class ExportWish:
-    """Which messages are wanted. Both ends of a time are included, the end of queue offsets is not."""
+class ExportOptions:
+    """Selection of messages. Both ends of a time range are included, the end of queue offsets is not."""
 
     topic: str | None = None
     queue_id: int | None = None
@@ -46,10 +48,10 @@ class ExportWish:
     begin_offset: int = 0
     end_offset: int = _FOREVER
     through_log: bool = False
-    """Read the log from its beginning even where there are queues."""
+    """Read the log from its beginning even if there are queues."""
 
     def is_met_by(self, record: CheckedMessage, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether a record is wanted, as the message that it is in a queue."""
+        """Whether a record is selected, as a message of the given queue."""
         return (
             (self.topic is None or topic == self.topic)
             and (self.queue_id is None or queue_id == self.queue_id)
@@ -60,35 +62,35 @@ class ExportWish:
 
 
 class StoreExport:
-    """One export. Not to be run twice; :meth:`close` it."""
+    """One export. Run it once, and :meth:`close` it."""
 
     def __init__(
         self,
         disk: Disk,
         root: str,
-        wish: ExportWish,
+        options: ExportOptions,
         *,
         commit_log_paths: Sequence[str] = (),
         report: Callable[[str], None],
     ) -> None:
-        """``report`` is told in a sentence of each place that is passed over."""
+        """``report`` is called with a description of each range that is skipped."""
         self._opened = ReadOnlyFiles(disk)
         self._inventory = read_inventory(disk, root, commit_log_paths)
-        self._wish = wish
+        self._options = options
         self._report = report
         self._last_end: LastEnd = read_last_end(disk, self._inventory, self._opened)
         self._queue_ends: dict[int, int] = {}  # queue offsets before these came from the queues
         self._has_multi_dispatch = False  # one of the queues has a message of another topic
 
     def messages(self) -> Iterator[MessageExt]:
-        """Yield what is wanted; bodies as they were sent."""
-        wish = self._wish
+        """Yield the selected messages, with decompressed bodies."""
+        options = self._options
         queues = [
             queue
             for (topic, queue_id), queue in sorted(self._inventory.queues.items())
-            if topic == wish.topic and queue.files and wish.queue_id in (None, queue_id)
+            if topic == options.topic and queue.files and options.queue_id in (None, queue_id)
         ]
-        if queues and not wish.through_log:
+        if queues and not options.through_log:
             for queue in queues:
                 yield from self._of_queue(queue)
             if not self._last_end.is_clean:
@@ -105,14 +107,14 @@ class StoreExport:
     # ---- by queues ------------------------------------------------------------------------------------------------
 
     def _of_queue(self, queue: QueueFiles) -> Iterator[MessageExt]:
-        wish, log_min = self._wish, self._inventory.log_min_offset
-        bad = _Bad(queue, self._report)
-        begin = max(queue.min_offset, wish.begin_offset)
+        options, log_min = self._options, self._inventory.log_min_offset
+        skipped = _SkippedUnits(queue, self._report)
+        begin = max(queue.min_offset, options.begin_offset)
         self._queue_ends[queue.queue_id] = begin
-        end = min(queue.end_offset, wish.end_offset)
+        end = min(queue.end_offset, options.end_offset)
         for queue_offset, unit in units_between(self._opened, queue, begin, end):
             if not is_unit(unit):
-                bad.free_or_hole(queue_offset)
+                skipped.free_or_hole(queue_offset)
                 continue
             self._queue_ends[queue.queue_id] = queue_offset + 1
             if is_pre_blank(unit) or unit[0] + unit[1] <= log_min:
@@ -120,13 +122,13 @@ class StoreExport:
             record = read_record(self._inventory.log_files, self._opened, unit[0])
             place = (queue.topic, queue.queue_id), queue_offset
             if record is None or (place not in queue_offsets_of(record, is_multi_dispatch=True)):
-                bad.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
+                skipped.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
                 continue
-            bad.end()
+            skipped.end()
             self._has_multi_dispatch |= (record.topic, record.queue_id) != (queue.topic, queue.queue_id)
-            if wish.is_met_by(record, queue.topic, queue.queue_id, queue_offset):
+            if options.is_met_by(record, queue.topic, queue.queue_id, queue_offset):
                 yield from self._message(record)
-        bad.end()
+        skipped.end()
 
     # ---- by the log -----------------------------------------------------------------------------------------------
 
@@ -141,23 +143,23 @@ class StoreExport:
                 damage = found.damage
                 where = f"{damage.path} at {damage.position}" if damage.path else "a file that is missing"
                 self._report(
-                    f"passed over {damage.size} bytes from {damage.begin_offset} of the log on ({where}): {damage.why}"
+                    f"skipped {damage.size} bytes from {damage.begin_offset} of the log on ({where}): {damage.why}"
                 )
 
     def _is_wanted(self, record: CheckedMessage) -> bool:
         if not is_queued(record):
             return False
-        if self._wish.topic is None:
-            return self._wish.is_met_by(record, record.topic, record.queue_id, record.queue_offset)
+        if self._options.topic is None:
+            return self._options.is_met_by(record, record.topic, record.queue_id, record.queue_offset)
         return any(
-            self._wish.is_met_by(record, *key, queue_offset)
+            self._options.is_met_by(record, *key, queue_offset)
             and queue_offset >= self._queue_ends.get(key[1], 0)
             and (not index or self._is_believed(record, key, queue_offset))
             for index, (key, queue_offset) in enumerate(queue_offsets_of(record, is_multi_dispatch=True))
         )
 
     def _is_believed(self, record: CheckedMessage, key: QueueKey, queue_offset: int) -> bool:
-        """Whether a record is in a queue that it names besides its own."""
+        """Whether a record belongs to a queue that it names besides its own."""
         if self._has_multi_dispatch or key[0].startswith(LMQ_PREFIX):
             return True
         queue = self._inventory.queues.get(key)
@@ -177,8 +179,8 @@ class StoreExport:
             yield decode_message(content, decompress=False)
 
 
-class _Bad:
-    """Units passed over in one queue, reported range by range."""
+class _SkippedUnits:
+    """Units skipped in one queue, reported range by range."""
 
     def __init__(self, queue: QueueFiles, report: Callable[[str], None]) -> None:
         self._queue = queue
@@ -188,14 +190,14 @@ class _Bad:
         self._why = ""
 
     def add(self, queue_offset: int, why: str) -> None:
-        """A unit leads to nothing."""
+        """Add a unit that points to no record."""
         if self._begin < 0 or self._why == _NO_UNIT:
             self.end()
             self._begin, self._why = queue_offset, why
         self._end = queue_offset
 
     def free_or_hole(self, queue_offset: int) -> None:
-        """There is no unit: a hole if one follows, else the end of the queue."""
+        """Add a missing unit: a hole if another unit follows, else the end of the queue."""
         if self._begin >= 0 and self._why != _NO_UNIT:
             self.end()
         if self._begin < 0:
@@ -203,13 +205,13 @@ class _Bad:
         self._end = queue_offset
 
     def end(self) -> None:
-        """A good unit follows, or the end of the files."""
+        """Report the current range: a valid unit or the end of the files follows."""
         begin, self._begin = self._begin, -1
         if begin < 0 or (self._why == _NO_UNIT and self._end + 1 >= self._queue.end_offset):
             return
         queue = self._queue
         offsets = f"queue offset {begin}" if begin == self._end else f"queue offsets {begin} to {self._end}"
-        self._report(f"passed over {offsets} of {queue.topic!r}, queue {queue.queue_id}: {self._why}")
+        self._report(f"skipped {offsets} of {queue.topic!r}, queue {queue.queue_id}: {self._why}")
 
 
 _NO_UNIT = "no unit"

@@ -42,7 +42,7 @@ def body_fields(body: bytes, *, as_base64: bool = False) -> dict[str, object]:
 
 
 def body_text(body: bytes, *, size_max: int | None, as_hex: bool) -> str:
-    """Return a body for a person: text if it is some, else hex; shortened to about ``size_max`` bytes of it."""
+    """Return a body for display: text if it is printable, else hex; shortened to about ``size_max`` bytes."""
     shown = body if size_max is None else body[:size_max]
     more = f"... ({len(body)} bytes)" if len(shown) < len(body) else ""
     if not as_hex:

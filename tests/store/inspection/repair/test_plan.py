@@ -11,13 +11,13 @@ import pytest
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.plan import RepairPlan, RepairPlanner
 from rocketpy.store.inspection.repair.steps import (
-    BeginAnew,
     CutLog,
     CutQueue,
     FillHole,
     MoveAway,
     RepairStep,
     RestoreTable,
+    RewindCheckpoint,
     SetLength,
 )
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
@@ -118,8 +118,8 @@ def test_a_queue_is_cut_once_at_its_first_fault(store: BrokenStore) -> None:
 def test_the_next_start_walks_from_before_what_is_to_be_made_again(store: BrokenStore, damage: Break) -> None:
     first = min(record.physical_offset for record in store.records() if record.topic == "GoldB")
     damage(store)
-    step = only(planned(store), BeginAnew)
-    assert isinstance(step, BeginAnew)
+    step = only(planned(store), RewindCheckpoint)
+    assert isinstance(step, RewindCheckpoint)
     assert step.ends.durable_offset <= first
     assert step.ends.durable_offset % FILE_SIZE == 0, "where a file begins, as Java's walk does"
     assert step.ends.log_flushed_offset > first, "what was durable still is: damage there is not taken for an end"
@@ -128,9 +128,9 @@ def test_the_next_start_walks_from_before_what_is_to_be_made_again(store: Broken
 def test_after_a_cut_nothing_behind_it_counts_as_durable(store: BrokenStore) -> None:
     broken_stores.garbage_in_log(store)
     plan = planned(store, cut=True)
-    cut, anew = only(plan, CutLog), only(plan, BeginAnew)
+    cut, anew = only(plan, CutLog), only(plan, RewindCheckpoint)
     assert isinstance(cut, CutLog)
-    assert isinstance(anew, BeginAnew)
+    assert isinstance(anew, RewindCheckpoint)
     assert anew.ends.durable_offset <= anew.ends.log_flushed_offset <= cut.offset
 
 
@@ -150,12 +150,12 @@ def test_a_table_is_written_from_its_backup_and_that_is_all(store: BrokenStore) 
 
 def test_a_checkpoint_without_sense_is_written_anew_although_nothing_else_is_wrong(store: BrokenStore) -> None:
     broken_stores.garbage_in_checkpoint(store)
-    assert kinds(planned(store)) == [BeginAnew]
+    assert kinds(planned(store)) == [RewindCheckpoint]
 
 
 # ---- the order ------------------------------------------------------------------------------------------------------
 
-ORDER = (SetLength, FillHole, BeginAnew, CutLog, CutQueue, RestoreTable)
+ORDER = (SetLength, FillHole, RewindCheckpoint, CutLog, CutQueue, RestoreTable)
 """The log is whole while a start still refuses the store; then a start is told; then units and index go. A log that is
 cut is cut after the start has been told, because it would cut there itself."""
 
@@ -165,7 +165,7 @@ def check_order(steps: Sequence[RepairStep]) -> None:
     assert ranks == sorted(ranks), [type(step).__name__ for step in steps]
     for before, behind in pairwise(steps):
         if isinstance(before, MoveAway) and "index" in before.path:
-            assert not isinstance(behind, FillHole | BeginAnew | CutLog | CutQueue)
+            assert not isinstance(behind, FillHole | RewindCheckpoint | CutLog | CutQueue)
 
 
 @pytest.mark.parametrize("cut", [False, True])

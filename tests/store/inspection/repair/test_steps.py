@@ -11,15 +11,15 @@ import pytest
 from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX, NOTES_FILE, KeptPieces
 from rocketpy.store.inspection.repair.log_filling import LogFilling
 from rocketpy.store.inspection.repair.steps import (
-    BeginAnew,
     CutLog,
     CutQueue,
     MoveAway,
+    RepairContext,
     RepairStep,
     RestoreTable,
+    RewindCheckpoint,
     SetLength,
     SetTime,
-    Workshop,
 )
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.layout import UNIT_SIZE
@@ -69,9 +69,9 @@ def store() -> Place:
     return Place(SimDisk(state=disk.state()), ROOT)
 
 
-def workshop(place: Place) -> Workshop:
+def workshop(place: Place) -> RepairContext:
     kept = KeptPieces(place.disk, ROOT, timestamp_ms=1_700_000_000_000)
-    return Workshop(place.disk, ROOT, kept, cast("LogFilling", None))
+    return RepairContext(place.disk, ROOT, kept, cast("LogFilling", None))
 
 
 @attrs.frozen
@@ -153,7 +153,7 @@ CASES = {
         [b"broken"],
     ),
     "begin anew": Case(
-        BeginAnew(
+        RewindCheckpoint(
             root=ROOT,
             why=WHY,
             ends=DurableEnds(2000, 1000, 0),

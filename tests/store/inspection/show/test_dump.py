@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.inspection.show.dump import DumpWish, FileKind, Item, StoreDump, kind_of
+from rocketpy.store.inspection.show.dump import DumpOptions, FileKind, Item, StoreDump, kind_of
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.recovery.marker_files import OrderlyEnd, persist_orderly_end
 from tests.store import broken_stores
@@ -19,8 +19,8 @@ from tests.store.golden_store import expected
 STORES = ("store-clean", "store-ext", "store-multi", "store-ipv6", "store-torn", "store-empty")
 
 
-def dumped(path: Path, **wish: object) -> list[Item]:
-    dump = StoreDump(OsDisk(), DumpWish(**wish))  # type: ignore[arg-type]
+def dumped(path: Path, **options: object) -> list[Item]:
+    dump = StoreDump(OsDisk(), DumpOptions(**options))  # type: ignore[arg-type]
     items = list(dump.items(str(path)))
     dump.close()
     return items

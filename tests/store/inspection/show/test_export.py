@@ -12,7 +12,7 @@ import pytest
 
 from rocketpy.protocol.message import MessageExt
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.inspection.show.export import ExportWish, StoreExport
+from rocketpy.store.inspection.show.export import ExportOptions, StoreExport
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, unpack
 from tests.store.golden_store import expected
@@ -20,10 +20,10 @@ from tests.store.golden_store import expected
 STORES = ("store-clean", "store-crash", "store-torn", "store-ext", "store-ipv6", "store-multi")
 
 
-def export(root: Path, **wish: object) -> tuple[list[MessageExt], list[str]]:
+def export(root: Path, **options: object) -> tuple[list[MessageExt], list[str]]:
     """Return messages, and what was reported."""
     reports: list[str] = []
-    exported = StoreExport(OsDisk(), str(root), ExportWish(**wish), report=reports.append)  # type: ignore[arg-type]
+    exported = StoreExport(OsDisk(), str(root), ExportOptions(**options), report=reports.append)  # type: ignore[arg-type]
     messages = list(exported.messages())
     exported.close()
     return messages, reports
@@ -126,7 +126,7 @@ def test_damage_is_passed_over_and_reported(damage: object, tmp_path: Path) -> N
     assert {(each.physical_offset, each.body) for each in found} <= intact
     assert len(found) >= len(whole) * 0.3
     if len(found) < len(whole):
-        assert all(each.startswith("passed over ") for each in reports)
+        assert all(each.startswith("skipped ") for each in reports)
         assert reports
     by_queue, reports_of_queue = export(store.root, topic="GoldB")
     assert [each.queue_offset for each in by_queue] == sorted({each.queue_offset for each in by_queue})
@@ -137,7 +137,7 @@ def test_holes_in_a_queue_are_reported_and_its_free_end_is_not(tmp_path: Path) -
     store = unpack("store-clean", tmp_path)
     broken_stores.hole_in_queue(store)
     found, reports = export(store.root, topic="GoldB")
-    assert reports == ["passed over queue offsets 320 to 339 of 'GoldB', queue 0: no unit"]
+    assert reports == ["skipped queue offsets 320 to 339 of 'GoldB', queue 0: no unit"]
     assert not {each.queue_offset for each in found} & set(range(320, 340))
 
 
