@@ -1,7 +1,7 @@
-"""What an inspection of a store says: one finding for each place that is not as it should be.
+"""Findings of an inspection: one for each inconsistency in a store.
 
-A finding is for a person who has to decide: where, what was expected, what is there, what a start of the broker would
-do about it and what ``rocketpy store repair`` would do. Nothing here looks at a disk.
+A finding is for an operator who has to decide. It names the position, what was expected and found, what the next start
+of the broker would do about it, and what ``rocketpy store repair`` would do. Nothing here reads a disk.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Severity(enum.Enum):
 
     @property
     def is_severe(self) -> bool:
-        """Whether somebody should act."""
+        """Whether the operator should act."""
         return self is not Severity.NOTICE
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One place. ``position`` is a byte in the file, None where the whole file or directory is meant."""
+    """One inconsistency. ``position`` is a byte in the file, None for a whole file or directory."""
 
     severity: Severity
     path: str
@@ -46,7 +46,7 @@ class Finding:
         return f"{self.severity.value}: {where}: expected {self.expected}, found {self.found}"
 
     def as_fields(self) -> dict[str, object]:
-        """Return it as what JSON can say."""
+        """Return the finding as JSON-compatible values."""
         return {
             "severity": self.severity.value,
             "path": self.path,
@@ -59,4 +59,4 @@ class Finding:
 
 
 NOTHING = "nothing"
-"""For ``start`` and ``repair`` where they leave something as it is."""
+"""Value of ``start`` and ``repair`` where they change nothing."""

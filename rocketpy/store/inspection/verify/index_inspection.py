@@ -1,7 +1,7 @@
-"""Holds the entries of the index against the records of the log, in the same pass that the queues are held against.
+"""Compares the entries of the index with the records of the log, in the same pass as the queues.
 
-Entries are in log order, so one chunk of them is all the memory it takes. How many slots a file has is not written in
-it: that is found by trying, because the newest entry must be what its slot says.
+Entries are in log order, so memory is one chunk of them per file. The number of slots is not stored in a file: it is
+found by trial, because the slot of the newest entry must point to that entry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _START = "trusts it after an orderly stop, and may make it again after a crash: 
 
 
 def layout_of(opened: ReadOnlyFiles, path: str, size: int) -> IndexLayout | None:
-    """Return how a file is laid out, by its size, its header and its entries; None if nothing fits."""
+    """Return the layout of a file, derived from its size, header and entries; None if no layout is consistent."""
     header = unpack_index_header(opened.read(path, 0, HEADER_SIZE))
     room = (size - HEADER_SIZE) // SLOT_SIZE  # slots + 5 * entries
     usual = room // (1 + _ENTRIES_PER_SLOT * _WORDS_PER_ENTRY)
@@ -68,7 +68,7 @@ def _layout(slot_count: int, size: int) -> IndexLayout | None:
 
 
 def _possible_slot_counts(opened: ReadOnlyFiles, path: str, size: int, header: IndexHeader) -> Iterator[int]:
-    """Yield how many slots there may be: the newest entry is where the file has its place in the log."""
+    """Yield possible numbers of slots: the newest entry is where the file contains its physical offset."""
     yield from _KNOWN_SLOT_COUNTS
     wanted = header.end_physical_offset.to_bytes(8, "big", signed=True)
     if not any(wanted):  # one message at the very beginning of the log: its place is no mark
@@ -146,7 +146,7 @@ class IndexInspection:
         self.bad_from: str | None = None
         """The first file that must be made again."""
         self.rebuild_offset: int | None = None
-        """Where in the log what must be made again begins."""
+        """The physical offset from which the index must be rebuilt."""
 
     @property
     def end_offset(self) -> int:
@@ -168,7 +168,7 @@ class IndexInspection:
         return (good[-1].end_timestamp_ms, good[-1].end_physical_offset) if good else (0, 0)
 
     def see(self, records: Sequence[CheckedMessage]) -> None:
-        """Look at the entries of valid records, in log order."""
+        """Check the entries of valid records, in log order."""
         if not self._files:
             return
         keyed: list[tuple[CheckedMessage, int]] = []
@@ -187,7 +187,7 @@ class IndexInspection:
                 self._compare(record.physical_offset, [next(hashes) for _ in range(count)])
 
     def see_damage(self, damage: Damage) -> None:
-        """Pass over the entries of messages that stood in a damaged place."""
+        """Skip the entries of messages lost in a damage."""
         self._pass_over(damage.begin_offset, damage.end_offset)
 
     def _pass_over(self, begin_offset: int, end_offset: int) -> None:
@@ -199,7 +199,7 @@ class IndexInspection:
     def _compare(self, physical_offset: int, hashes: list[int]) -> None:
         has_entry = False
         for file in self._files:
-            # Usually only one has entries around here; those of a file that a start passes over may be there twice.
+            # Usually only one file has entries near this offset; those of a file that a start skips may be duplicates.
             if file.header.begin_physical_offset <= physical_offset or file.next_entry > 1:
                 has_entry |= self._look(file, physical_offset, hashes)
         if hashes and not has_entry:
@@ -208,7 +208,7 @@ class IndexInspection:
             self.missing_count += 1
 
     def _look(self, file: _File, physical_offset: int, hashes: list[int]) -> bool:
-        """Look at the entries of a file up to a record; return whether there is one for it."""
+        """Check the entries of a file up to a record; return whether there is one for it."""
         has_entry = False
         while (entry := self._entry(file)) is not None and (
             entry[1] <= physical_offset or self._is_out_of_order(file, physical_offset)
@@ -232,7 +232,7 @@ class IndexInspection:
         self.entry_count += 1
 
     def _is_out_of_order(self, file: _File, physical_offset: int) -> bool:
-        """Whether the entry behind this one belongs before it: then this one's place in the log is wrong."""
+        """Whether the next entry belongs before this one: then this one's physical offset is wrong."""
         position = (file.next_entry + 1 - file.chunk_first) * ENTRY_SIZE
         if file.next_entry + 1 >= file.header.index_count or position >= len(file.chunk):
             return False

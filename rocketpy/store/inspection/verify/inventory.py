@@ -1,7 +1,7 @@
-"""Which files a store directory holds, and which of them are out of place. Reads names and lengths, no contents.
+"""Inventory of a store directory: its files, and which of them are unexpected. Reads names and lengths, no contents.
 
-A log or queue file begins where its name says; how long it is *meant* to be follows from its neighbours: up to the
-next file, but not longer than files of this store usually are. What is then left between two files is missing.
+A log or queue file begins at the offset in its name. Its nominal length follows from its neighbours: up to the next
+file, but not more than the usual file size of this store. A remaining gap between two files is a missing file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOREIGN_START = "rocketpy passes over it; a Java broker may not start with it"
 
 @attrs.frozen
 class StoreFile:
-    """A numbered file: ``size`` is how long it is meant to be, ``length`` how long it is."""
+    """A numbered file: ``size`` is its nominal length, ``length`` its actual length."""
 
     path: str
     base_offset: int
@@ -53,7 +53,7 @@ class QueueFiles:
 
     @property
     def end_offset(self) -> int:
-        """The queue offset behind the last unit that the files have room for."""
+        """The queue offset after the last unit that the files have room for."""
         return self.files[-1].end_offset // layout.UNIT_SIZE if self.files else 0
 
 
@@ -67,20 +67,20 @@ class IndexFiles:
 
 @attrs.define(eq=False)
 class Inventory:
-    """What is there."""
+    """The files of one store."""
 
     root: str
     commit_log_paths: tuple[str, ...]
     log_files: list[StoreFile] = attrs.field(factory=list)
     usual_log_size: int = 0
     log_leftovers: list[str] = attrs.field(factory=list)
-    """Files of no length at the end of the log."""
+    """Empty files at the end of the log."""
     misplaced: list[str] = attrs.field(factory=list)
     """Directories that have the name of a file, and files whose names lie within others."""
     queues: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     extensions: dict[tuple[str, int], QueueFiles] = attrs.field(factory=dict)
     deleted_before: dict[str, int] = attrs.field(factory=dict)
-    """Records of a topic before this place were deleted with it."""
+    """Records of a topic before this physical offset were deleted with it."""
     index_files: list[IndexFiles] = attrs.field(factory=list)
     config_files: list[str] = attrs.field(factory=list)
     """The JSON files, without their ``.bak``."""
@@ -93,7 +93,7 @@ class Inventory:
 
     @property
     def log_bytes(self) -> int:
-        """How much of the log there is to look at."""
+        """The bytes of the log to inspect."""
         return sum(min(file.size, file.length) for file in self.log_files)
 
     def path_in_root(self, name: str) -> str:
@@ -102,12 +102,12 @@ class Inventory:
 
 
 def default_commit_log_paths(root: str) -> tuple[str, ...]:
-    """Return where the log is unless something else is configured."""
+    """Return the directories of the log unless others are configured."""
     return (f"{root}/{layout.COMMIT_LOG_DIRECTORY}",)
 
 
 def read_inventory(disk: Disk, root: str, commit_log_paths: Sequence[str] = ()) -> Inventory:
-    """Look at every name. StoreError only when ``root`` itself is no directory."""
+    """List all files. StoreError only if ``root`` itself is no directory."""
     root = root.rstrip("/") or "/"
     if not disk.is_directory(root):
         raise StoreError("expected a directory of a store, found none", path=root)
@@ -166,9 +166,9 @@ def _find_log(disk: Disk, inventory: Inventory) -> None:
 
 
 def _without_intruders(listed: Sequence[tuple[str, int, int]], inventory: Inventory) -> list[tuple[str, int, int]]:
-    """Return the files without those that begin where another one has its bytes.
+    """Return the files without those that begin inside the previous one.
 
-    If files of that length are usual here, it is the other way round: then the one before is too long.
+    If the store has other files of that shorter length, the previous file is too long instead, and both are kept.
     """
     lengths = {length for _, _, length in listed}
     kept: list[tuple[str, int, int]] = []
@@ -194,9 +194,9 @@ def _without_intruders(listed: Sequence[tuple[str, int, int]], inventory: Invent
 
 
 def measured(listed: Sequence[tuple[str, int, int]], *, usual_elsewhere: int = 0) -> tuple[list[StoreFile], int]:
-    """Return files of (path, base offset, length) with the sizes that they are meant to have, and the usual size.
+    """Return files of (path, base offset, length) with their nominal sizes, and the usual size.
 
-    Where there is but one file, what is usual elsewhere in the store tells more.
+    For a single file the usual size of other queues in the store is the better estimate.
     """
     if not listed:
         return [], 0

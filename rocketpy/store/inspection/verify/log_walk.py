@@ -1,12 +1,12 @@
-"""Walks every record of a log, whatever its state, and goes on behind the places where no valid record is.
+"""Scan of every record of a log that resynchronizes after damage.
 
-Unlike the walk of recovery, which stops at the first such place, this one finds the next valid record: by the lengths
-in a damaged record's head if they lead to one, else by looking for the magic at a place whose physical offset it is.
-What is between is a :class:`Damage`. What is behind the last valid record is the tail: free space, a write that a crash
-cut short, or, where older records begin that a truncation has left in place, those (their storeTimestamps are before
-that of the last valid record, and no start would serve them).
+The scan of recovery stops at the first invalid record. This one finds the next valid record: by the length in a damaged
+record's head if that leads to one, else by searching for a magic whose record has the matching physical offset. The
+bytes in between are a :class:`Damage`. The bytes after the last valid record are the tail: free space, a write torn by
+a crash, or older records that a truncation has left (their storeTimestamps are before that of the last valid record,
+and no start would serve them).
 
-Nothing is written. Memory is bounded by a window of the file, the longest record, and the damages found.
+Read-only. Memory is bounded by a window of the file, the longest record, and the damages found.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _ZEROS = bytes(_WINDOW_SIZE)
 class Damage:
     """Bytes of the log that belong to no valid record: physical offsets, all within one file.
 
-    ``path`` is empty where the file is missing. ``suspects`` are records whose heads make sense at their places,
-    although their checksums are wrong: probably what stood there.
+    ``path`` is empty if the file is missing. ``suspects`` are records whose heads are consistent with their positions,
+    although their checksums are wrong: probably the original records.
     """
 
     begin_offset: int
@@ -71,12 +71,12 @@ class Damage:
 
 @attrs.frozen
 class LogSlice:
-    """Some valid records in order; then a damage, with valid records behind it."""
+    """Some valid records in order; then a damage that is followed by valid records."""
 
     records: Sequence[CheckedMessage]
     damage: Damage | None
     read_offset: int
-    """How far the walk is: for progress."""
+    """The offset reached by the scan, for progress."""
 
 
 class LogWalk:
@@ -93,8 +93,8 @@ class LogWalk:
     ) -> None:
         """Prepare a walk, from the beginning or from a record at ``begin_offset``.
 
-        Records before ``durable_end`` are known to have been written by whoever had the store last. Records at
-        ``distrusted`` places count as damaged: their checksums are right, but these cover the bodies only.
+        Records before ``durable_end`` are known to be written by the last owner of the store. Records at ``distrusted``
+        offsets count as damaged: their checksums are right, but a checksum covers the body only.
         """
         self._distrusted = distrusted
         self._files = files
@@ -107,13 +107,13 @@ class LogWalk:
         self._window_path = ""
         self._is_over = False
         self.end_offset = files[0].base_offset if files else 0
-        """Behind the last valid record; behind the BLANK behind it if there is another file."""
+        """The offset after the last valid record, and after its BLANK if another file follows."""
         self.timestamp_ms = 0
         """The storeTimestamp of the last valid record."""
         self.record_count = 0
         self.damages: list[Damage] = []
         self.tail: list[Damage] = []
-        """What is behind the end, file by file."""
+        """The bytes after the end, file by file."""
 
     def slices(self) -> Iterator[LogSlice]:
         """Walk."""
@@ -185,7 +185,7 @@ class LogWalk:
         self._pending.clear()
 
     def _record_at(self, file: StoreFile, position: int) -> CheckedMessage:
-        """Return what stands at a position, read in full."""
+        """Return the record at a position, read completely."""
         self._look_at(file, position, BLANK_SIZE_MIN)
         begin = position - self._window_begin
         available = len(self._window) - begin
@@ -211,10 +211,10 @@ class LogWalk:
             self._window_begin = position
             self._window_path = file.path
 
-    # ---- behind a damaged place -----------------------------------------------------------------------------------
+    # ---- after damage ---------------------------------------------------------------------------------------------
 
     def _damage_at(self, file: StoreFile, position: int, record: CheckedMessage) -> Damage:
-        """Return the damage that begins at a position: up to where walking can go on."""
+        """Return the damage that begins at a position, up to where the scan can continue."""
         why = record.why.partition(": ")[2] or objection(record, file.base_offset + position) or "no record"
         suspects, end = self._follow_suspects(file, position)
         if end is None:
@@ -256,8 +256,8 @@ class LogWalk:
         return suspects, None
 
     def _search(self, file: StoreFile, position: int) -> tuple[int, bool]:
-        """Return where the next valid record or BLANK behind a position is, or the end of the file; and whether there
-        are only zeros up to it.
+        """Return the position of the next valid record or BLANK, else the end of the file; and whether only zeros come
+        before it.
         """
         is_zero = True
         begin = position
@@ -294,7 +294,7 @@ class LogWalk:
 
 
 def objection(record: CheckedMessage, physical_offset: int) -> str:
-    """Return why a record that is one in itself is none at this place of a log; empty if nothing is wrong."""
+    """Return why a well-formed record is inconsistent with its position in the log; empty if it is consistent."""
     if record.status is not RecordStatus.MESSAGE:
         return ""
     if record.physical_offset != physical_offset:
@@ -305,7 +305,7 @@ def objection(record: CheckedMessage, physical_offset: int) -> str:
 
 
 def read_record(files: Sequence[StoreFile], opened: ReadOnlyFiles, physical_offset: int) -> CheckedMessage | None:
-    """Return the valid record at a place, None if there is none."""
+    """Return the valid record at a physical offset, None if there is none."""
     index = bisect_right(files, physical_offset, key=lambda file: file.base_offset) - 1
     if index < 0 or physical_offset >= files[index].end_offset:
         return None

@@ -1,7 +1,7 @@
-"""Follows the queue offsets of a log: each record's must be its predecessor's in the same queue plus one, or 0 again.
+"""Continuity of queue offsets in a log: each is its predecessor's in the same queue plus one, or 0 again.
 
-What does not continue is told apart: offsets that are lost in a damaged place (they are *needed* there: whoever fills
-the place must put something under these offsets), and breaks without any damage, where a start would end the log.
+There are two kinds of discontinuity: offsets lost in damage (*needed*: a repair must fill the damage with records of
+these offsets), and breaks without any damage, where a start would end the log.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _BREAKS_MAX = 1000
 
 @attrs.frozen
 class NeededOffsets:
-    """Queue offsets that no record of the log has: ``begin`` up to ``end``, between two places of the log."""
+    """Queue offsets without a record: ``begin`` up to ``end``, between two physical offsets."""
 
     topic: str
     queue_id: int
     begin: int | None
-    """None where it is not known which is the first that is lost, or whether any is."""
+    """None if the first lost one is unknown, or whether any is lost."""
     end: int
     after_offset: int
-    """Behind the last record of the queue before them."""
+    """The end of the queue's last record before them."""
     before_offset: int
-    """Where the first record of the queue behind them is."""
+    """The physical offset of the queue's first record after them."""
 
 
 @attrs.frozen
 class OffsetBreak:
-    """A record whose queue offset does not follow, although nothing is damaged in between."""
+    """A record whose queue offset is not consecutive, although there is no damage in between."""
 
     physical_offset: int
     topic: str
@@ -43,10 +43,10 @@ class OffsetBreak:
     expected: int
     found: int
     after_offset: int
-    """Behind the queue's last record before."""
+    """The end of the queue's previous record."""
     is_alone: bool = False
-    """It is this record that is wrong: its queue goes on behind it as if it had the queue offset that was expected, or
-    the queue cannot have so many messages."""
+    """This record itself is wrong: its queue continues as if it had the expected queue offset, or the queue cannot have
+    so many messages."""
 
 
 class _Queue:
@@ -59,7 +59,7 @@ class _Queue:
 
 
 class QueueContinuity:
-    """What the records seen so far say."""
+    """The state after the records seen so far."""
 
     def __init__(self, *, log_min_offset: int) -> None:
         self._log_min_offset = log_min_offset
@@ -69,16 +69,16 @@ class QueueContinuity:
         self.needed: list[NeededOffsets] = []
         self.breaks: list[OffsetBreak] = []
         self.strays: list[tuple[int, int]] = []
-        """Places and queue offsets of records that are the first of their queue and should not be: they may be another
-        queue's."""
+        """(physical offset, queue offset) of records that are unexpectedly the first of their queue: they may belong to
+        another queue."""
 
     def see_damage(self, damage: Damage) -> None:
-        """Take notice of a damaged place; what is seen next is behind it."""
+        """Process a damage; the next records come after it."""
         self._last_damage_end = damage.end_offset
         self._damaged_bytes += damage.size
 
     def see(self, records: Sequence[CheckedMessage]) -> None:
-        """Take notice of valid records, in order."""
+        """Process valid records, in order."""
         queues = self._queues
         for record in records:
             if not is_queued(record):
@@ -112,7 +112,7 @@ class QueueContinuity:
         """Return the state of a queue before its first record, which may have any queue offset."""
         queue_offset = record.queue_offset
         if self._last_damage_end >= 0 and queue_offset:
-            # The queue may have begun in a damaged place; if the log was never cut at its beginning, it began with 0.
+            # The queue may have begun within damage; if no file of the log was ever deleted, it began with 0.
             if not self._log_min_offset and queue_offset <= self._damaged_bytes // RECORD_SIZE_MIN:
                 return _Queue(0, 0)
             self._need(record, None, self._log_min_offset)

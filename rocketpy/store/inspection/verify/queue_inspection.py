@@ -1,8 +1,8 @@
-"""Holds the units of every queue against the records of the log, in one pass over the log.
+"""Compares the units of every queue with the records of the log, in one pass over the log.
 
-For each record the unit at its queue offset is looked at. A queue is passed through from front to back meanwhile, so
-one small chunk of units per queue is all the memory it takes. What is left over in the end are records without a unit
-and units without a record; what that means is for :mod:`rocketpy.store.inspection.verify.queue_verdict`.
+For each record the unit at its queue offset is checked. Each queue is read sequentially, so memory is one small chunk
+of units per queue. The result is records without a unit and units without a record;
+:mod:`rocketpy.store.inspection.verify.queue_verdict` classifies them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rocketpy.store.queue.record_offsets import queue_offsets_of
 _CHUNKS_MEMORY = 32 << 20
 RANGES_MAX = 200
 CLAIMED_QUEUES_MAX = 20_000
-"""So many queues with missing units of records that name them are kept until one is found that has its unit."""
+"""Limit of the queues whose units named by other queues' records are missing, tracked until one such unit is found."""
 
 
 @attrs.define
 class OffsetRange:
-    """Queue offsets ``begin`` up to ``end``, and where in the log the first one's record is."""
+    """Queue offsets ``begin`` up to ``end``, and the physical offset of the first one's record."""
 
     begin: int
     end: int
@@ -41,7 +41,7 @@ class OffsetRange:
 
 
 class QueueCursor:
-    """Where the pass is in one queue."""
+    """The state of the pass in one queue."""
 
     __slots__ = ("chunk", "first", "lost", "next_unit", "queue", "unmatched", "wrong_tags")
 
@@ -71,7 +71,7 @@ class QueueInspection:
         self.matched_count = 0
 
     def see(self, records: Sequence[CheckedMessage]) -> None:
-        """Look at the units of valid records, in log order."""
+        """Check the units of valid records, in log order."""
         for record in records:
             places = queue_offsets_of(record, is_multi_dispatch=True)
             for key, queue_offset in places[:1]:
@@ -82,11 +82,11 @@ class QueueInspection:
                     self._see_named(key, record, queue_offset)
 
     def cursor_of(self, key: QueueKey) -> QueueCursor:
-        """Return where the pass has come in a queue that has files."""
+        """Return the state of the pass in a queue that has files."""
         return self._cursors.get(key) or QueueCursor(self._inventory.queues[key])
 
     def _see_named(self, key: QueueKey, record: CheckedMessage, queue_offset: int) -> None:
-        """Look at the unit of a record in a queue that it names besides its own."""
+        """Check the unit of a record in a queue that it names besides its own."""
         matched_count = self.matched_count
         if self._misses_unit(key, record, queue_offset):
             if self._has_multi_dispatch:
@@ -112,7 +112,7 @@ class QueueInspection:
             cursor = self._cursors[key] = QueueCursor(queue)
         unit = self._unit(cursor, queue_offset)
         if unit[0] != record.physical_offset or unit[1] != record.size:
-            # A unit that leads elsewhere belongs to somebody else, or to nobody: then it stays unmatched.
+            # A unit that points elsewhere belongs to another record, or to none: then it stays unmatched.
             return not is_unit(unit) and not is_deleted
         self.matched_count += 1
         if queue_offset > cursor.next_unit:

@@ -1,4 +1,4 @@
-"""Reads the units of a queue from its files, for an inspection: by number, in chunks, changing nothing."""
+"""Read-only access to the units of a queue for an inspection: by queue offset, in chunks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIGN = 1 << 63
 
 
 def is_unit(unit: Unit) -> bool:
-    """Whether a unit is one at all: not free space, not garbage. Pre-blank ones are."""
+    """Whether a unit is well-formed: neither free space nor garbage. Pre-blank units are."""
     return unit[0] >= 0 and unit[1] > 0
 
 
@@ -67,7 +67,7 @@ def units_between(opened: ReadOnlyFiles, queue: QueueFiles, begin: int, end: int
 
 
 def ext_unit_at(opened: ReadOnlyFiles, extension: QueueFiles | None, address: int) -> CqExtUnit | None:
-    """Return what stands behind an address, None if nothing sensible does."""
+    """Return the ConsumeQueueExt unit at an address, None if there is no valid one."""
     if extension is None:
         return None
     offset = address + _SIGN

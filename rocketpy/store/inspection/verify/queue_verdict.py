@@ -1,8 +1,8 @@
-"""Says of what a pass over log and queues has left over what it means: lost, explained, or put right by a start.
+"""Classifies mismatches between log and queues: lost, explained, or repaired by the next start.
 
-Records without a unit are not seen by consumers; units without a record lead them astray. But a unit into a damaged
-place of the log is how we know what stood there, one behind the log's end goes with it, one before its beginning has
-expired, and what is missing where a start walks through the log is made by it.
+A record without a unit is invisible to consumers; a unit without a record returns wrong bytes. But a unit that points
+into damage shows which record was lost there; a unit after the log's end is truncated with it; one before its beginning
+has expired; and units that are missing where a start scans the log are rebuilt by it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NOT_MADE = "does not make them: it does not look there"
 
 @attrs.frozen
 class LogState:
-    """What a pass over the log has found, and where a start would begin its own."""
+    """The result of a scan of the log, and where a start would begin its own scan."""
 
     min_offset: int
     end_offset: int
     damages: Sequence[Damage]
     walk_begin: int
-    """A start looks at records from here on."""
+    """A start scans records from here on."""
     is_clean: bool
-    """No abort file: a start trusts the units that are there."""
+    """No abort file: a start trusts the existing units."""
     is_live: bool
-    """A broker is writing meanwhile: what is missing at an end may be about to come."""
+    """A broker is writing at the same time: what is missing at an end may still be written."""
     next_offset: Callable[[QueueKey], int | None]
-    """The queue offset behind a queue's last record."""
+    """The queue offset after a queue's last record."""
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class QueuePart:
 
 @attrs.frozen
 class QueueFault:
-    """A queue is right up to a unit; from there on it must be made again, from this place of the log on."""
+    """A queue is valid up to a unit; from there on it must be rebuilt from this physical offset on."""
 
     queue: QueueFiles
     queue_offset: int
@@ -83,7 +83,7 @@ class _Run:
 
 
 class QueueVerdict:
-    """The judgement of one pass. The attributes are there when :meth:`findings` is used up."""
+    """The classification of one scan. The attributes are set when :meth:`findings` is exhausted."""
 
     def __init__(self, inspection: QueueInspection, inventory: Inventory, opened: ReadOnlyFiles, log: LogState) -> None:
         self._inspection = inspection
@@ -92,12 +92,12 @@ class QueueVerdict:
         self._log = log
         self.faults: list[QueueFault] = []
         self.rebuild_offsets: list[int] = []
-        """Places of records whose units a start must make although it would not by itself."""
+        """Physical offsets of records whose units would not be rebuilt without a repair."""
         self.in_damages: dict[int, list[QueuePart]] = {}
         """By the number of a damage: the units that point into it."""
 
     def findings(self, known_topics: frozenset[str] | None) -> Iterator[Finding]:
-        """Yield what is wrong. ``known_topics`` are those of the broker's table, None if there is none."""
+        """Yield the findings. ``known_topics`` are those of the broker's table, None if there is none."""
         for key, ranges in self._inspection.without_queue.items():
             yield from self._missing_queue(key, ranges, known_topics)
         for key, queue in self._inventory.queues.items():
@@ -168,7 +168,7 @@ class QueueVerdict:
             yield from self._lost(cursor, each)
 
     def _runs(self, queue: QueueFiles, begin: int, end: int, *, is_tail: bool) -> list[_Run]:
-        """Return units as runs of one kind; the tail of a queue ends where no more unit is."""
+        """Return units as runs of one kind; the tail of a queue ends at the first missing unit."""
         runs: list[_Run] = []
         for queue_offset, unit in units_between(self._opened, queue, begin, end):
             if is_tail and not is_unit(unit):
@@ -207,7 +207,7 @@ class QueueVerdict:
         count = run.end - run.begin
         is_replaced = not log.is_clean and self._physical_before(queue, run.begin) >= log.walk_begin
         severity, start, repair = Severity.ERROR, _NOT_LOOKED_AT, CUT
-        # Units behind all records of the queue go with the end of the log; one in the place of a record's is wrong.
+        # Units after all records of the queue are truncated with the log; one at a record's queue offset is wrong.
         if run.kind is _Kind.BEHIND and is_tail and run.begin >= (log.next_offset((queue.topic, queue.queue_id)) or 0):
             severity, start, repair = Severity.NOTICE, "cuts them", NOTHING
         elif is_replaced:
@@ -229,7 +229,7 @@ class QueueVerdict:
         self.faults.append(QueueFault(queue, queue_offset, self._physical_before(queue, queue_offset)))
 
     def _physical_before(self, queue: QueueFiles, queue_offset: int) -> int:
-        """Return where the record of the unit before is: from there on the log has what is missing behind it."""
+        """Return the physical offset of the previous unit's record: the missing records come after it."""
         log = self._log
         for _, unit in units_between(self._opened, queue, max(queue.min_offset, queue_offset - 1), queue_offset):
             if is_unit(unit) and not is_pre_blank(unit) and log.min_offset <= unit[0] < log.end_offset:

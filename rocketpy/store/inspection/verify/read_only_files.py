@@ -1,7 +1,7 @@
-"""Files as an inspection reads them: never written, never created, and readable where the disk is not.
+"""Read-only files of an inspection that tolerate read errors.
 
-What a disk refuses to read comes back as zeros, page by page, and is remembered: a look at a dying disk must go on
-behind the place. A file that cannot be opened at all reads as nothing and is remembered too.
+Pages that the disk fails to read are returned as zeros and recorded, because the inspection of a failing disk must
+continue after them. A file that cannot be opened reads as empty, and is recorded too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNREADABLE_MAX = 1000  # remembered at most
 
 @attrs.frozen
 class Unreadable:
-    """A place that the disk refused; without a position it is the whole file."""
+    """A range that the disk failed to read; without a position it is the whole file."""
 
     path: str
     position: int | None
@@ -25,7 +25,7 @@ class Unreadable:
 
 
 class ReadOnlyFiles:
-    """Open files by path, the least recently used closed first. Whoever made it closes it."""
+    """A cache of open files by path, evicting the least recently used. Its creator closes it."""
 
     def __init__(self, disk: Disk, *, open_max: int = 64) -> None:
         self.disk = disk

@@ -1,7 +1,7 @@
-"""Looks at the small files of a store: checkpoint, abort file, orderly end, and the JSON tables with their ``.bak``.
+"""Inspection of the small files: checkpoint, abort file, note of a clean shutdown, and the JSON tables with ``.bak``.
 
-They say what the last owner of the store promised: up to where the log was durable, and where a start would begin its
-walk. Nothing here reads log, queues or index beyond the heads of log files.
+They record what the last owner of the store guaranteed: up to which offset the log was durable, and where a start would
+begin its scan.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Looks at a whole store without changing it, and says what is wrong: ``rocketpy store verify``.
+"""Read-only verification of a whole store: ``rocketpy store verify``.
 
-One pass over the log: every record with its checksum, and with each record its units and index entries. Nothing is
-written, created or locked; memory is bounded by a window of the log, a chunk of units per queue and the findings.
-It works on Java's stores and ours, with files of any sizes, and on the directory of a broker that runs: then what is
-still on its way at the ends is no finding.
+One pass over the log checks every record with its checksum, its units and its index entries. Nothing is written,
+created or locked; memory is bounded by a window of the log, a chunk of units per queue, and the findings. It works on
+stores of Java and ours, with files of any size, and on the directory of a running broker: then data that is still being
+written at the ends is no finding.
 
-The result is for people (:attr:`StoreInspection.findings`) and, exactly, for ``rocketpy.store.inspection.repair``.
+The result is text for operators (:attr:`StoreInspection.findings`), and exact data for the repair.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FINDINGS_MAX = 10_000
 
 @attrs.frozen
 class Summary:
-    """What was looked at."""
+    """Counters of one inspection."""
 
     log_begin: int
     log_end: int
@@ -49,7 +49,7 @@ class Summary:
 
 
 class StoreInspection:
-    """One look at one store. The attributes are there when :meth:`run` is used up; then :meth:`close`."""
+    """One inspection of a store. The attributes are set when :meth:`run` is exhausted; then :meth:`close` it."""
 
     def __init__(
         self,
@@ -85,37 +85,37 @@ class StoreInspection:
 
     @property
     def damages(self) -> list[Damage]:
-        """Places in the log that are damaged, with valid records behind them."""
+        """Damage in the log that is followed by valid records."""
         return self._walk.damages
 
     @property
     def tail(self) -> list[Damage]:
-        """What is behind the end of the log."""
+        """The bytes after the end of the log."""
         return self._walk.tail
 
     @property
     def gap_behind_end(self) -> Damage | None:
-        """A file that is missing behind the end of the log although there is another one behind it."""
+        """A file that is missing after the end of the log although a later one exists."""
         return next((each for each in self.tail if not each.path), None)
 
     @property
     def log_end(self) -> int:
-        """Behind the last valid record."""
+        """The offset after the last valid record."""
         return self._walk.end_offset
 
     @property
     def needed(self) -> list[NeededOffsets]:
-        """Queue offsets that were lost in the damaged places."""
+        """Queue offsets that were lost in damage."""
         return self._continuity.needed
 
     @property
     def breaks(self) -> list[OffsetBreak]:
-        """Records whose queue offset does not follow."""
+        """Records whose queue offset is not consecutive."""
         return self._continuity.breaks
 
     @property
     def odd_times(self) -> list[OddTime]:
-        """Records whose time cannot be."""
+        """Records with an implausible storeTimestamp."""
         return self._times.odd
 
     @property
@@ -124,16 +124,16 @@ class StoreInspection:
         return self._continuity
 
     def record_at(self, physical_offset: int) -> CheckedMessage | None:
-        """Return the valid record at a place of the log, None if there is none."""
+        """Return the valid record at a physical offset, None if there is none."""
         return read_record(self.inventory.log_files, self.opened, physical_offset)
 
     @property
     def is_severe(self) -> bool:
-        """Whether anything was found that somebody should act on."""
+        """Whether there is any finding that requires action."""
         return any(finding.severity.is_severe for finding in self.findings)
 
     def run(self) -> Iterator[tuple[int, int]]:
-        """Look at everything; yields bytes of the log done and in all, about every 20 ms."""
+        """Inspect everything; yields the bytes of the log done and their total, about every 20 ms."""
         inventory, total = self.inventory, self.inventory.log_bytes
         self._add(inventory.findings)
         begin = inventory.log_min_offset
@@ -154,7 +154,7 @@ class StoreInspection:
         self.opened.close()
 
     def summary(self) -> Summary:
-        """Return what was looked at."""
+        """Return the counters."""
         return Summary(
             self.inventory.log_min_offset,
             self.log_end,

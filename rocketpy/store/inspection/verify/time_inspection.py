@@ -1,7 +1,7 @@
-"""Finds records whose storeTimestamp cannot be: no time at all, or a lone one far from those before and behind it.
+"""Detects implausible storeTimestamps: not a time at all, or a single one far from those before and after it.
 
-A record's checksum does not cover its times. A wrong one matters: a start goes on from the latest storeTimestamp of the
-log, so that a single flipped bit would move every later message, and what is found by time, into the far future.
+A record's checksum does not cover its timestamps. A wrong one matters: a start continues from the latest storeTimestamp
+of the log, so a single flipped bit would move all later messages, and searches by time, into the far future.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.store.layout import store_timestamp_position
 
 FAR_MS = 24 * 3600 * 1000
-"""A record alone this far from its neighbours has lost its time; several are a log that was idle, or another clock."""
+"""A single record this far from its neighbours has a damaged timestamp; several follow an idle time or a clock change.
+"""
 
 TIME_MAX_MS = 1 << 43
 """The year 2248."""
@@ -24,11 +25,11 @@ _ODD_MAX = 1000
 
 @attrs.frozen
 class OddTime:
-    """A record's time, and the one of the record before it (or behind, at the beginning of the log)."""
+    """A record's timestamp, and the one of the previous record (of the next one, at the beginning of the log)."""
 
     physical_offset: int
     offset: int
-    """Where in the log the time stands."""
+    """The physical offset of the timestamp field."""
     found_ms: int
     likely_ms: int
 
