@@ -1,15 +1,15 @@
-"""The hot call of the broker: one message into the log, its unit, its index work. Plain, positional, nothing awaits.
+"""Append: one message into the log, its unit, its index work. Plain, positional, nothing awaits.
 
 A message becomes bytes in a list, and a burst of messages one write per file (``end_burst``), before any reply leaves.
-What is common is straight-line code in :meth:`MessageAppender.put`; whatever is unusual (a full file, large messages,
-IPv6, transactions, refusals) it leaves to :meth:`MessageAppender._put_unusual`, in one comparison where it can: a store
-that cannot be written has no room for anything, and neither has one that does more with a message (multi-dispatch,
-extensions of queues).
+The common case is straight-line code in :meth:`MessageAppender.put`, the fast path. Every other case (a full file,
+large messages, IPv6, transactions, refusals) goes to the general path, :meth:`MessageAppender._put_unusual`. One
+comparison decides where possible: a store that cannot be written has no room for anything, and neither has a store that
+does more with a message (multi-dispatch, extensions of queues).
 
-Rules: a message gets its queue offset and place here and nowhere else; it is accepted only when its record and its unit
-have reserved space in open files, so that ``end_burst`` opens none; readers see it after ``end_burst``. It knows no
-topic's meaning, no delay levels, no sockets. With a transient store pool bursts end with ``keep_burst`` instead, and
-``end_burst`` is the commit.
+Rules: a message gets its queue offset and physical offset here and nowhere else. It is accepted only when its record
+and its unit have reserved space in open files, so that ``end_burst`` opens none. Readers see it after ``end_burst``.
+Nothing here knows a topic's meaning, delay levels or sockets. With a transient store pool bursts end with
+``keep_burst`` instead, and ``end_burst`` is the commit.
 
 Compatibility: a NUL in topic or properties is refused (MESSAGE_ILLEGAL), because recovery takes it for a torn record:
 the CRC covers the body only. All messages of a burst have the burst's storeTimestamp. When there is no space for a file
@@ -108,7 +108,7 @@ class MessageAppender:
         self._burst_took: Callable[[float], None] | None = None
         self._monotonic: Callable[[], float] = float
 
-    # ---- the hot call ---------------------------------------------------------------------------------------------
+    # ---- the fast path --------------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -249,15 +249,15 @@ class MessageAppender:
             return self._refused(queue)[0], [], -1
         self._stamp_burst()
         try:
-            places, units, content = records.written(self.wrote_offset, queue, self._burst_timestamp_ms)
+            physical_offsets, units, content = records.written(self.wrote_offset, queue, self._burst_timestamp_ms)
         except struct.error:
             self._room_end = -1  # the next message looks again whether it is the first of its file
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         if self._unit_extensions is not None:
-            units = records.units(places, self._extended(queue, batch.tags_codes, batch.properties))
+            units = records.units(physical_offsets, self._extended(queue, batch.tags_codes, batch.properties))
         self._append(queue, [content], units, self.wrote_offset + len(content))
-        self._index_feed.add(topic, batch.keys, places, self._burst_timestamp_ms)
-        return _PUT_OK, places, queue.next_offset - len(places)
+        self._index_feed.add(topic, batch.keys, physical_offsets, self._burst_timestamp_ms)
+        return _PUT_OK, physical_offsets, queue.next_offset - len(physical_offsets)
 
     # ---- the burst ------------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class MessageAppender:
             self._burst_took(self._monotonic() - began)
 
     def watch_bursts(self, took_seconds: Callable[[float], None], monotonic: Callable[[], float]) -> None:
-        """Call back at the end of each burst with the time that it took, whoever ended it: mostly for writing."""
+        """Call back at the end of each burst, whichever caller ended it, with its duration: mostly for writing."""
         self._burst_took, self._monotonic = took_seconds, monotonic
 
     def hand_over_to_index(self) -> None:
@@ -320,12 +320,12 @@ class MessageAppender:
         self._index_work = self._index_feed.work
 
     def refuse_all(self, why: str) -> None:
-        """Take no message from now on."""
+        """Refuse every message from now on."""
         self._refusals.refuse_all(why)
         self._room_end = -1
 
     def refuse_while(self, why: str | None) -> None:
-        """Take no message for a reason that will pass; None when it has."""
+        """Refuse every message for a reason that will pass; None when it has."""
         self._refusals.refuse_while(why)
         if why is not None:
             self._room_end = -1
@@ -481,7 +481,7 @@ class MessageAppender:
             queue.next_offset += len(units)
 
     def _append_copies(self, queue_keys: Sequence[QueueKey], units: list[bytes]) -> None:
-        """Let a message also stand in the queues that it names; RocketMQ gives these no extension."""
+        """Give a message its unit in the queues that it names; RocketMQ gives these no extension."""
         for key in queue_keys:
             self._append(self._queues.find(*key), [], units, self.wrote_offset)
         self.counts.copy_count += len(queue_keys)

@@ -22,7 +22,7 @@ BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
 
 _CRC_MASK = 0x7FFF_FFFF
 _ALIKE_MAX = 1000
-"""More records are made one by one: what packs them all at once has a size, and is remembered."""
+"""Above this count records are packed one by one: the struct for all at once grows with them, and is cached."""
 
 _TAILS_MAX = 512
 
@@ -30,7 +30,7 @@ _pack_unit = layout.UNIT.pack
 
 
 class MessageBatch(NamedTuple):
-    """The messages of a batch: what stands first in each column is the first message's, and so on."""
+    """The messages of a batch, as columns: the first entry of each column is the first message's, and so on."""
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
@@ -42,12 +42,12 @@ class MessageBatch(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[BatchRecord]) -> MessageBatch:
-        """Return the batch of messages that are there one by one."""
+        """Return the batch of single messages."""
         return cls(*(tuple(zip(*records, strict=True)) or ((),) * len(cls._fields)))
 
 
 class SharedFields(NamedTuple):
-    """What the heads of all records of a batch say alike, but for the time; the address bits are not set yet."""
+    """Fields with one value for all records of a batch, except the time; the address bits are not set yet."""
 
     queue_id: int
     sys_flag: int
@@ -58,7 +58,7 @@ class SharedFields(NamedTuple):
 
 
 class Tails(Protocol):
-    """A queue, with what its topic remembers."""
+    """A queue, with the cached tails of its topic."""
 
     topic: str
     tails: dict[int, bytes]
@@ -71,7 +71,7 @@ class Queue(Tails, Protocol):
 
 
 Written: TypeAlias = tuple[list[int], list[bytes], bytes]
-"""Where each record is, their units, and all records together."""
+"""The physical offset of each record, their units, and the bytes of all records."""
 
 
 # A head is packed once with what the heads of all records share, and cut like this; numbers go between the pieces:
@@ -83,7 +83,7 @@ Written: TypeAlias = tuple[list[int], list[bytes], bytes]
 class AlikeRecords:
     """The records of messages that have bodies of one size and properties of one size: so have most batches.
 
-    They differ at the same places then, and all of them are packed in one step.
+    Their fields have the same positions then, so all of them are packed in one step.
     """
 
     __slots__ = ("_batch", "_body_size", "_properties_size", "_shared", "_size", "bodies_size", "count", "total_size")
@@ -103,25 +103,25 @@ class AlikeRecords:
         """The properties that are the first to exceed a limit."""
         return self._batch.properties[0]
 
-    def units(self, places: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
+    def units(self, physical_offsets: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
         """Return the units of the records; ``struct.error`` when a tags code does not fit."""
-        return list(map(_pack_unit, places, repeat(self._size), tags_codes))
+        return list(map(_pack_unit, physical_offsets, repeat(self._size), tags_codes))
 
     def written(self, physical_offset: int, queue: Queue, timestamp_ms: int) -> Written:
         """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
         flags, bodies, all_properties, tags_codes, _ = self._batch
         count, size, tail = self.count, self._size, tail_for(queue, self._properties_size)
-        places = list(range(physical_offset, physical_offset + self.total_size, size))
+        physical_offsets = list(range(physical_offset, physical_offset + self.total_size, size))
         head = _shared_head(self._shared, size, self._body_size, timestamp_ms)
         fields: list[object] = [head[:8], 0, head[12:16], 0, 0, 0, head[36:], b"", tail, b""] * count
         fields[1::10] = _crcs(bodies)
         fields[3::10] = flags
         fields[4::10] = range(queue.next_offset, queue.next_offset + count)
-        fields[5::10] = places
+        fields[5::10] = physical_offsets
         fields[7::10] = bodies
         fields[9::10] = all_properties
         records = _alike_records(count, len(head) - 36, self._body_size, len(tail), self._properties_size)
-        return places, self.units(places, tags_codes), records.pack(*fields)
+        return physical_offsets, self.units(physical_offsets, tags_codes), records.pack(*fields)
 
 
 class MixedRecords:
@@ -156,24 +156,25 @@ class MixedRecords:
         """The properties that are the first to exceed a limit."""
         return max(self._batch.properties, key=len)
 
-    def units(self, places: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
+    def units(self, physical_offsets: Sequence[int], tags_codes: Sequence[int]) -> list[bytes]:
         """Return the units of the records; ``struct.error`` when a tags code does not fit."""
-        return list(map(_pack_unit, places, self._sizes, tags_codes))
+        return list(map(_pack_unit, physical_offsets, self._sizes, tags_codes))
 
     def written(self, physical_offset: int, queue: Queue, timestamp_ms: int) -> Written:
         """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
         flags, bodies, all_properties, tags_codes, _ = self._batch
-        places = list(accumulate(self._sizes[:-1], initial=physical_offset))
+        physical_offsets = list(accumulate(self._sizes[:-1], initial=physical_offset))
         head, same = _shared_head(self._shared, 0, 0, timestamp_ms), repeat
         parts = [b""] * (4 * self.count)
         parts[0::4] = map(
             _cut_head(len(head) - 40).pack, self._sizes, same(head[4:8]), _crcs(bodies), same(head[12:16]), flags,
-            range(queue.next_offset, queue.next_offset + self.count), places, same(head[36:-4]), self._body_sizes,
+            range(queue.next_offset, queue.next_offset + self.count), physical_offsets, same(head[36:-4]),
+            self._body_sizes,
         )  # fmt: skip
         parts[1::4] = bodies
         parts[2::4] = map(tail_for, same(queue), self._properties_sizes)
         parts[3::4] = all_properties
-        return places, self.units(places, tags_codes), b"".join(parts)
+        return physical_offsets, self.units(physical_offsets, tags_codes), b"".join(parts)
 
 
 BatchRecords: TypeAlias = AlikeRecords | MixedRecords
@@ -190,7 +191,7 @@ def measured_records(batch: MessageBatch, topic: str, shared: SharedFields) -> B
 
 
 def tail_for(queue: Tails, properties_size: int) -> bytes:
-    """Return what stands between body and properties (topic, and the size of the properties); it is remembered."""
+    """Return the bytes between body and properties: topic, and the size of the properties. Cached by that size."""
     tails = queue.tails
     tail = tails.get(properties_size)
     if tail is None:

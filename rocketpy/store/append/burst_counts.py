@@ -1,4 +1,4 @@
-"""What has been put, counted by the burst: for whoever asks how a store does. A burst costs a few additions."""
+"""Put counters, updated once per burst; a burst costs a few additions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BurstCounts:
         self.put_count = 0
         self.put_bytes = 0
         self.burst_count = 0
-        self.slow_bursts: SlowBursts = deque(maxlen=SLOW_BURSTS_MAX)  # for whoever wants to know, and takes them away
+        self.slow_bursts: SlowBursts = deque(maxlen=SLOW_BURSTS_MAX)  # drained by StoreFigures.sample
 
     def end_burst(self, unit_count: int, began_ms: int | None) -> None:
         """Count a burst that is written; ``began_ms`` is None where waiting is not slowness."""

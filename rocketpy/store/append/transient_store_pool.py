@@ -1,6 +1,6 @@
-"""What was put and is not committed yet: kept in memory, and written to the files together a little later.
+"""Buffer of records that are put but not committed: kept in memory, and written to the files together a little later.
 
-Rules: what is in the pool is seen by no reader and lost with the process; it has its place in the log, and all space
+Rules: no reader sees what is in the pool, and it is lost with the process; it has its physical offsets, and all space
 it needs is reserved. The pool is as large as its buffers together, counted in bytes of the log that are not committed.
 What happens when it is full is its owner's choice: commit at once, or refuse (``fastFailIfNoBufferInStorePool``).
 

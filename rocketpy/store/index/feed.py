@@ -1,4 +1,4 @@
-"""What append gives to the index: the keys of messages, in log order."""
+"""The keys of messages on their way from append to the index, in log order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 
 
 class Index(Protocol):
-    """Where the keys of messages go."""
+    """The index, as append sees it."""
 
     pending: list[IndexWork]
-    """Takes messages in log order. Always the same list; only its owner takes away."""
+    """Takes messages in log order. Always the same list; only its owner removes from it."""
 
     def end_burst(self) -> None:
-        """Take notice of what was added; cheap."""
+        """Count what was added, and build some of it when too much is pending."""
         ...
 
     def writable_or_why(self) -> str | None:
@@ -28,7 +28,7 @@ class Index(Protocol):
 class IndexFeed:
     """Brings the keys of bursts to the index, once that takes them from append.
 
-    Before, and in a store without index, they are thrown away: what was stored meanwhile is read from the log.
+    Before, and in a store without index, they are dropped: what was stored meanwhile is read from the log.
     """
 
     def __init__(self, index: Index | None, *, has_pool: bool) -> None:
@@ -45,9 +45,11 @@ class IndexFeed:
         if not self._has_pool:
             self.work = self._index.pending
 
-    def add(self, topic: str, all_keys: Sequence[Sequence[bytes]], places: Sequence[int], timestamp_ms: int) -> None:
+    def add(
+        self, topic: str, all_keys: Sequence[Sequence[bytes]], physical_offsets: Sequence[int], timestamp_ms: int
+    ) -> None:
         """Take the messages of a batch; those without keys are left out."""
-        work = zip(repeat(topic), all_keys, places, repeat(timestamp_ms))
+        work = zip(repeat(topic), all_keys, physical_offsets, repeat(timestamp_ms))
         self.work += work if all(all_keys) else [each for each in work if each[1]]
 
     def end_burst(self) -> bool:

@@ -20,7 +20,7 @@ All numbers big-endian and signed. With s slots and room for n entries::
 A burst of keys costs one exchange of slots, one write of entries and one of the header. Rules: entries are only added;
 an old slot value counts only if it is the number of an entry that was there before; space is reserved before anything
 is written, so a full disk changes nothing. What survives a crash is not known: files that were not full and synced are
-made anew from the log.
+built again from the log.
 
 Compatibility: ``IndexFile`` and ``IndexHeader`` (4.9.8), byte for byte. A file made after another begins with the other
 one's end as its begin; its first entry's time difference is against that, and only then begin becomes its own.
@@ -179,7 +179,7 @@ class IndexFile:
 def create_index_file(
     disk: Disk, path: str, staging_path: str, layout: IndexLayout, previous: IndexHeader | None
 ) -> IndexFile:
-    """Make an empty file behind ``previous``. It appears whole, and is durable once its directory is synced.
+    """Make an empty file after ``previous``. It appears whole, and is durable once its directory is synced.
 
     ShortageError leaves none.
     """

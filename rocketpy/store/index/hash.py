@@ -21,7 +21,7 @@ from struct import iter_unpack
 from rocketpy.protocol.java_hash import index_key_hash, java_hash
 
 CHUNK = 512
-"""So many keys are combined at once; more costs the same per key."""
+"""Keys that are combined at once; more costs the same per key."""
 
 _WORD = 8
 _TAIL_LANES = (_WORD, 16)
@@ -84,7 +84,7 @@ def _hash_alike(topic: str, keys: Sequence[bytes], length: int) -> array[int] | 
 def _tails_of(keys: Sequence[bytes], length: int, size: int) -> bytes:
     """Return the last bytes of each key, one after the other."""
     joined = b"".join(keys)
-    if size == _WORD and not length % _WORD:  # every so many words one
+    if size == _WORD and not length % _WORD:  # one for each full row of words
         return memoryview(joined).cast("Q")[length // _WORD - 1 :: length // _WORD].tobytes()
     return b"".join([tail for (tail,) in iter_unpack(f"{length - size}x{size}s", joined)])
 

@@ -1,10 +1,10 @@
 """The index of a store: keys of messages come in as they are appended, and are built into files a little later.
 
 Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
-they came. So the index lags, and ``behind`` says by how many messages; a query
-builds what is pending before it looks. When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds some before it
-returns: whoever appends faster than the index can follow is slowed down. A batch may bring more keys than that, so it
-is put only while not too many wait (:attr:`IndexService.is_full`), and memory stays bounded.
+they came. So the index lags, and ``behind`` is the lag in messages; a query builds what is pending before it searches.
+When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds some before it returns: backpressure on appends that are
+faster than the index. A batch may bring more keys than that, so it is put only while not too many wait
+(:attr:`IndexService.is_full`), and memory stays bounded.
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
 vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
@@ -13,7 +13,7 @@ ReputMessageService to read again. A shortage of space or descriptors stops buil
 when the shortage is over.
 
 Compatibility: ``IndexService`` (4.9.8), the same bytes for the same messages. RocketMQ loses what was in the unfinished
-file unless it was dispatched by recovery; here it is made anew. It deletes files of other sizes only by hand; here they
+file unless it was dispatched by recovery; here it is rebuilt. It deletes files of other sizes only by hand; here they
 are left alone, and a new file begins.
 
 Compose::
@@ -22,7 +22,7 @@ Compose::
     index.load(is_clean=...)                    before recovery; blocks
     MessageAppender(index_work=index.pending)   and index.end_burst() at the end of each burst
     await nursery.start(index.run)
-    await run_blocking(index.flush)             at the orderly end, when run is cancelled and nothing is appended
+    await run_blocking(index.flush)             at a clean shutdown, when run is cancelled and nothing is appended
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
 
 PENDING_MAX = 16_384
-"""So many keys may wait, about 4 MB, before a batch is put."""
+"""Limit of pending keys before a batch is put, about 4 MB."""
 
 _SLICES_PER_BURST = 16
 """So many slices a burst builds when too many keys wait: as many keys as single messages bring in a burst. The burst
@@ -121,7 +121,7 @@ class IndexService:
     ) -> None:
         self.pending: list[IndexWork] = []
         """Where append puts its messages, in log order. The list stays the same one; only this service removes."""
-        self._counted = 0  # so many of ``pending`` are counted in _pending_keys
+        self._counted = 0  # messages of ``pending`` that are counted in _pending_keys
         self._pending_keys = 0
         self._taken_count = 0  # messages taken from ``pending``, ever
         self._path = path
@@ -161,7 +161,7 @@ class IndexService:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many keys wait that no batch may bring more."""
+        """Whether too many keys are pending for a batch to add more."""
         return self._pending_keys > PENDING_MAX
 
     async def wait_room(self) -> None:
@@ -183,7 +183,7 @@ class IndexService:
     def end_physical_offset(self) -> int:
         """Where the last message in the files is: to catch up, read the log from there on; 0 without files.
 
-        That message itself may lack keys after a crash, and is indexed again then; after an orderly end it is left out.
+        That message itself may lack keys after a crash, and is indexed again then; after a clean shutdown it is not.
         """
         return self._files[-1].header.end_physical_offset if self._files else 0
 
@@ -222,7 +222,7 @@ class IndexService:
             self._complete_to = self.end_physical_offset
 
     def flush(self) -> None:
-        """Build everything and make it durable: for an orderly end. Blocks. A shortage leaves keys unbuilt."""
+        """Build everything and make it durable: for a clean shutdown. Blocks. A shortage leaves keys unbuilt."""
         self.build()
         if self._no_space is not None:
             return
@@ -371,7 +371,7 @@ class IndexService:
             checkpoint.flush()
 
     def _files_found(self) -> Iterator[IndexFile]:
-        """Yield the files of the directory in order, of either layout; foreign ones are passed over."""
+        """Yield the files of the directory in order, of either layout; foreign ones are skipped."""
         for name in self._disk.list_directory(self._path):
             path = f"{self._path}/{name}"
             layout = self._layout_of(path)
@@ -425,7 +425,7 @@ class IndexService:
     # ---- deletion -------------------------------------------------------------------------------------------------
 
     async def delete_expired_files(self, log_min_offset: int) -> int:
-        """Delete leading files all of whose messages lay in front of a place in the log; return how many.
+        """Delete leading files all of whose messages are before a physical offset; return how many.
 
         Never the last one, nor one that is still to be synced. Queries find nothing in them at once; who is at it goes
         on. A loss of power may bring some back, which does no harm: what they name is not in the log.

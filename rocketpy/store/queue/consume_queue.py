@@ -1,4 +1,4 @@
-"""One queue of a topic: a fixed-size unit per message that says where in the log it is.
+"""ConsumeQueue: one queue of a topic, a unit of fixed size per message with its physical offset.
 
 Units are collected by append in :attr:`ConsumeQueue.units` and written once per burst. Rules: unit n is at byte n * 20;
 readers see only what is written (``max_offset``), append counts in ``next_offset``; the space of a unit is reserved
@@ -27,7 +27,7 @@ from rocketpy.store.read.steps import Steps, read_now
 
 
 class ConsumeQueue:
-    """A queue. The first block of attributes is for the appender, which changes them in its hot call."""
+    """A queue. The first block of attributes is for the appender, which changes them in its fast path."""
 
     __slots__ = (
         "_before_clearing",
@@ -124,7 +124,7 @@ class ConsumeQueue:
     def extended_tags_code(self, tags_code: int, store_timestamp_ms: int, bit_map: bytes | None) -> int:
         """Return what goes into the tagsCode field of the next unit: an address if the queue has an extension.
 
-        What is behind the address is written with the units. When there is no space for it, the plain tags code counts.
+        The unit at the address is written with the units. When there is no space for it, the plain tags code counts.
         """
         if not self.writes_ext:
             return tags_code
@@ -142,7 +142,7 @@ class ConsumeQueue:
         self.max_offset += len(content) // UNIT_SIZE
 
     def start_at(self, queue_offset: int) -> None:
-        """Let a queue without files begin behind 0: its messages before are no longer in the log."""
+        """Let a queue without files begin past 0: the messages before are no longer in the log."""
         assert not self.files, self
         self._set_end(queue_offset)
         self.min_offset = self.flushed_offset = queue_offset
@@ -169,22 +169,22 @@ class ConsumeQueue:
         return UNIT.unpack(mapped_file.file().read(position, UNIT_SIZE))
 
     def ext_unit(self, tags_code: int) -> CqExtUnit | None:
-        """Return what is behind a unit's tagsCode field, None if it is a plain one or leads nowhere. Blocks."""
+        """Return the extension that a unit's tagsCode field leads to, None for a plain one or a lost one. Blocks."""
         return self.ext.get(tags_code) if self.ext is not None and is_ext_address(tags_code) else None
 
     # ---- recovery: blocks, before the store is open ---------------------------------------------------------------
 
     def recover(self, *, is_clean: bool, file_size: int) -> None:
-        """Find the end: behind the last valid unit. ``file_size`` is what files of this store usually have.
+        """Find the end: after the last valid unit. ``file_size`` is what files of this store usually have.
 
-        After an orderly stop everything before the end is valid, so bisection finds it. After a crash any page may be
+        After a clean shutdown everything before the end is valid, so bisection finds it. After a crash any page may be
         missing: the last three files are walked up to the first unit that is not valid.
         """
         self.min_offset = self.files.min_offset // UNIT_SIZE
         end, units, is_clear = find_end(self.files, is_clean=is_clean)
         if self.files:
-            # The last file may be short: a recovery died between cutting the tail and extending it again. After an
-            # orderly stop only somebody else can have cut it.
+            # The last file may be short: a recovery was killed between the two truncates of _clear_from. After a
+            # clean shutdown no crash of ours can have cut it, so a short single file keeps its length.
             last = self.files[-1]
             if len(self.files) > 1:
                 file_size = self.files[-2].size
@@ -199,7 +199,7 @@ class ConsumeQueue:
         self._found = FoundUnits(first, units, self.max_offset, self.max_offset if is_clear else None)
 
     def first_at_or_behind(self, physical_offset: int) -> int:
-        """Return the first queue offset whose message lies at or behind a place in the log, or ``max_offset``."""
+        """Return the first queue offset whose record is at or after a physical offset, or ``max_offset``."""
         low, high = self.files.min_offset // UNIT_SIZE, self.max_offset
         found = self._found
         if found is not None and found.end >= high > found.first:
@@ -209,14 +209,14 @@ class ConsumeQueue:
         return read_now(self._search(low, physical_offset))[0]
 
     def rewind(self, queue_offset: int) -> None:
-        """Go back to an offset to write the units behind it again; until then :meth:`stale_units` has the old ones.
+        """Go back to an offset, to write units from there on again; until then :meth:`stale_units` has the old ones.
 
-        Nothing behind it counts as durable, whatever is there: after a kill it may be in memory only.
+        Nothing from there on counts as durable, whatever the files have: after a kill it may be in memory only.
         """
         found = self._found
         if found is not None:
             if self.max_offset > found.end:
-                self._found = None  # somebody has written since
+                self._found = None  # units were written since
             else:
                 found.end = queue_offset
         if queue_offset < self.max_offset or queue_offset * UNIT_SIZE <= self.files.min_offset:
@@ -240,7 +240,7 @@ class ConsumeQueue:
         return self.ext is not None and self.ext.holds(tags_code, store_timestamp_ms)
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
-        """Return what stands in the place of units, written in another life; fewer at the end of a file."""
+        """Return the bytes at the position of units, as an earlier run left them; fewer at the end of a file."""
         stale = None if self._found is None else self._found.stale(queue_offset, count)
         if stale is not None:
             return stale
@@ -277,9 +277,9 @@ class ConsumeQueue:
         return adopted
 
     def truncate(self, queue_offset: int, *, trusts_clear: bool = True) -> None:
-        """Forget the units at and behind an offset, and clear their bytes: a later recovery must not find them.
+        """Drop the units from an offset on, and clear their bytes: a later recovery must not find them.
 
-        What is clear already is left alone, unless it may be so in the page cache only.
+        Bytes that read as zero are left alone, unless they may be zero in the page cache only.
         """
         if not (trusts_clear and self._is_clear_from(queue_offset)):
             self._clear_from(queue_offset)
@@ -301,7 +301,7 @@ class ConsumeQueue:
         self._found = None
 
     def remove_files(self) -> None:
-        """Delete everything: the queue is as if it had never been. Foreign files stay, with their directory."""
+        """Delete everything: the queue is empty again. Foreign files stay, with their directory."""
         self.files.remove_all()
         remove_directory_if_empty(self._disk, self.files.path)
         if self.ext is not None:
@@ -314,9 +314,10 @@ class ConsumeQueue:
     def remove_files_durably(self) -> None:
         """Delete everything, durable on return: for recovery. Blocks.
 
-        Units that came back with the next loss of power could have place and size of other records made meanwhile.
+        Units that came back with the next loss of power could match physical offset and size of records written since,
+        and would give those a foreign tags code.
         """
-        self._clears()
+        self._clears()  # first: a kill from here on leaves the mark, so that the next recovery syncs what we did not
         self.files.remove_all()
         directories = [self.files.path]
         if self.ext is not None:
@@ -325,6 +326,8 @@ class ConsumeQueue:
         for directory in directories:
             if self._disk.is_directory(directory):
                 self._disk.sync_directory(directory)
+        # The directories were synced while they were there: no file comes back. Now they go themselves, and the syncs
+        # of their parents make that durable too.
         self.remove_files()
         for directory in map(os.path.dirname, directories):
             if self._disk.is_directory(directory):
@@ -372,16 +375,19 @@ class ConsumeQueue:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _is_clear_from(self, queue_offset: int) -> bool:
-        """Whether all bytes behind a queue offset are known to be zero."""
+        """Whether all bytes from a queue offset on are known to be zero."""
         clear_from = None if self._found is None else self._found.clear_from
         return clear_from is not None and queue_offset >= max(clear_from, self.max_offset)
 
     def _clear_from(self, queue_offset: int) -> None:
-        """Make all bytes behind a queue offset zero, durably.
+        """Make all bytes from a queue offset on zero, durably.
 
-        Other messages of the same sizes may soon lie where those of the lost units lay. If a unit came back then, it
-        would be taken for one of theirs, and its tags code for theirs.
+        Records of the same sizes may soon have the physical offsets of those whose units are dropped here. A unit that
+        came back then would match one of them, and its tags code would be served for it.
         """
+        # The order matters. The mark comes first: killed before the syncs below, the page cache has zeros and the disk
+        # the old units, and only the mark makes the next recovery sync. Between the two truncates the file is short,
+        # which recover() repairs. The directory is synced last, because that covers every file that was removed.
         self._clears()
         end = queue_offset * UNIT_SIZE
         self.files.remove_after(end)
@@ -393,6 +399,7 @@ class ConsumeQueue:
             file.sync()
         if self._disk.is_directory(self.files.path):
             self._disk.sync_directory(self.files.path)
+        # The file that holds the end counts as unflushed, so that the next flush syncs it with its directory.
         self.has_new_file = True
         self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
         if self._found is not None:
@@ -403,13 +410,13 @@ class ConsumeQueue:
             self._before_clearing()
 
     def _lies_at(self, physical_offset: int, queue_offset: int) -> bool:
-        """Whether the message of a unit lies at or behind a place in the log."""
+        """Whether the record of a unit is at or after a physical offset."""
         found, size, _ = self.unit_at(queue_offset)
         return found >= physical_offset and size != PRE_BLANK_SIZE
 
     def _search(self, low: int, physical_offset: int) -> Steps[tuple[int, int]]:
-        """Return the first queue offset from ``low`` on whose message lies at or behind a place in the log, with its
-        tagsCode field; or ``max_offset``. It looks at ``low`` first, which mostly is the one.
+        """Return the first queue offset from ``low`` on whose record is at or after a physical offset, with its
+        tagsCode field; or ``max_offset``. It probes ``low`` first, which mostly is the one.
         """
         high, probe, first_tags_code = self.max_offset, low, 0
         while low < high:

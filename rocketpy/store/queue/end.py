@@ -1,4 +1,4 @@
-"""Where the units of a queue end: what recovery finds when it looks at a queue's last files, once.
+"""The end of a queue's units, as recovery finds it by one look at the last files.
 
 A store may have tens of thousands of queues, most of them short and idle, and descriptors for a few hundred. So a file
 is opened once, a short queue is read in one go, and what was read is kept until recovery is over.
@@ -30,12 +30,12 @@ _LOW_HALF = 0xFFFF_FFFF
 
 @attrs.define(eq=False, slots=True)
 class FoundUnits:
-    """The last units of a queue, as they stood in the files."""
+    """The last units of a queue, as they were in the files when recovery began."""
 
     first: int  # the queue offset of the first of them
     content: bytes
     end: int  # units before it are still the queue's
-    clear_from: int | None  # all behind this queue offset, and behind what the queue has, is zero; None: who knows
+    clear_from: int | None  # all bytes from this queue offset on, past the queue's end, are zero; None: unknown
 
     def unit_at(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Return a unit of the queue, None if it is not here."""
@@ -44,19 +44,19 @@ class FoundUnits:
         return None
 
     def stale(self, queue_offset: int, count: int) -> bytes | None:
-        """Return what stood in the place of units; None if it must be read."""
+        """Return the old bytes at the position of units; None if they must be read."""
         position = (queue_offset - self.first) * UNIT_SIZE
         if 0 <= position < len(self.content):
             return self.content[position : position + count * UNIT_SIZE]
         return b"" if self.clear_from is not None and queue_offset >= self.clear_from else None
 
     def adopt(self, begin: int, end: int) -> None:
-        """Units were taken as they stood here."""
+        """Note that the units of a range were kept as they were found."""
         if self.end == begin:
             self.end = min(end, self.first + len(self.content) // UNIT_SIZE)
 
     def cut(self, queue_offset: int) -> None:
-        """Everything behind a queue offset was cleared."""
+        """Note that everything from a queue offset on was cleared."""
         self.content = self.content[: max(0, queue_offset - self.first) * UNIT_SIZE]
         self.end = min(self.end, queue_offset)
         self.clear_from = queue_offset
@@ -72,7 +72,7 @@ class FileEnd:
 
 
 def columns(units: bytes) -> tuple[int, ...]:
-    """Return the fields of whole units, one after another: place, size and tags code of each."""
+    """Return the fields of whole units, one after another: physical offset, size and tags code of each."""
     count = len(units) // UNIT_SIZE
     return struct.unpack_from(">" + "qiq" * count, units)
 
@@ -80,13 +80,13 @@ def columns(units: bytes) -> tuple[int, ...]:
 def find_end(files: MappedFileQueue, *, is_clean: bool) -> tuple[int, bytes, bool]:
     """Return where the units of a queue end (in bytes), the last of them, and whether zeros are all that follows.
 
-    After an orderly stop every unit before the end is valid, after a crash it is in the last three files, which are
-    looked at; or in one further back, if those have none.
+    After a clean shutdown every unit before the end is valid. After a crash the end is in the last three files, or in
+    one before them if those have no valid unit.
     """
     end, units, is_clear = files.min_offset, b"", False
     first_file = max(0, len(files) - 3)
     while first_file and not begins_with_unit(files[first_file]):
-        first_file -= 1  # a burst that was killed had reserved files far behind the last unit
+        first_file -= 1  # a burst that was killed had reserved files far past the last unit
     for mapped_file in list(files)[first_file:]:
         found = bisect_end(mapped_file) if is_clean else walk_end(mapped_file)
         end = mapped_file.base_offset + found.count * UNIT_SIZE
@@ -121,7 +121,7 @@ def walk_end(mapped_file: MappedFile) -> FileEnd:
 
 
 def bisect_end(mapped_file: MappedFile) -> FileEnd:
-    """Find the end given that no valid unit follows an invalid one: after an orderly stop."""
+    """Find the end given that no valid unit follows an invalid one: after a clean shutdown."""
     file = mapped_file.file()
     content = file.read(0, min(_FIRST_READ_SIZE, mapped_file.size))
     low, high = _valid_count(content), mapped_file.size // UNIT_SIZE

@@ -1,4 +1,4 @@
-"""What a queue knows of its messages beyond their units: tags code, storeTimestamp, and the bit map of SQL filters.
+"""ConsumeQueueExt: tags code, storeTimestamp and the bit map of SQL filters, for each unit of a queue.
 
 With ``enableConsumeQueueExt`` a unit's tagsCode field holds an address in these files, where the real tags code is. An
 address is an offset with the sign bit set: a tags code up to :data:`~rocketpy.store.layout.EXT_ADDRESS_MAX` is one.
@@ -6,7 +6,7 @@ address is an offset with the sign bit set: a tags code up to :data:`~rocketpy.s
 Rules: nothing here is needed to find a message. What cannot be stored is left out, and the unit holds its plain tags
 code; an address that leads nowhere means that the message may be wanted. But no address ever leads to another message's
 unit: addresses are never given twice while a unit of the queue has one, and after a crash one is believed only if the
-storeTimestamp behind it is the record's. The format has no checksum.
+storeTimestamp at it is the record's. The format has no checksum.
 
 Compatibility: ``ConsumeQueueExt`` (4.9.8), byte for byte; RocketMQ gives an address twice when the file lost its end.
 """
@@ -30,19 +30,19 @@ BitMapOf: TypeAlias = Callable[[str, Mapping[str, str]], bytes | None]
 """The bit map of the filters that a message passes, from topic and properties; None without any."""
 
 END_BLANK_SIZE = 4
-"""So many bytes stay free at the end of a file, where the mark of the end stands."""
+"""Bytes that stay free at the end of a file, for the mark of the end."""
 
 _SIGN = 1 << 63
 _REAL_OFFSET_MAX = EXT_ADDRESS_MAX + _SIGN
 _TRIES = 3
 _SECTOR_SIZE = 512
 _LOST_FILES_END = 1 << 44
-"""Behind every address of a queue whose files were all deleted by hand."""
+"""Past every address of a queue whose files were all deleted by hand."""
 
 
 @attrs.frozen(slots=True)
 class CqExtUnit:
-    """What stands behind an address."""
+    """The unit at an address."""
 
     tags_code: int
     store_timestamp_ms: int
@@ -125,11 +125,11 @@ class ConsumeQueueExt:
         return self._next_offset >= 0
 
     def begin(self, last_tags_code: int | None, *, trusts_clear: bool = True) -> None:
-        """Find the place of the next unit: behind everything to which a unit of the queue leads.
+        """Find the offset of the next unit: past everything to which a unit of the queue leads.
 
-        ``last_tags_code`` is that of the queue's last unit, None if it has no units. What lies behind the address in
-        there belongs to nobody and is cleared; where it is clear already it is left alone, unless that may be so in the
-        page cache only.
+        ``last_tags_code`` is that of the queue's last unit, None if it has no units. Bytes past the unit at that
+        address belong to no unit of the queue and are cleared. Bytes that read as zero are left alone, unless they may
+        be zero in the page cache only.
         """
         offset, file_count = self.files.end_offset, len(self.files)
         if last_tags_code is not None and is_ext_address(last_tags_code):
@@ -147,7 +147,8 @@ class ConsumeQueueExt:
                 file, position = mapped_file.file(), offset - mapped_file.base_offset
                 is_clear = trusts_clear and file.size() >= mapped_file.size and file.reads_zero_from(position)
                 if not is_clear:
-                    # Left by a crash. Durable, or it could come back and be taken for the next unit in this place.
+                    # Left by a crash. Synced, or the old unit could come back with a loss of power, at the address
+                    # of the next one, and be taken for it.
                     file.truncate(position)
                     file.truncate(mapped_file.size)
                     file.sync()
@@ -206,7 +207,7 @@ class ConsumeQueueExt:
     # ---- read -----------------------------------------------------------------------------------------------------
 
     def get(self, address: int) -> CqExtUnit | None:
-        """Return what is behind an address, None if nothing is. Blocks if it is cold."""
+        """Return the unit at an address, None if there is none. Blocks if it is cold."""
         place = self._locate(address + _SIGN, EXT_UNIT_SIZE_MAX)
         return None if place is None else read_ext_unit(place[0].file().read(place[1], place[2]))
 
@@ -235,8 +236,8 @@ class ConsumeQueueExt:
     def holds(self, address: int, store_timestamp_ms: int) -> bool:
         """Whether an address, found after a crash, surely leads to the unit of a record stored at a time.
 
-        Not for a bit map that may be torn between sectors, and never again once something was written: it may stand
-        in the place of the unit that is meant.
+        Not for a bit map that may be torn between sectors, and never once something was written: that may be at
+        the address of the unit that is meant.
         """
         unit = self.get(address) if self._is_as_loaded else None
         if unit is None or unit.store_timestamp_ms != store_timestamp_ms:
@@ -252,7 +253,7 @@ class ConsumeQueueExt:
         self.flushed_offset = self.wrote_offset = self.files.end_offset
 
     def distrust(self, last_tags_code: int | None) -> None:
-        """Count nothing behind the unit with this address as durable: after a kill it may be in memory only."""
+        """Count nothing past the unit with this address as durable: after a kill it may be in memory only."""
         if last_tags_code is not None and is_ext_address(last_tags_code):
             self.flushed_offset = last_tags_code + _SIGN
         else:
@@ -315,7 +316,7 @@ class ConsumeQueueExt:
             self._reserved_offset = mapped_file.base_offset + reserve_step(mapped_file, begin - mapped_file.base_offset)
 
     def _fill_to_end(self, mapped_file: MappedFile) -> None:
-        """Mark where the units of a file end, and go on behind it."""
+        """Mark where the units of a file end, and continue in the next one."""
         if self._next_offset + len(EXT_UNIT_END) <= mapped_file.end_offset:
             self._reserve(mapped_file, len(EXT_UNIT_END))
             self._parts.append(EXT_UNIT_END)

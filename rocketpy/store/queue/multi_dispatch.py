@@ -1,4 +1,4 @@
-"""Messages that stand in more queues than their own: one record in the log, a unit in every queue it names.
+"""Multi-dispatch: messages with one record in the log, and a unit in every queue that they name.
 
 ::
 
@@ -6,7 +6,7 @@
     INNER_MULTI_QUEUE_OFFSET   7,0,12                        what the store adds: the offset in each
 
 The offsets are part of the stored properties, so that recovery can make the units again. A name that begins with
-``%LMQ%`` is a light queue: a topic of one queue, number 0, that nobody has to create. Another name's queue has the
+``%LMQ%`` is a light queue: a topic of one queue, number 0, that needs no creation. Another name's queue has the
 number of the message's own. A queue that is named twice, or is the message's own, gets the message once.
 
 Rule: nothing here changes a queue. What it returns holds as long as nothing else is appended.
@@ -49,10 +49,10 @@ from rocketpy.store import layout
 from rocketpy.store.results import PutMessageStatus
 
 NAMES_MAX = 256
-"""So many queues one message may name: each new one costs two directories and a file."""
+"""Limit of queues that one message may name: each new one costs two directories and a file."""
 
-_NOBODY_READS = frozenset((TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
-"""A message in one of these is for nobody yet: the queues it names get it when it is put into its own topic."""
+_UNREAD_TOPICS = frozenset((TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+"""A message in one of these has no consumer yet: the queues it names get it when it is put into its own topic."""
 
 _OFFSET_DIGITS_MAX = 19
 _SEPARATOR = ","
@@ -122,7 +122,7 @@ class MultiDispatch:
 
     def address(self, topic: str, queue_id: int, properties: bytes) -> Addressed | PutMessageStatus:
         """Return a message's addresses, or why it is refused; without named queues the properties stay as they are."""
-        if topic in _NOBODY_READS:
+        if topic in _UNREAD_TOPICS:
             return Addressed(properties)
         if _DISPATCH not in properties:
             return Addressed(properties)
@@ -179,7 +179,7 @@ class LmqLimit:
 
     Compatibility: ``DefaultMessageStore.getMessage`` with ``maxLmqConsumeQueueNum`` (4.9.8), which answers nothing and
     leaves the pull with a SYSTEM_ERROR; here it is PULL_NOT_FOUND. ``putMessage`` looks at the number too, and then
-    passes over what it has found: RocketMQ makes any number of them.
+    ignores what it has found: RocketMQ makes any number of them.
     """
 
     def __init__(self, *, topics: Mapping[str, Sized], count_max: int) -> None:

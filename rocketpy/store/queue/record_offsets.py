@@ -1,4 +1,4 @@
-"""Which queue offsets a record of the log stands for, as the record itself says. Reads no queue and no disk.
+"""The queue offsets of a record, as the record itself states them. Reads no queue and no disk.
 
 A record's CRC does not cover what is read here, and other brokers let clients write it: in batches, in half messages,
 and wherever multi-dispatch is off. So the queues that a record names besides its own count only where the store
@@ -32,27 +32,27 @@ def queue_offsets_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list
     """
     if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
         return []
-    places = [((record.topic, record.queue_id), record.queue_offset)]
+    offsets_by_queue = [((record.topic, record.queue_id), record.queue_offset)]
     if is_multi_dispatch and _MULTI_DISPATCH in record.properties_text:
         names = named_queues(record.properties.get(PROPERTY_INNER_MULTI_DISPATCH, ""))
         offsets = named_queues(record.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
         if len(names) != len(offsets):
-            return places
+            return offsets_by_queue
         offset_max = record.physical_offset // RECORD_HEAD.size
         for name, offset in zip(names, offsets, strict=True):
             if name_fault(name) is not None or not offset.isdecimal() or len(offset) > _OFFSET_DIGITS_MAX:
                 continue
             if int(offset) <= offset_max:
                 queue_id = 0 if name.startswith(LMQ_PREFIX) else record.queue_id
-                places.append(((name, queue_id), int(offset)))
-    return places
+                offsets_by_queue.append(((name, queue_id), int(offset)))
+    return offsets_by_queue
 
 
-def multi_dispatch_properties(places: list[tuple[QueueKey, int]]) -> dict[str, str]:
+def multi_dispatch_properties(offsets_by_queue: list[tuple[QueueKey, int]]) -> dict[str, str]:
     """Return the properties that say of a record that it is in more queues than its own."""
-    if not places:
+    if not offsets_by_queue:
         return {}
     return {
-        PROPERTY_INNER_MULTI_DISPATCH: _NAME_SEPARATOR.join(topic for (topic, _), _ in places),
-        PROPERTY_INNER_MULTI_QUEUE_OFFSET: _NAME_SEPARATOR.join(str(offset) for _, offset in places),
+        PROPERTY_INNER_MULTI_DISPATCH: _NAME_SEPARATOR.join(topic for (topic, _), _ in offsets_by_queue),
+        PROPERTY_INNER_MULTI_QUEUE_OFFSET: _NAME_SEPARATOR.join(str(offset) for _, offset in offsets_by_queue),
     }

@@ -53,7 +53,7 @@ class QueueFlushRange:
             raise
         self.files += held
         self.queues.append((queue, queue.max_offset))
-        if ext is not None and ext.has_begun:  # else nobody knows yet where it ends
+        if ext is not None and ext.has_begun:  # else its end is not known yet
             self.exts.append((ext, ext.wrote_offset))
         for part in (queue,) if ext is None else (queue, ext):
             if part.has_new_file:
@@ -97,7 +97,7 @@ class ConsumeQueueTable:
         self.before_clearing: Callable[[], None] | None = None
         """Called before a queue clears or removes something that it syncs only then: by recovery."""
         self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
-        self.deleted_before: dict[str, int] = {}  # records of a topic before this place were deleted with it
+        self.deleted_before: dict[str, int] = {}  # records of a topic before this physical offset were deleted with it
 
     @property
     def pending_max(self) -> int:
@@ -139,7 +139,7 @@ class ConsumeQueueTable:
             del self.topics[topic]
 
     def _load_exts(self, path: str) -> Iterator[None]:
-        """Find what queues have in extensions; that of a queue that is gone is of no use to anybody."""
+        """Find what queues have in extensions; that of a queue that is gone is removed."""
         for topic in self._directories(path):
             for name in self._disk.list_directory(os.path.join(path, topic)):
                 queue_id = self._queue_id_of(path, topic, name)
@@ -169,7 +169,7 @@ class ConsumeQueueTable:
         return queue_id if queue_id is not None and self._disk.is_directory(f"{path}/{topic}/{name}") else None
 
     def _directories(self, path: str) -> list[str]:
-        """Return the names of directories in one: those of topics. A file that lies there is somebody else's."""
+        """Return the names of directories in one: those of topics. A file in there is foreign."""
         return [name for name in self._disk.list_directory(path) if self._disk.is_directory(os.path.join(path, name))]
 
     @property
@@ -208,14 +208,14 @@ class ConsumeQueueTable:
             self.before_clearing()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return the queue, or None if nobody has asked for it yet."""
+        """Return the queue, or None if it was never asked for."""
         queues = self.topics.get(topic)
         return None if queues is None else queues.get(queue_id)
 
     def remove_topic(self, topic: str, physical_offset: int) -> None:
-        """Delete a topic's queues with their files; its records before a place in the log never come back.
+        """Delete a topic's queues with their files; its records before a physical offset never come back.
 
-        A file in the topic's directory keeps the place for recovery, as long as the log has such records. (RocketMQ
+        A file in the topic's directory keeps that offset for recovery, as long as the log has such records. (RocketMQ
         brings a deleted topic back when it recovers after a crash.)
         """
         directory = f"{self.path}/{topic}"
@@ -234,7 +234,7 @@ class ConsumeQueueTable:
             remove_directory_if_empty(self._disk, f"{self._ext_place.path}/{topic}")
 
     def remove_queue(self, queue: ConsumeQueue) -> str:
-        """Delete a queue of which the log has no message any more; its next message begins it anew, at 0.
+        """Delete a queue of which the log has no message any more; its next message begins at 0 again.
 
         Return the topic's directory, to be synced.
         """

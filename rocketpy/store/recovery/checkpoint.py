@@ -1,4 +1,4 @@
-"""How far log, queues and index are known to be durable: RocketMQ's three storeTimestamps, and our offsets.
+"""StoreCheckpoint: up to where log, queues and index are durable, in RocketMQ's three times and in our offsets.
 
 What was stored up to a time, or lies before an offset, is durable; so both must be captured *before* the flush that
 makes them true begins. After a crash recovery starts where log and queues are known to be durable; in a store without
@@ -54,7 +54,7 @@ assert _NUMBERS.size == 56
 
 @attrs.frozen
 class DurableEnds:
-    """What is known to be durable by its place, which no clock can make untrue."""
+    """What is known to be durable by offset, which no clock can make untrue."""
 
     log_flushed_offset: int
     """The log is durable up to here: a record before it that is not valid is damage, and no crash's doing."""
@@ -78,7 +78,7 @@ class StoreCheckpoint:
     ends: DurableEnds | None = None
     """None while nothing is known: a store without checkpoint, or a Java broker's."""
     removed_unit_count: int = attrs.field(default=0, init=False)
-    """How many units went with deleted queues in this run: whoever has counted before subtracts what went since."""
+    """Units that went with deleted queues in this run: a caller that counted earlier subtracts what went since."""
     _writing: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # the last to write knows the most
     _is_named: bool = attrs.field(default=False, init=False)  # the file's entry in its directory is durable
 
@@ -119,7 +119,7 @@ class StoreCheckpoint:
         return True
 
     def units_removed(self, count: int) -> None:
-        """Vouch for fewer units: queues with so many are about to be deleted. Blocks for one small write.
+        """Vouch for fewer units: queues with ``count`` units are about to be deleted. Blocks for one small write.
 
         It is written before the queues go, so that recovery after a kill does not miss their units, and walk the whole
         log for them. It is not durable: after a loss of power that walk is possible, and finds the same.

@@ -1,11 +1,11 @@
-"""Makes the units of queues out of records again, for recovery.
+"""Dispatch of records to queues during recovery: the units of queues are rebuilt from the log.
 
 While a store is open append makes units as it goes, and nothing is read back. Rule: the log is the truth.
 A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
-reported as a gap, and made anew from the beginning of the log.
+reported as a gap, and rebuilt from the beginning of the log.
 
 Only a record of a queue's own topic decides where that queue goes on. One of another topic that names the queue
-(multi-dispatch) is taken at the offset that it names if that is the queue's end, and otherwise passed over: no checksum
+(multi-dispatch) is taken at the offset that it names if that is the queue's end, and otherwise skipped: no checksum
 covers its names and offsets, and a client may have written them.
 """
 
@@ -26,7 +26,7 @@ from rocketpy.store.queue.table import ConsumeQueueTable
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
 
-_STALE_UNITS = 64  # read at once; every queue with records in the walk keeps so many
+_STALE_UNITS = 64  # read at once, and kept for every queue with records in the walk
 
 
 class QueueGap(Exception):
@@ -52,13 +52,13 @@ class LogDispatcher:
         self._tags_code = tags_code
         self._bit_map_of = bit_map_of
         self._is_multi_dispatch = is_multi_dispatch
-        self._built: dict[ConsumeQueue, int] = {}  # records up to this place have their units
+        self._built: dict[ConsumeQueue, int] = {}  # records up to this physical offset have their units
         self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
         self.first_offset: int | None = None  # of the first record whose unit was missing
 
     def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
-        """Take for granted that a queue has the units of all records up to a place in the log."""
+        """Trust that a queue has the units of all records up to a physical offset."""
         self._built[queue] = physical_end
 
     def built_end(self, topic: str, queue_id: int) -> int:
@@ -68,7 +68,7 @@ class LogDispatcher:
     def dispatch_slice(
         self, found: Slice, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool
     ) -> None:
-        """Write the units of a slice, as far as they are not there. ``record_of`` returns the record at a place in it.
+        """Write the units of a slice, as far as they are not there. ``record_of`` returns its record at an offset.
 
         Raises :class:`QueueGap`, see :meth:`dispatch`.
         """
@@ -91,7 +91,8 @@ class LogDispatcher:
                 if adopted:
                     self._queues.unflushed[queue] = None
             done += adopted
-            # Behind some that are right one must be looked at; if the first is not right, the others hardly are.
+            # After matching units comes one that must be checked alone; if the first mismatches, the rest almost
+            # certainly does.
             looked_at = places[done : done + 1] if adopted else places[done:]
             self.dispatch([record_of(place) for place in looked_at], is_from_beginning=is_from_beginning)
             done += len(looked_at)
@@ -129,7 +130,7 @@ class LogDispatcher:
                 self._queues.unflushed[queue] = None
 
     def _unit(self, queue: ConsumeQueue, queue_offset: int, record: CheckedMessage) -> bytes:
-        """Return the unit of a record: the one that is there if it is this record's, because whoever wrote it knew the
+        """Return the unit of a record: the one that is there if it is this record's, because its writer knew the
         tags code best (the time of delivery of a delayed message, the address of an extension).
         """
         first, stale = self._stale.get(queue, (0, b""))
@@ -156,9 +157,12 @@ class LogDispatcher:
             return
         queue.write_units()
         if queue_offset < queue.next_offset:
-            # Also where a topic was deleted and created again: its queues begin at 0 anew.
+            # The log is the truth: units from here on are of records that a crash took, or of a topic that was deleted
+            # and created again, whose queues begin at 0. Cleared durably, before other units are written there.
             queue.truncate(queue_offset)
         elif is_from_beginning:
+            # Units before this one are gone for good. The old files go durably, before the queue begins at its new
+            # offset: a unit that came back could match a record written since.
             queue.remove_files_durably()
             queue.start_at(queue_offset)
         else:

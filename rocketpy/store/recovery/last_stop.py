@@ -1,4 +1,4 @@
-"""What the last run of a store promised, and where the next start begins to read the log. Pure, and the only such rule.
+"""The rule for the end of the last run: was it a clean shutdown, what is durable, where does the next walk begin. Pure.
 
 Recovery calls it to start a store, inspection to say what a start would do. Both describe the queues and the log files
 by the small values here; nothing in this module opens a file.
@@ -26,7 +26,7 @@ from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
 
 FILES_AFTER_CLEAN_SHUTDOWN = 3
-"""So many files Java's own recovery reads too: the end of the log is in one of them."""
+"""As many files as Java's own recovery reads: the end of the log is in one of them."""
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class WalkBegin:
     """Where a start begins to read the log."""
 
     is_clean: bool
-    """Whether the last stop was a clean shutdown, all told."""
+    """Whether the last stop was a clean shutdown, all evidence considered."""
     noted_end: int | None
     """The end of the log by the note of that shutdown, if log and queues agree with it."""
     first_file: int
@@ -109,7 +109,7 @@ class LastStop:
         return 0
 
     def is_inconsistent(self, queue: QueueEnd, log: LogEnds) -> bool:
-        """Whether a queue cannot be right, so that a start removes it and makes it anew from the log.
+        """Whether a queue cannot be right, so that a start removes it and rebuilds it from the log.
 
         A file begins within a unit; the log has its beginning and the queue has not; or, after a clean shutdown, the
         last unit leads out of the log.

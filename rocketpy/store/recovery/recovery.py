@@ -1,24 +1,24 @@
-"""Finds the end of the log when a store is opened, and makes log and queues agree again.
+"""Recovery of a store at its opening: finds the end of the log, and makes log and queues agree again.
 
-Runs before anybody is served: it blocks, and yields about every 10 ms so that signals and progress come through.
+Runs before any request is served: it blocks, and yields about every 10 ms so that signals and progress come through.
 
-- After an orderly stop of ours the queues are trusted, since they end as that stop has noted, and the walk begins at
+- After a clean shutdown of ours the queues are trusted, since they end as that stop has noted, and the walk begins at
   the end of the log that it noted too, and finds nothing. If they do not, there was no such stop, whatever became of
-  the abort file. After an orderly stop of a Java broker the last three log files are walked to find the end.
-- After a crash the walk begins where log and queues were durable when the checkpoint was written. Of the units behind
-  those are kept that are what their records say; the others are made anew.
+  the abort file. After a clean shutdown of a Java broker the last three log files are walked to find the end.
+- After a crash the walk begins where log and queues were durable when the checkpoint was written. Units
+  after that are kept if they match their records; the others are written again.
 
-Then everything behind the end is cleared and synced, before the first message is accepted: RocketMQ leaves it in place,
-and a second crash brings it back. An earlier recovery may have cleared or removed something and died before that was
-durable. In the log that is synced in any case, in the queues if :class:`RecoveryMark` says that there was such a one.
+Then everything past the end is cleared and synced, before the first message is accepted: RocketMQ leaves it there, and
+a second crash brings it back. An earlier recovery may have cleared or removed something and been killed before that was
+durable. In the log that is synced in any case, in the queues if :class:`RecoveryMark` says that there was one.
 
 Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
-recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before a place up
-to which it is known to be durable, no crash has done that: :class:`DamagedStoreError` names the place instead of
-throwing away what lies behind it.
+recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before an offset
+up to which it is known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset instead of
+dropping what follows it.
 
 Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8), which cut the log at the first record
-that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after an orderly stop too, and
+that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after a clean shutdown too, and
 completed. A log without files whose queues are not empty is refused; RocketMQ deletes the queues.
 """
 
@@ -53,9 +53,9 @@ class RecoveryReport:
     scanned_from: int
     record_count: int
     unit_count: int  # written because they were missing, or after a crash not trusted
-    first_unit_offset: int | None  # the place of the first such unit's record
+    first_unit_offset: int | None  # the physical offset of the first such unit's record
     removed_files: int
-    why: str  # what stands where the log ends, if it looks like a damaged record
+    why: str  # why the bytes at the end of the log are no record, if they look like a damaged one
 
 
 class StoreRecovery:
@@ -131,19 +131,23 @@ class StoreRecovery:
                     queue.remove_files_durably()
             return
         scanner = yield from self._walk(begin)
+        # Before anything of the log is removed: a log that ends too early is damage, and a tool may mend it.
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
+        # Killed from here on, the next walk finds the same end of the log, and cuts the same once more.
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
         while files.remove_last_after(scanner.end_offset):
-            # One after the other, and before the tail is cut: no crash may leave a gap, which would be damage.
+            # From the last backwards, each durably before the next, and all before the tail is cut: if power is lost in
+            # between, the files that are left must be without a gap, because a gap is taken for damage.
             files.sync_directories()
             removed += 1
             yield
         is_noted = scanner.end_offset == begin.noted_end  # then the stop that noted it left it clear and durable
         if not is_noted or not self._trusts_clear:
-            # A recovery that died may have removed and cut the same, and nothing of it need be durable.
+            # A recovery that was killed may have removed and cut the same, and none of it need be durable.
             files.sync_directories()
             self._clear_tail(scanner.end_offset)
+        # After the cut, which gives up the space of the tail; append counts on that space.
         self._commit_log.reserve_tail(scanner.end_offset)
         if not is_noted or not self._trusts_clear:
             yield from self._make_durable(scanner.first_file, scanner.end_offset)
@@ -177,7 +181,7 @@ class StoreRecovery:
         return [_end_of(queue) for queue in self._queues if queue.files]
 
     def _require(self, durable_end: int, end_offset: int, found: str) -> None:
-        """Raise DamagedStoreError if the log ends before a place up to which it was durable."""
+        """Raise DamagedStoreError if the log ends before the offset up to which it was durable."""
         if end_offset >= durable_end:
             return
         files = self._commit_log.files
@@ -189,7 +193,7 @@ class StoreRecovery:
         )
 
     def _remove_inconsistent_queues(self, log: LogEnds) -> None:
-        """Delete the files of queues that cannot be right: the walk makes them anew."""
+        """Delete the files of queues that cannot be right: the walk rebuilds them."""
         for queue in self._queues:
             if queue.files and self._last_stop.is_inconsistent(_end_of(queue), log):
                 queue.remove_files_durably()
@@ -235,7 +239,8 @@ class StoreRecovery:
             if self.is_clean:
                 self._dispatcher.trust(queue, _physical_end(queue))
             elif queue.files.min_offset and not self._commit_log.min_offset:
-                # Its first file went with the power and a later one did not: the log knows all of it.
+                # Power was lost when its first file was new: that went, and a later one did not. The log has every
+                # record of it, so it is rebuilt from the log.
                 queue.remove_files_durably()
             elif queue.files:
                 queue.rewind(queue.first_at_or_behind(walk_begin))
@@ -262,7 +267,7 @@ class StoreRecovery:
                 yield
 
     def _clear_tail(self, end_offset: int) -> None:
-        """Make everything behind the end zeros; a file that was cut short gets its length back."""
+        """Make everything past the end zeros; a file that was cut short gets its length back."""
         files = self._commit_log.files
         last = files[len(files) - 1]
         position = end_offset - last.base_offset
@@ -276,7 +281,7 @@ class StoreRecovery:
             file.truncate(last.size)
 
     def _make_durable(self, first_file: int, end_offset: int) -> Iterator[None]:
-        """Sync what was walked and cleared: what is served from now on survives, and what was cut stays away."""
+        """Sync what was walked and cleared: what is served from now on survives, and what was cut stays cut."""
         files = self._commit_log.files
         ends = self._last_stop.ends
         known_offset = 0 if ends is None else ends.log_flushed_offset
@@ -284,6 +289,9 @@ class StoreRecovery:
             mapped_file = files[index]
             file = mapped_file.file()
             if self._rewrite and not self.is_clean:
+                # A sync that failed may have marked these pages clean although the disk never got them. Written again
+                # they are dirty, and this sync really writes them; else the next loss of power would drop messages
+                # that were acknowledged as durable.
                 end = min(mapped_file.end_offset, end_offset) - mapped_file.base_offset
                 begin = max(0, known_offset - mapped_file.base_offset)
                 for position in range(begin, end, _COPY_SIZE):

@@ -1,7 +1,7 @@
-"""The files of one store as one thing: opened, recovered, and begun anew in the order that crashes dictate.
+"""The files of one store as one object: opened, recovered and made ready for appends, in the order that is crash-safe.
 
-Order: checkpoint and abort file are looked at, the log finds its end and the queues follow it, everything behind the
-end is cleared and durable, the index drops what nobody vouches for; only then comes the abort file, and only then may
+Order: checkpoint and abort file are read, the log finds its end and the queues follow it, everything past the end is
+cleared durably, the index drops what no checkpoint vouches for; only then comes the abort file, and only then may
 something be appended. Nothing here awaits or runs in the background.
 """
 
@@ -126,7 +126,7 @@ class StoreFiles:
         if self._was_clean:
             noted = self._orderly_end
             if noted is not None and noted.index_end != self._index_end():
-                return min(report.end_offset, self.index.end_physical_offset)  # somebody has removed files of it
+                return min(report.end_offset, self.index.end_physical_offset)  # files of it were removed by hand
             # As in RocketMQ the index is trusted, unless queues were missing: then it is as well.
             begin = report.end_offset if report.first_unit_offset is None else report.first_unit_offset
             return min(report.end_offset, max(begin, self.index.end_physical_offset))
@@ -157,14 +157,17 @@ class StoreFiles:
     def begin(self) -> None:
         """Make the abort file, durable, and let the log be appended to.
 
-        A store that comes from a Java broker's orderly stop gets our checkpoint first: from then on a missing abort
-        file alone does not pass for an orderly stop. One that begins has none yet, and is not believed without.
+        A store that comes from a Java broker's clean shutdown gets our checkpoint first: from then on a missing abort
+        file alone does not count as a clean shutdown. A new store has no checkpoint yet, and does not count as cleanly
+        shut down without one.
         """
         report = self.report
         checkpoint = self.checkpoint
         if checkpoint.ends is None and self._was_clean and not report.unit_count:
             checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
             checkpoint.flush()
+        # The recovery's mark goes only here, when its every change is durable. The mark of a failed sync goes after the
+        # abort file: killed in between, the next recovery finds both, and rewrites once more than needed.
         self._recovery_mark.remove()
         self.abort_file.create()
         self.failed_sync_mark.remove()
