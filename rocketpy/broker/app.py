@@ -1,14 +1,14 @@
-"""A whole broker: its scopes, nested as they depend on each other, and a shutdown that reads in order.
+"""Runs a whole broker: scopes nested by their dependencies, and a shutdown in reverse order.
 
 ::
 
-    listeners                         bound first, so that a port in use leaves nothing behind; not served yet
+    listeners                         bound first, so that a port in use leaves nothing on disk; not served yet
       tables                          topics, groups, offsets: read from their files
         open_broker_store()           recovery, abort file, the store's own services
           client to the nameservers
-            services                  hold, housekeeping, persistence
+            services                  those of all features
               servers                 the main port, and the VIP port, which refuses pulls
-                registration          last, when everything behind it works
+                registration          last, when everything it announces works
 
 A service that fails takes the broker down: its exception ends every scope, the store leaves its abort file, and the
 process ends with a status that is not 0.
@@ -52,7 +52,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 @attrs.frozen
 class BrokerAddress:
-    """Where a running broker is found."""
+    """The addresses of a running broker."""
 
     address: str  # as registered: brokerIP1 and port
     port: int
@@ -71,9 +71,9 @@ async def run_broker(
     hooks: BrokerHooks = NO_HOOKS,
     task_status: trio.TaskStatus[BrokerAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until ``stop`` is set, then shut down in order; reports started when clients may come.
+    """Run until ``stop`` is set, then shut down in order; reports started when clients may connect.
 
-    Raises StartError or SettingsError before anything was written, whatever ends a service later.
+    Raises StartError or SettingsError before anything is written; later, the exception that ended a service.
     """
     plug_ins = load_factories(settings.broker.message_store_plug_in)
     hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
@@ -123,7 +123,7 @@ async def _serve(
     stop: trio.Event,
     task_status: trio.TaskStatus[BrokerAddress],
 ) -> None:
-    """Everything between an open store and a store that may close: flush, checkpoint and abort file are its own."""
+    """Run services and servers inside the open store, which itself cares for flush, checkpoint and abort file."""
     async with trio.open_nursery() as services:
         for service in broker.services:
             await services.start(service.run)
@@ -143,7 +143,7 @@ async def _serve(
 
 
 async def _drain(broker: Wiring, servers: Sequence[RemotingServer]) -> None:
-    """Take no one new, leave the routes, and give the replies that are owed, within DRAIN_SECONDS."""
+    """Accept no connection, leave the routes, and send the outstanding replies within DRAIN_SECONDS."""
     _log.info("shutting down: leaving the nameservers, answering what was accepted")
     for server in servers:
         server.stop_accepting()

@@ -1,9 +1,9 @@
 """The settings of a running broker: what they are now, and how one request changes some of them.
 
-The settings classes are frozen for everybody who reads them, and everybody holds the same objects: a part that reads
-``config.slave_read_enable`` when it needs it has what counts now, at the price of an attribute. :class:`LiveSettings`
-alone replaces fields of these objects, between two awaits, and only those declared ``live``. A part that keeps what it
-made of a setting asks to be told (:meth:`LiveSettings.on_change`).
+The settings classes are frozen for their readers, and all readers share the same objects: ``config.slave_read_enable``
+is the value in force, at the price of an attribute. :class:`LiveSettings` alone replaces fields of these objects,
+between two awaits, and only those declared ``live``. A feature that caches a value derived from a setting subscribes
+to it (:meth:`LiveSettings.on_change`).
 
 Rules. A change is accepted whole or refused whole, and an accepted one is in the file before it counts. What is not
 ``live`` goes to the file and counts from the next start; until then both values are shown. What is ``fixed`` (paths,

@@ -1,10 +1,10 @@
-"""Where a broker's logs go: to a file for each concern in ``logDirectory``, or without one to standard error.
+"""Logging of a broker: a file for each concern in ``logDirectory``, or standard error without one.
 
 Names, sizes and numbers of the files are those of RocketMQ's ``logback_broker.xml``. A line that belongs to a concern
 is written to its logger (``rocketpy.broker.transaction``, ...), whatever module it is in.
 
-Compatibility: Java writes to ``~/logs/rocketmqlogs`` whatever it is told. Here no file appears where nobody asked for
-one: without ``logDirectory`` everything goes to standard error, where a service manager finds it, but for the lines
+Compatibility: Java writes to ``~/logs/rocketmqlogs`` under any setting. Here no file appears unless one is configured:
+without ``logDirectory`` everything goes to standard error, where a service manager finds it, but for the lines
 that come every second or minute; those need a directory, or a level of their own.
 """
 
@@ -36,11 +36,11 @@ CONCERNS = (
 )
 
 LEVEL_KEYS = ("logLevel", *(f"logLevel.{concern.name}" for concern in CONCERNS))
-"""The settings that :func:`apply_log_levels` reads: after a change of one of them it must be called."""
+"""The live settings that :func:`apply_log_levels` reads; call it after a change of one of them."""
 
 
 def configure_logging(config: BrokerConfig) -> None:
-    """Let logs go where the settings say. Call once, in a ``__main__``; StartError when the directory cannot be."""
+    """Open the logs. Call once, in a ``__main__``; StartError when the directory cannot be written."""
     if not config.log_directory:
         log_to_standard_error(CONCERNS)
     else:
@@ -57,7 +57,7 @@ def configure_logging(config: BrokerConfig) -> None:
 
 
 def apply_log_levels(config: BrokerConfig) -> None:
-    """Let the levels of the settings count from now on."""
+    """Apply the log levels of the settings."""
     levels = {
         "broker": config.log_level_broker,
         "protection": config.log_level_protection,

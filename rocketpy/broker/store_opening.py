@@ -1,4 +1,4 @@
-"""The store of a broker: opened with what the broker knows of messages, told of by its logs, wrapped by plug-ins."""
+"""Opens the store of a broker: connects it to the tables, held pulls, logs and plug-ins."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def open_broker_store(
 ) -> AsyncIterator[MessageStore]:
     """Open the store for the block, as ``open_message_store`` does; when it begins there is a topic for every queue.
 
-    Units get what the tables say (times of delivery, filters that pass), messages may name the topics that there are,
-    arrivals wake the pulls that are held.
+    Queue units get delivery times and filter bit maps from the tables, messages may name existing topics, arrivals wake
+    held pulls.
     """
     async with open_message_store(
         settings.store,
@@ -72,7 +72,7 @@ async def open_broker_store(
 
 
 def _log_recovered(report: RecoveryReport) -> None:
-    """Say what was found; what looks like a damaged record at the end of the log is cut off, and said louder."""
+    """Log the result of recovery; a truncated tail that looks like a damaged record is a warning."""
     _store_log.info(
         "recovered: log end %d, %d records read from %d on, %d queue entries written",
         report.end_offset,
@@ -89,7 +89,7 @@ def _log_recovering(reached_offset: int, end_offset: int) -> None:
 
 
 def _log_full(why: str | None) -> None:
-    """Say that no message is taken any more, and that messages are taken again."""
+    """Log that messages are refused, and that they are accepted again."""
     if why is not None:
         _store_error_log.error("no message is taken: %s", why)
     else:

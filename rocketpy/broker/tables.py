@@ -1,4 +1,4 @@
-"""The tables of one broker: those that have files, and those that are made anew by whoever connects."""
+"""The persistent and in-memory tables of one broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a broker without access control does not load it
 
 @attrs.frozen(kw_only=True)
 class Tables:
-    """The tables with files, and those without."""
+    """Every table of one broker; the features share them."""
 
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
@@ -51,7 +51,7 @@ class Tables:
 
     @classmethod
     def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
-        """Read the files; StartError names one that makes no sense."""
+        """Read the files; StartError names one that is invalid."""
         tables = make_tables(
             settings.broker,
             settings.store,
@@ -89,7 +89,7 @@ def make_tables(
     current_time: Callable[[], float],
     run_blocking: RunBlocking,
 ) -> Tables:
-    """Return the tables of a broker that has never run; their files, where they are loaded, are in ``directory``."""
+    """Return empty tables, whose files are in ``directory``."""
 
     def path(name: str) -> str:
         return os.path.join(directory, name)
