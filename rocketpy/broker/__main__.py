@@ -1,8 +1,8 @@
 """``python -m rocketpy.broker``: RocketMQ's ``mqbroker`` with its options.
 
 Without any argument it is a complete system for one machine: a nameserver, a broker and a store in ``./store``, all on
-loopback. Exit status: 0 after SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with one sentence when a setting is wrong, a
-port taken or a store not to be opened; 1 when something failed while it ran. A second signal ends it at once.
+loopback. Exit status: 0 after SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with a one-line message when a setting is
+wrong, a port is taken or the store cannot be opened; 1 after a failure at run time. A second signal kills it at once.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from rocketpy.store.services.worker_thread import open_worker_thread
 EXIT_FAILED = 1
 EXIT_WRONG = 2
 SHUTDOWN_SECONDS = 30.0
-"""After a signal the broker has so long; then it is ended as it is, and its abort file stays."""
+"""Time for a clean shutdown after a signal; then the process exits at once, and its abort file stays."""
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long a worker thread that has finished a sync may wait for the loop to notice (Python's default is 5 ms)."""
+"""Thread switch interval: bounds how long a finished sync waits for the event loop (Python's default is 5 ms)."""
 
 NAMESRV_CONNECTIONS_MAX = 200
-"""Of the nameserver in this process, which listens on loopback: descriptors are set aside for them."""
+"""Connections of the embedded nameserver, which listens on loopback; descriptors are reserved for them."""
 
 GC_THRESHOLDS = (50_000, 20, 100)
 
@@ -90,20 +90,20 @@ def _parser() -> argparse.ArgumentParser:
         description="A RocketMQ 4.9 broker. Without arguments: with a nameserver, on loopback, store in ./store.",
         allow_abbrev=False,
     )
-    parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="properties file to start with")
+    parser.add_argument("-c", "--configFile", dest="config_file", metavar="FILE", help="file with the settings")
     parser.add_argument("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDRESSES", help="HOST:PORT;HOST:PORT")
-    parser.add_argument("--store", metavar="DIR", help="the store's directory")
-    parser.add_argument("--log-directory", metavar="DIR", help="where log files go (without: standard error)")
-    parser.add_argument("--port", type=_port, metavar="N", help="where to listen (10911; 0: any free port)")
+    parser.add_argument("--store", metavar="DIR", help="store directory")
+    parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
+    parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
     parser.add_argument(
-        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and end"
+        "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
     parser.add_argument(
         "-m",
         "--printImportantConfig",
         dest="print_important_config",
         action="store_true",
-        help="print the settings that matter most and end",
+        help="print the most important settings and exit",
     )
     return parser
 
@@ -115,7 +115,7 @@ def _port(text: str) -> int:
 
 
 async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None:
-    """Run the broker, with its own nameserver if it has one, until a signal."""
+    """Run the broker, with its embedded nameserver if configured, until a signal."""
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as outer:
@@ -146,8 +146,8 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None
 async def _run_embedded_nameserver(
     settings: BrokerSettings, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """A nameserver in this process, on loopback; its KV file is in the store's directory."""
-    from rocketpy.nameserver.app import run_nameserver  # only for this way to start
+    """Run a nameserver in this process, on loopback; its KV file is in the store directory."""
+    from rocketpy.nameserver.app import run_nameserver  # imported only when a nameserver is embedded
     from rocketpy.nameserver.config import NamesrvConfig
     from rocketpy.remoting.config import NettyServerConfig
 
@@ -166,13 +166,13 @@ async def _run_embedded_nameserver(
 
 
 async def _obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
-    """The first signal begins the shutdown; the second, or SHUTDOWN_SECONDS, ends the process as it is."""
+    """Start the shutdown at the first signal; exit at once at the second, or after SHUTDOWN_SECONDS."""
     await signals.__anext__()
     stop.set()
     with trio.move_on_after(SHUTDOWN_SECONDS) as waiting:
         await signals.__anext__()
-    why = f"not done after {SHUTDOWN_SECONDS:g} s" if waiting.cancelled_caught else "told so again"
-    _log.critical("ending as it is, %s; the next start will recover", why)
+    why = f"not done after {SHUTDOWN_SECONDS:g} s" if waiting.cancelled_caught else "second signal"
+    _log.critical("exiting without a clean shutdown, %s; the next start will recover", why)
     logging.shutdown()
     os._exit(EXIT_FAILED)  # a worker thread in a sync cannot be ended in any other way
 
@@ -192,7 +192,7 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
 
 
 def _report(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
-    """Print the one sentence of a start that failed; a failure later is logged as what it is."""
+    """Print the message of a failed start; log later failures with their traceback."""
     if is_start:
         print(next(single_failures(group)), file=sys.stderr)
         return EXIT_WRONG

@@ -1,6 +1,6 @@
-"""The settings of a broker: every key of RocketMQ's BrokerConfig, with its default.
+"""Settings of a broker: every key of RocketMQ's BrokerConfig, with its default.
 
-Keys that mean nothing here (thread counts, queue capacities) are accepted and say why.
+Keys without an effect here (thread counts, queue capacities) are accepted, each with its reason.
 
 Compatibility: ``BrokerConfig`` of 4.9.8; thread counts have the default 1, which is the truth here. Names and addresses
 that Java takes from the machine are empty by default and filled in by :mod:`rocketpy.remoting.local_address` at start.
@@ -16,7 +16,7 @@ from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
 BROKER_PORT = 10911
-"""Where a broker listens unless told otherwise; two below it is the VIP port, one above it the HA port."""
+"""Default port of a broker; the VIP port is two below it, the HA port one above it."""
 
 _ONE_THREAD = "one Trio thread serves every request"
 _NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
@@ -36,7 +36,7 @@ def _are_factories(instance: object, attribute: attrs.Attribute[object], value: 
 class BrokerConfig:
     """The keys of RocketMQ's BrokerConfig."""
 
-    # Who this broker is
+    # Identity of this broker
     namesrv_addr: str = setting("", expected="HOST:PORT, several separated by ;", important=True, fixed=True)
     broker_ip1: str = setting(
         "",
@@ -84,10 +84,10 @@ class BrokerConfig:
     )
 
     client_body_bytes_max: int = setting(131_072, unit="bytes", validator=Between(1024), live=True)
-    """Of a heartbeat, or a request for locks."""
+    """Bound of the body of a heartbeat or a lock request."""
     connection_client_bytes_max: int = setting(8 << 20, unit="bytes", validator=Between(0), live=True)
     client_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(0), live=True)
-    """What heartbeats of one connection, and of all, may have us keep: groups and subscriptions."""
+    """Bounds of the groups and subscriptions from the heartbeats of one connection, and of all."""
     consumer_offsets_max: int = setting(1_000_000, unit="offsets", validator=Between(0), live=True)
 
     # Filters
@@ -107,7 +107,7 @@ class BrokerConfig:
     auto_create_topic_max: int = setting(50_000, unit="topics", validator=Between(0), live=True)
     auto_create_subscription_group_max: int = setting(50_000, unit="groups", validator=Between(0), live=True)
     auto_create_table_bytes_max: int = setting(14 << 20, unit="bytes", validator=Between(0), live=True)
-    """The JSON of all topics, and that of all groups, up to which new ones appear by themselves."""
+    """Bound of the JSON size of the topic table, and of the group table, for automatic creation."""
 
     # Transactions
     reject_transaction_message: bool = setting(False, important=True, live=True)
@@ -123,7 +123,7 @@ class BrokerConfig:
     compressed_register: bool = setting(False, live=True)
     force_register: bool = setting(True, live=True)
 
-    # Code of somebody else
+    # Plug-ins and hooks
     message_store_plug_in: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
     send_message_hooks: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
     consume_message_hooks: str = setting("", expected=EXPECTED, fixed=True, validator=_are_factories)
@@ -141,7 +141,7 @@ class BrokerConfig:
         False, ignored="nameservers are named by namesrvAddr", important=True, fixed=True
     )
 
-    # Without meaning here
+    # Without effect here
     broker_config_path: str | None = setting(None, ignored="it is the file given with -c", fixed=True)
     config_black_list: str = setting("configBlackList;brokerConfigPath", expected="keys separated by ;", fixed=True)
     send_message_thread_pool_nums: int = setting(1, ignored=_ONE_THREAD)

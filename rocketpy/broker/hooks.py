@@ -1,15 +1,15 @@
-"""Hooks: code of somebody else that hears of every send and of every consumption, for traces, audits and accounts.
+"""Hooks: third-party code called for every send and every consumption, for tracing, auditing and accounting.
 
-``sendMessageHooks`` and ``consumeMessageHooks`` name factories as ``messageStorePlugIn`` does, several with commas
-between; each is called without arguments and returns a hook. A program that embeds a broker passes hooks to
-:func:`~rocketpy.broker.app.run_broker`. They are called in that order, on the event loop, so they must not wait.
+``sendMessageHooks`` and ``consumeMessageHooks`` name factories like ``messageStorePlugIn``, separated by commas; each
+is called without arguments and returns a hook. A program that embeds a broker passes hooks to
+:func:`~rocketpy.broker.app.run_broker`. Hooks are called in this order, on the event loop, so they must not block.
 
-With a send hook every send takes the whole road; without any, the hot roads do not know that there are hooks.
+With a send hook every send takes the general path; without one, the fast paths do not check for hooks.
 
-A hook that raises is a failed request: its caller reads SYSTEM_ERROR, the log has the traceback; of a pull also when it
-is answered later, because it was held or its messages were cold. ``RequestError`` from
-``send_message_before`` refuses the send with its code and remark. What ``send_message_after`` raises changes nothing
-about the message, which is in the log by then.
+An exception in a hook fails the request: the client gets SYSTEM_ERROR, and the traceback is logged. This includes pulls
+that are answered later because they were held or cold. ``RequestError`` from ``send_message_before`` refuses the send
+with its code and remark. An exception in ``send_message_after`` does not affect the message, which is in the log
+already.
 
 An example, which counts what was sent::
 
@@ -25,9 +25,9 @@ An example, which counts what was sent::
         def send_message_after(self, context):
             self.count += context.is_success
 
-Compatibility: ``SendMessageHook``, ``ConsumeMessageHook`` and their contexts (4.9.8). RocketMQ passes over what a hook
-raises, and never calls ``sendMessageAfter`` for a send, only for a reply. A hook reads what was sent; changes of a
-context change nothing. As in RocketMQ, messages that hooks have seen are stored with MSG_REGION and TRACE_ON.
+Compatibility: ``SendMessageHook``, ``ConsumeMessageHook`` and their contexts (4.9.8). RocketMQ ignores exceptions of a
+hook, and calls ``sendMessageAfter`` only for a reply, never for a send. Contexts are read-only: changing one has no
+effect. As in RocketMQ, messages of sends with hooks are stored with MSG_REGION and TRACE_ON.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from rocketpy.store.plug_in import load_callables
 SEND_HOOKS_KEY = "sendMessageHooks"
 CONSUME_HOOKS_KEY = "consumeMessageHooks"
 COMMERCIAL_OWNER = "Owner"
-"""The field of a request that says whose account it is for."""
+"""The request field with the owner account of commercial statistics."""
 
 SIZE_PER_COUNT = 64 * 1024
-"""So many bytes count as one message in commercial statistics, and a begun one as a whole."""
+"""Bytes per message in commercial statistics, rounded up."""
 
 H = TypeVar("H")
 
 
 @attrs.define(kw_only=True)
 class SendMessageContext:
-    """One send. What is known only when it is over is empty before."""
+    """One send. Fields of the result are empty until the send is complete."""
 
     namespace: str
     producer_group: str
@@ -69,12 +69,12 @@ class SendMessageContext:
     born_timestamp: int  # ms since the epoch
     broker_addr: str
     broker_region_id: str
-    queue_id: int  # as asked for; the chosen one afterwards
+    queue_id: int  # as requested; afterwards the chosen one
     queue_offset: int = -1
-    msg_id: str = ""  # of a batch: several with commas between
+    msg_id: str = ""  # of a batch: several, separated by commas
     code: int = -1
     error_msg: str | None = None
-    is_success: bool = False  # the message is in the log; whether the disk has it may still be waited for
+    is_success: bool = False  # the message is in the log; a flush may still be pending
     commercial_owner: str | None = None
     commercial_send_stats: str = ""  # SEND_SUCCESS or SEND_FAILURE
     commercial_send_size: int = 0  # bytes
@@ -84,7 +84,7 @@ class SendMessageContext:
 
 @attrs.define(kw_only=True)
 class ConsumeMessageContext:
-    """One pull that was answered, or one message that was sent back."""
+    """One answered pull, or one message sent back."""
 
     namespace: str
     consumer_group: str
@@ -98,12 +98,12 @@ class ConsumeMessageContext:
 
 
 class SendMessageHook(Protocol):
-    """Hears of sends, batches and replies."""
+    """Listener of sends, batches and replies."""
 
     hook_name: str
 
     def send_message_before(self, context: SendMessageContext) -> None:
-        """Called before anything is checked."""
+        """Called before any check."""
         ...
 
     def send_message_after(self, context: SendMessageContext) -> None:
@@ -112,7 +112,7 @@ class SendMessageHook(Protocol):
 
 
 class ConsumeMessageHook(Protocol):
-    """Hears of pulls and of messages that come back."""
+    """Listener of pulls and of messages sent back."""
 
     hook_name: str
 
@@ -121,19 +121,19 @@ class ConsumeMessageHook(Protocol):
         ...
 
     def consume_message_after(self, context: ConsumeMessageContext) -> None:
-        """Called when a consumer gives a message back."""
+        """Called when a consumer sends a message back."""
         ...
 
 
 @attrs.frozen
 class BrokerHooks:
-    """What a program that embeds a broker passes to it."""
+    """Hooks passed by a program that embeds a broker."""
 
     send: tuple[SendMessageHook, ...] = ()
     consume: tuple[ConsumeMessageHook, ...] = ()
 
     def with_configured(self, send: str, consume: str) -> BrokerHooks:
-        """Return these hooks after those that the two settings name. SettingsError says what is wrong."""
+        """Return the hooks named by the two settings, followed by these. SettingsError names the fault."""
         return BrokerHooks((*load_send_hooks(send), *self.send), (*load_consume_hooks(consume), *self.consume))
 
 
@@ -141,7 +141,7 @@ NO_HOOKS = BrokerHooks()
 
 
 class SendHooks:
-    """The send hooks of one broker; false without any."""
+    """The send hooks of one broker; falsy without hooks."""
 
     def __init__(self, hooks: Sequence[SendMessageHook], *, broker_addr: str, region_id: str, base_count: int) -> None:
         self._hooks = tuple(hooks)
@@ -155,7 +155,7 @@ class SendHooks:
     def before(
         self, header: SendMessageRequestHeader, fields: Mapping[str, str], body: bytes | None, born_host: str
     ) -> SendMessageContext:
-        """Tell every hook that a send has come; return the context for :meth:`after`."""
+        """Notify every hook of an incoming send; return the context for :meth:`stored` or :meth:`refused`."""
         text = header.properties or ""
         context = SendMessageContext(
             namespace=namespace_of(header.topic),
@@ -178,13 +178,13 @@ class SendHooks:
     def stored(
         self, context: SendMessageContext, *, code: int, msg_id: str, queue_id: int, queue_offset: int, size_bytes: int
     ) -> None:
-        """Tell every hook where the message is; ``size_bytes`` is what the log has of it."""
+        """Notify every hook of the stored message; ``size_bytes`` is its size in the log."""
         context.code, context.is_success = code, True
         context.msg_id, context.queue_id, context.queue_offset = msg_id, queue_id, queue_offset
         self._after(context, "SEND_SUCCESS", size_bytes, self._base_count)
 
     def refused(self, context: SendMessageContext, *, code: int, remark: str | None) -> None:
-        """Tell every hook why there is no message."""
+        """Notify every hook that the send was refused, with code and remark."""
         context.code, context.error_msg = code, remark
         self._after(context, "SEND_FAILURE", context.body_length, 1)
 
@@ -197,7 +197,7 @@ class SendHooks:
 
 
 class ConsumeHooks:
-    """The consume hooks of one broker; false without any."""
+    """The consume hooks of one broker; falsy without hooks."""
 
     def __init__(self, hooks: Sequence[ConsumeMessageHook]) -> None:
         self._hooks = tuple(hooks)
@@ -206,12 +206,12 @@ class ConsumeHooks:
         return bool(self._hooks)
 
     def pulled(self, context: ConsumeMessageContext) -> None:
-        """Tell every hook how a pull is answered."""
+        """Notify every hook of a pull's response."""
         for hook in self._hooks:
             hook.consume_message_before(context)
 
     def sent_back(self, header: ConsumerSendMsgBackRequestHeader, fields: Mapping[str, str]) -> None:
-        """Tell every hook that a message comes back; as in RocketMQ not when its consumer does not name it."""
+        """Notify every hook of a message sent back; as in RocketMQ only if the request names the original message."""
         if not (header.origin_msg_id or "").strip():
             return
         context = ConsumeMessageContext(
@@ -227,13 +227,13 @@ class ConsumeHooks:
 
 
 def load_send_hooks(value: str) -> list[SendMessageHook]:
-    """Make the hooks that ``sendMessageHooks`` names. SettingsError says what is wrong, and with which."""
+    """Load the hooks that ``sendMessageHooks`` names. SettingsError names the hook and the fault."""
     methods = ("send_message_before", "send_message_after")
     return cast("list[SendMessageHook]", _load(SEND_HOOKS_KEY, value, methods))
 
 
 def load_consume_hooks(value: str) -> list[ConsumeMessageHook]:
-    """Make the hooks that ``consumeMessageHooks`` names. SettingsError says what is wrong, and with which."""
+    """Load the hooks that ``consumeMessageHooks`` names. SettingsError names the hook and the fault."""
     methods = ("consume_message_before", "consume_message_after")
     return cast("list[ConsumeMessageHook]", _load(CONSUME_HOOKS_KEY, value, methods))
 

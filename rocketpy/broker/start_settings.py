@@ -1,10 +1,10 @@
-"""What a broker starts with: file, command line and this machine put together, and checked.
+"""Effective settings at start, merged from file, command line and machine, and validated.
 
-Without ``-c`` the broker is for one machine: loopback, files of a laptop's size, a nameserver of its own. With ``-c``
-it is RocketMQ's: every address, RocketMQ's sizes, the nameservers that the file names.
+Without ``-c`` the broker serves one machine: loopback, small files, an embedded nameserver. With ``-c`` it follows
+RocketMQ: every address, RocketMQ's file sizes, the nameservers that the file names.
 
 Compatibility: ``BrokerStartup.createBrokerController`` (4.9.8): a master has brokerId 0 whatever the file says, and the
-HA port is the listening port plus one. What is not there yet (slaves, DLedger) is refused, not ignored.
+HA port is the listening port plus one. Features that are not supported yet (slaves, DLedger) are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from rocketpy.store.disk.interface import Disk
 LOOPBACK = "127.0.0.1"
 NAMESRV_PORT = 9876
 VIP_PORT_STEP = 2
-"""The VIP port is so much below the listening port. It serves everything but pulls."""
+"""Distance of the VIP port below the listening port. It serves all requests except pulls."""
 
 TLS_SETTINGS = (TlsServerConfig, TlsClientConfig)
-"""Read from the same file, and shown to nobody: there are paths and passwords in them."""
+"""TLS settings in the same file. They contain paths and passwords: never printed or returned by a request."""
 
 T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
 class StartOptions:
-    """The command line, with the environment's NAMESRV_ADDR."""
+    """Options of the command line, and NAMESRV_ADDR of the environment."""
 
     config_file: str | None = None
     namesrv_addr: str | None = None
@@ -55,7 +55,7 @@ class StartOptions:
 
 @attrs.frozen(kw_only=True)
 class BrokerSettings:
-    """Everything a broker is told."""
+    """All settings of a broker."""
 
     broker: BrokerConfig
     server: NettyServerConfig
@@ -66,7 +66,7 @@ class BrokerSettings:
     host: str | None  # the address to listen on, None for every address
     embeds_nameserver: bool
     config_file: str = ""  # where changes by request are written; empty: broker.properties in the store's config
-    unknown: dict[str, str] = attrs.field(factory=dict)  # keys of the file that mean nothing here
+    unknown: dict[str, str] = attrs.field(factory=dict)  # unused keys of the file
     warnings: tuple[str, ...] = ()
 
     @property
@@ -76,11 +76,11 @@ class BrokerSettings:
 
     @property
     def config_path(self) -> str:
-        """The file that a change by request is written to."""
+        """The file to which changes by request are written."""
         return self.config_file or os.path.join(self.store.root, "config", "broker.properties")
 
     def live(self, *, disk: Disk, run_blocking: RunBlocking, clock: Clock) -> LiveSettings:
-        """Return what requests may change of these while the broker runs."""
+        """Return the live settings, which requests may change while the broker runs."""
         return LiveSettings(
             self.values,
             path=self.config_path,
@@ -92,7 +92,7 @@ class BrokerSettings:
         )
 
     def check_values(self, values: Sequence[object]) -> None:
-        """Raise SettingsError if a broker would not start with these in place of :attr:`values`."""
+        """Raise SettingsError if a broker could not start with these instead of :attr:`values`."""
         broker, server, client, store = values
         assert isinstance(broker, BrokerConfig)
         assert isinstance(server, NettyServerConfig)
@@ -102,14 +102,15 @@ class BrokerSettings:
 
 
 def default_settings() -> tuple[BrokerConfig, NettyServerConfig, NettyClientConfig, MessageStoreConfig]:
-    """Return the defaults with ``-c``: RocketMQ's, and a broker's own port."""
+    """Return the defaults with ``-c``: RocketMQ's, with the broker's port."""
     return BrokerConfig(), NettyServerConfig(listen_port=BROKER_PORT), NettyClientConfig(), MessageStoreConfig()
 
 
 def laptop_store() -> MessageStoreConfig:
     """Return the store settings without ``-c``: 64 MiB CommitLog files and index files of 33 MB, sparse.
 
-    A laptop's disk is nearly full of other things: messages are taken all the same, and none goes before its time.
+    A laptop's disk may be nearly full of other files: messages are accepted all the same, and none is deleted before
+    its retention time.
     """
     return MessageStoreConfig(
         store_path_root_dir="./store",
@@ -122,7 +123,7 @@ def laptop_store() -> MessageStoreConfig:
 
 
 def load_broker_settings(options: StartOptions) -> BrokerSettings:
-    """Put everything together; SettingsError names what is wrong, and where."""
+    """Load, merge and validate all settings; SettingsError names the fault and its source."""
     broker, server, client, store = default_settings()
     if options.config_file is None:
         store = laptop_store()
@@ -147,14 +148,14 @@ def load_broker_settings(options: StartOptions) -> BrokerSettings:
 
 
 def _changed_by_request(options: StartOptions) -> str | None:
-    """Return the file with what requests have changed of a broker that has no other file, None before the first."""
+    """Return the file with changes by request, for a broker started without ``-c``; None before the first change."""
     root = os.path.expanduser(options.store_path or laptop_store().store_path_root_dir)
     path = os.path.join(root, "config", "broker.properties")
     return path if os.path.exists(path) else None
 
 
 def resolved_host(address: str) -> str:
-    """Return a numeric address for a host name or address; SettingsError when it has none."""
+    """Resolve a host name or address to a numeric address; SettingsError when that fails."""
     try:
         found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except OSError as failure:
@@ -163,7 +164,7 @@ def resolved_host(address: str) -> str:
 
 
 def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSettings:
-    """Fill in what file and command line leave open, as RocketMQ does with ``-c``, for one machine without."""
+    """Fill in missing settings: as RocketMQ does with ``-c``, for a single machine without."""
     broker = settings.broker
     warnings = list(settings.warnings)
     namesrv = options.namesrv_addr or broker.namesrv_addr or options.environment_namesrv_addr or ""
@@ -171,13 +172,13 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
     if embeds_nameserver:
         namesrv = f"{LOOPBACK}:{NAMESRV_PORT}"
     if not namesrv:
-        warnings.append("namesrvAddr is not set: no nameserver will know this broker, clients must be told its address")
+        warnings.append("namesrvAddr is not set: this broker registers with no nameserver, clients need its address")
     if broker.broker_id != 0:
         warnings.append(f"brokerId = {broker.broker_id} has no effect: a master has 0")
     if options.config_file is not None and settings.host in (None, "0.0.0.0", "::") and not broker.acl_enable:
         warnings.append(
             f"listening on every address, port {settings.server.listen_port}, without access control: "
-            "whoever reaches it may read and write everything (bindAddress narrows it)"
+            "any host that reaches it may read and write everything (restrict it with bindAddress)"
         )
     own_address = LOOPBACK if options.config_file is None else ""
     broker_ip1 = broker.broker_ip1 or own_address or interface_address()
@@ -206,7 +207,7 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
 
 
 def _client_as_shown(settings: BrokerSettings) -> NettyClientConfig:
-    """Fill in what Java's client side knows from the machine: ``mqadmin exportMetrics`` takes its threads for CPUs."""
+    """Fill in the client threads from the machine as Java does: ``mqadmin exportMetrics`` reports them as CPUs."""
     client = settings.client
     return attrs.evolve(
         client,
@@ -216,21 +217,21 @@ def _client_as_shown(settings: BrokerSettings) -> NettyClientConfig:
 
 
 def _processor_count() -> int:
-    """Return how many processors this process may run on, which may be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):  # Linux has it
+    """Return the number of processors available to this process, which may be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _bit_map_length(broker: BrokerConfig) -> int:
-    """Return how many bits a filter's bit map has, which RocketMQ notes in the store's settings at the start."""
+    """Return the number of bits of a filter's bit map, which RocketMQ writes into the store's settings at start."""
     return BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter).bit_count
 
 
 def _with_tls(settings: BrokerSettings) -> BrokerSettings:
-    """Complete what concerns TLS; SettingsError names a file of the connecting side that is not what it should be.
+    """Complete the TLS settings; SettingsError names an invalid file of the client side.
 
-    Compatibility: ``BrokerStartup`` (4.9.8): a broker that takes TLS only also uses it, unless told otherwise.
+    Compatibility: ``BrokerStartup`` (4.9.8): a broker that accepts only TLS also connects with TLS by default.
     """
     server, client, warnings = with_config_file(settings.tls_server, settings.tls_client)
     if client.enable is None:
@@ -241,7 +242,7 @@ def _with_tls(settings: BrokerSettings) -> BrokerSettings:
 
 
 def _check(settings: BrokerSettings) -> None:
-    """Refuse what is asked for and not there yet: to accept it would be a promise."""
+    """Refuse settings of unsupported features: accepting them would be misleading."""
     store = settings.store
     if store.broker_role is not BrokerRole.ASYNC_MASTER:
         raise SettingsError(f"brokerRole = {store.broker_role.name!r}: expected ASYNC_MASTER, there are no slaves yet")
@@ -263,5 +264,5 @@ def _check_namesrv(broker: BrokerConfig) -> None:
 
 
 def _with(settings: T, **changes: object) -> T:
-    """Return the settings with those changes that are not None."""
+    """Return the settings with all changes that are not None."""
     return attrs.evolve(settings, **{key: each for key, each in changes.items() if each is not None})  # type: ignore[misc]

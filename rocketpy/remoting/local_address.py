@@ -89,7 +89,7 @@ def _ipv4_address(interface: str) -> str | None:
 
 
 def _ipv6_addresses() -> Iterator[str]:
-    """The global IPv6 addresses: lines of address, index, prefix length, scope (00 is global), flags, name."""
+    """Yield the global IPv6 addresses. Lines have address, index, prefix length, scope (00 is global), flags, name."""
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
             lines = file.read().splitlines()

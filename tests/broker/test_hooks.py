@@ -1,4 +1,4 @@
-"""Hooks hear of every send, pull and send-back, on whatever road; without any nobody knows that they exist."""
+"""Hooks are called for every send, pull and send-back, on every path; without any the fast path is taken."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def request(**fields: object) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-async def test_a_send_is_heard_before_and_after(code: int) -> None:
+async def test_hooks_are_called_before_and_after_a_send(code: int) -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
         answer = await broker.ask(request(code=code, queue_id=-1), broker.connect(("10.0.0.1", 9)))
@@ -116,7 +116,7 @@ async def test_how_often_a_send_counts_is_a_setting() -> None:
     assert recorder.sends()[1].commercial_send_times == 3
 
 
-async def test_a_refused_send_is_heard_too() -> None:
+async def test_hooks_are_called_for_a_refused_send() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
         answer = await broker.ask(request(topic="SELF_TEST_TOPIC"))
@@ -125,7 +125,7 @@ async def test_a_refused_send_is_heard_too() -> None:
     assert (after.commercial_send_stats, after.commercial_send_size) == ("SEND_FAILURE", 5)
 
 
-async def test_a_batch_and_a_oneway_are_heard() -> None:
+async def test_hooks_are_called_for_a_batch_and_a_oneway() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
         await broker.ask(send_batch(item(b"1", b"") + item(b"2", b"")))
@@ -144,7 +144,7 @@ async def test_under_sync_flush_a_hook_does_not_wait_for_the_disk() -> None:
         assert recorder.sends()[1].is_success
 
 
-async def test_a_reply_is_heard() -> None:
+async def test_hooks_are_called_for_a_reply() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
         await ask(broker, reply(), requester(broker))
@@ -184,7 +184,7 @@ async def test_hooks_are_called_in_their_order() -> None:
     assert [what for what, _ in first.heard] == ["before", "before", "after", "after"]
 
 
-async def test_a_send_back_is_heard() -> None:
+async def test_hooks_are_called_for_a_send_back() -> None:
     recorder = Recorder()
     async with open_message_broker(hooks=BrokerHooks(consume=(recorder,))) as broker:
         place = await stored_offset(broker)
@@ -202,7 +202,7 @@ async def test_a_send_back_is_heard() -> None:
     )
 
 
-async def test_a_pull_is_heard_by_consume_hooks() -> None:
+async def test_consume_hooks_are_called_for_a_pull() -> None:
     recorder = Recorder()
     context = ConsumeMessageContext(namespace="", consumer_group="G", topic="T", queue_id=1)
     ConsumeHooks([recorder]).pulled(context)

@@ -1,4 +1,4 @@
-"""What is wrong with a body or a field refuses the request, and the remark says where it is."""
+"""An invalid body or field refuses the request, and the remark names it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_missing_body_is_named_by_its_class(body: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b"null", b'{"consumerGroup":{}}'])
-def test_a_body_that_makes_no_sense_refuses_the_request_and_not_the_connection(body: bytes) -> None:
+def test_an_invalid_body_refuses_the_request_and_keeps_the_connection(body: bytes) -> None:
     """RemoteProtocolError would close the connection, with everything else that goes over it."""
     with pytest.raises(RequestError) as caught:
         read_body(request(body), LockBatchRequestBody)
@@ -87,7 +87,7 @@ def test_a_name_comes_back_as_it_is(name: str) -> None:
         ("x" * (NAME_LENGTH_MAX + 1), f"expected at most {NAME_LENGTH_MAX} characters, found {NAME_LENGTH_MAX + 1}"),
     ],
 )
-def test_what_is_no_name_is_refused_with_its_place(name: str | None, found: str) -> None:
+def test_an_invalid_name_is_refused_with_its_field(name: str | None, found: str) -> None:
     with pytest.raises(RequestError) as caught:
         check_name(Owner(name), "name", name)
     assert (caught.value.response_code, caught.value.remark) == (ResponseCode.SYSTEM_ERROR, f"Owner.name: {found}")

@@ -156,7 +156,7 @@ def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) ->
         settings.check_values((broker, server, client, slave))
 
 
-def test_tls_is_read_from_the_same_file_and_shown_to_nobody(tmp_path: Path) -> None:
+def test_tls_is_read_from_the_same_file_and_never_shown(tmp_path: Path) -> None:
     text = (
         "namesrvAddr=ns:9876\ntls.server.mode=enforcing\ntls.test.mode.enable=false\n"
         f"tls.server.certPath={crt('server')}\ntls.server.keyPath={key('server')}\ntls.server.keyPassword=hidden\n"
@@ -176,9 +176,7 @@ def test_tls_is_read_from_the_same_file_and_shown_to_nobody(tmp_path: Path) -> N
         ("tls.enable=true", True),
     ],
 )
-def test_a_broker_that_takes_tls_only_uses_it_too_unless_told_otherwise(
-    tmp_path: Path, text: str, uses_tls: bool
-) -> None:
+def test_a_broker_that_accepts_only_tls_connects_with_it_by_default(tmp_path: Path, text: str, uses_tls: bool) -> None:
     assert loaded(tmp_path, f"namesrvAddr=ns:9876\n{text}\n").tls_client.enable is uses_tls
 
 

@@ -29,7 +29,7 @@ GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
 
 
 LEVELS: list[NamesrvConfig] = []
-"""Whoever was told that the level of the log has changed."""
+"""Listener of changes of the log level."""
 
 
 def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> NamesrvConfiguration:
@@ -44,7 +44,7 @@ def configuration(path: Path, *, text: str = "", disk: OsDisk | None = None) -> 
     )
 
 
-async def test_a_new_level_of_the_log_is_told(tmp_path: Path) -> None:
+async def test_a_new_log_level_is_notified(tmp_path: Path) -> None:
     LEVELS.clear()
     settings = configuration(tmp_path / "namesrv.conf")
     await settings.update("clusterTest=true")

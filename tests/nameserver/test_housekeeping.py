@@ -1,4 +1,4 @@
-"""When silent brokers are looked for, and what happens to their connections."""
+"""Expiry of silent brokers, and the end of their connections."""
 
 from __future__ import annotations
 

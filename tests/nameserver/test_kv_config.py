@@ -41,7 +41,7 @@ async def test_what_is_put_is_in_the_file_and_comes_back(tmp_path: Path) -> None
 
 
 async def test_deleting_the_last_key_keeps_the_namespace(tmp_path: Path) -> None:
-    """Brokers are told an empty ORDER_TOPIC_CONFIG apart from none at all."""
+    """Brokers distinguish an empty ORDER_TOPIC_CONFIG from none."""
     kv_config = manager(tmp_path / "kv.json")
     await kv_config.put("ns", "k", "v")
     await kv_config.delete("ns", "k")

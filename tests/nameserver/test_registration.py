@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from conftest import NameserverOnBytes
 
 
-async def test_a_slave_is_told_its_master(nameserver: NameserverOnBytes) -> None:
+async def test_a_slave_gets_its_masters_address(nameserver: NameserverOnBytes) -> None:
     await good(nameserver, registration())
     reply = await good(nameserver, registration(addr=SLAVE, broker_id=1))
     assert reply.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": MASTER}
@@ -125,7 +125,7 @@ async def test_a_oneway_registration_counts_and_is_not_answered(nameserver: Name
     assert await topics_by(nameserver, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == ["t"]
 
 
-async def test_a_registering_broker_is_told_the_order_topics(nameserver: NameserverOnBytes) -> None:
+async def test_a_registering_broker_gets_the_order_topics(nameserver: NameserverOnBytes) -> None:
     where = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t"}
     await good(nameserver, request(RequestCode.PUT_KV_CONFIG, value="broker-a:4", **where))
     assert (await good(nameserver, registration())).body == b'{"table":{"t":"broker-a:4"}}'

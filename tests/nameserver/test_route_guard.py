@@ -1,4 +1,4 @@
-"""Who may change something on a nameserver: by code and by address, before anything else of a request is read."""
+"""Allow list for changes: by code and by address, before anything else of a request is read."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_master_brings_its_topics(manager: Manager) -> None:
     assert not register(manager).is_new
 
 
-def test_a_topic_nobody_has_has_no_route(manager: Manager) -> None:
+def test_a_topic_without_brokers_has_no_route(manager: Manager) -> None:
     register(manager, topic("t"))
     assert manager.pick_up_topic_route_data("u") is None
     assert manager.pick_up_topic_route_data("") is None

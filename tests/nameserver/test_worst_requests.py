@@ -110,7 +110,7 @@ def bodies(code: RequestCode, fields: dict[str, str]) -> Iterator[tuple[str, Rem
 
 
 def with_fields(code: RequestCode, fields: dict[str, str]) -> Iterator[tuple[str, RemotingCommand]]:
-    """A field at a time as long as a header lets it be, in both forms; a field that nobody reads for those without."""
+    """A field at a time as long as a header lets it be, in both forms; an unused field for requests without any."""
     for field in fields or {"unknown": ""}:
         for name, text in (("digits", "9"), ("control characters", "\x01")):
             for serialize_type in SerializeType:

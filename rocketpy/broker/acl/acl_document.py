@@ -1,4 +1,4 @@
-"""What one ACL file says: addresses that need no account, accounts, and how often requests have changed it.
+"""Content of one ACL file: the global white list, the accounts, and the data version.
 
 ::
 
@@ -19,8 +19,8 @@
       - counter: 3
         timestamp: 1700000000000
 
-Compatibility: ``PlainPermissionManager.load`` (4.9.8). SnakeYAML makes numbers of texts that look like some (a secret
-key ``0123456`` is the number 42798 there); here a key is what was written.
+Compatibility: ``PlainPermissionManager.load`` (4.9.8). SnakeYAML converts unquoted digits to numbers (a secret key
+``0123456`` is the number 42798 there); here a key is the text as written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _INT64_MAX = (1 << 63) - 1
 
 @attrs.frozen
 class AclDocument:
-    """One file as values. ``unknown_keys`` are what nobody reads, each with its line."""
+    """The values of one file. ``unknown_keys`` are the unused keys, each with its line."""
 
     white_addresses: tuple[str, ...] = ()
     accounts: tuple[PlainAccessConfig, ...] = ()
@@ -61,8 +61,10 @@ class AclDocument:
 
 
 def read_acl_document(text: str) -> AclDocument:
-    """Return what a file's text says; AclError names line and key of what is wrong. Whether it makes sense is asked
-    by whoever builds accounts and patterns of it."""
+    """Parse a file's text; AclError names the line and key of a syntax or type error.
+
+    Values are validated later, when accounts and address patterns are built from them.
+    """
     root = read_root(text)
     if root is None:
         return AclDocument()
@@ -79,7 +81,7 @@ def read_acl_document(text: str) -> AclDocument:
 
 
 def read_root(text: str) -> YamlMap | None:
-    """Return the mapping that a file is, None when there is nothing in it."""
+    """Return the file's top-level mapping, None when the file is empty."""
     root = parse_yaml(text)
     if root is None or (isinstance(root, YamlScalar) and root.is_null):
         return None

@@ -1,10 +1,10 @@
-"""Changes the text of an ACL file as requests ask, and leaves everything else as it was: comments, order, spelling.
+"""Edits of an ACL file's text that preserve comments, order and spelling.
 
-Nodes know their places, so an edit is a few replacements in the text. What comes out is read again and compared with
-what was wanted; a layout in which that fails (there are strange ones) is refused and nothing is written.
+Nodes know their positions, so an edit is a few replacements in the text. The result is parsed again and compared with
+the intended document; if they differ, which unusual layouts can cause, the edit is refused and nothing is written.
 
-Compatibility: ``PlainPermissionManager`` (4.9.8) writes the whole file anew without comments, and moves a changed
-account to the end.
+Compatibility: ``PlainPermissionManager`` (4.9.8) rewrites the whole file without comments, and moves a changed account
+to the end.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _NOT_PLAIN = re.compile(r"true|false|yes|no|on|off|y|n|null", re.IGNORECASE)
 
 _STRANGE = "the file is laid out in a way that cannot be edited by request, edit it by hand"
 
-_Fields = list[tuple[str, "str | list[str]"]]  # key and value; a value is rendered already, a list is not
+_Fields = list[tuple[str, "str | list[str]"]]  # key and value; a text is rendered already, a list is not
 
 
 def with_account(text: str, change: PlainAccessConfig) -> str:
-    """Return the text with an account changed, or added behind the others; what ``change`` leaves open stays."""
+    """Return the text with an account changed, or appended; fields that ``change`` leaves unset keep their values."""
     before = read_acl_document(text)
     edit = _Edit(text)
     account = edit.account(change.access_key)
@@ -57,7 +57,7 @@ def with_account(text: str, change: PlainAccessConfig) -> str:
 
 
 def without_account(text: str, access_key: str) -> str:
-    """Return the text without an account, wherever it stands in it."""
+    """Return the text without any entry of an account."""
     before = read_acl_document(text)
     edit = _Edit(text)
     edit.remove_accounts(access_key)
@@ -66,7 +66,7 @@ def without_account(text: str, access_key: str) -> str:
 
 
 def with_white_addresses(text: str, addresses: Sequence[str]) -> str:
-    """Return the text with other addresses that need no account."""
+    """Return the text with a replaced global white list."""
     before = read_acl_document(text)
     edit = _Edit(text)
     edit.set_at_top(GLOBAL_WHITE_ADDRESSES, list(addresses))
@@ -74,7 +74,7 @@ def with_white_addresses(text: str, addresses: Sequence[str]) -> str:
 
 
 def with_version(text: str, version: DataVersion) -> str:
-    """Return the text with a version."""
+    """Return the text with a replaced data version."""
     before = read_acl_document(text)
     edit = _Edit(text)
     fields: _Fields = [("counter", str(version.counter)), ("timestamp", str(version.timestamp))]
@@ -88,7 +88,7 @@ def with_version(text: str, version: DataVersion) -> str:
 
 
 def merged(account: PlainAccessConfig, change: PlainAccessConfig) -> PlainAccessConfig:
-    """Return an account with what ``change`` says; ``admin`` is always said."""
+    """Return an account with the fields that ``change`` sets; ``admin`` is always set."""
     said = {
         name: value
         for name in ("secret_key", "default_topic_perm", "default_group_perm", "topic_perms", "group_perms")
@@ -100,7 +100,7 @@ def merged(account: PlainAccessConfig, change: PlainAccessConfig) -> PlainAccess
 
 
 def _fields(account: PlainAccessConfig) -> _Fields:
-    """Return the keys that a request sets, in RocketMQ's order; the first is the access key."""
+    """Return the fields that a request sets, in RocketMQ's order; the first is the access key."""
     fields: _Fields = [("accessKey", _rendered(account.access_key))]
     if account.secret_key:
         fields.append(("secretKey", _rendered(account.secret_key)))
@@ -119,7 +119,7 @@ def _fields(account: PlainAccessConfig) -> _Fields:
 
 
 def _rendered(text: str) -> str:
-    """Return a scalar that every YAML reader takes for this text and nothing else."""
+    """Render a scalar that every YAML reader parses as exactly this text."""
     if _PLAIN.fullmatch(text) and not _NOT_PLAIN.fullmatch(text):
         return text
     if text.isprintable() and text:
@@ -132,7 +132,7 @@ def _flow(value: str | list[str]) -> str:
 
 
 class _Edit:
-    """Replacements in one text. Positions are those of the text given, so they are applied from the end."""
+    """Replacements in one text. Positions refer to the original text, so replacements are applied from the end."""
 
     def __init__(self, text: str) -> None:
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -141,9 +141,9 @@ class _Edit:
         self._replacements: list[tuple[int, int, int, str]] = []  # start, minus the depth, end, new text
 
     def result(self, wanted: AclDocument) -> str:
-        """Return the new text; AclError when it does not say what is wanted, or breaks."""
+        """Return the new text; AclError when it does not parse to the intended document."""
         text = self._text
-        # Of several insertions at one place the deepest comes first, then the one that was asked for first.
+        # Among insertions at one position the deepest comes first, then the one requested first.
         ordered = sorted(self._replacements, key=lambda each: each[:2])
         for start, _, end, new in reversed(ordered):
             text = text[:start] + new + text[end:]
@@ -156,7 +156,7 @@ class _Edit:
         return text
 
     def account(self, access_key: str) -> YamlMap | None:
-        """Return the first account of this name, which is the one that counts."""
+        """Return the first account with this access key, which is the effective one."""
         accounts = self.root.get(ACCOUNTS) if self.root is not None else None
         for each in accounts.items if isinstance(accounts, YamlList) else ():
             if isinstance(each, YamlMap) and _has_key(each, access_key):
@@ -164,29 +164,29 @@ class _Edit:
         return None
 
     def set_at_top(self, key: str, value: list[str]) -> None:
-        """Set a key of the file's mapping."""
+        """Set a key of the top-level mapping."""
         if self.root is None:
             self._insert_lines(len(self._text), self._lines("", key, value), depth=0)
         else:
             self.set(self.root, key, value)
 
     def set(self, node: YamlMap, key: str, value: str | list[str]) -> None:
-        """Set a key of a mapping where it stands, or behind the others."""
+        """Replace a key's value in a mapping, or append the key."""
         found = node.find(key)
         if found is None:
             self._insert(node, key, value)
             return
         name, old = found
         if isinstance(old, YamlScalar) and old.start == old.end:
-            behind_colon = self._text.index(":", name.end) + 1
-            self._replace(behind_colon, behind_colon, " " + _flow(value))
+            after_colon = self._text.index(":", name.end) + 1
+            self._replace(after_colon, after_colon, " " + _flow(value))
         elif isinstance(old, YamlList) and not old.is_flow and isinstance(value, list) and value:
             self._set_items(old, value)
         elif isinstance(old, YamlScalar) or old.is_flow or not value:
             self._replace(old.start, old.end, _flow(value))
 
     def append(self, key: str, fields: _Fields) -> None:
-        """Add a mapping at the end of the list ``key``, which is made when it is not there."""
+        """Append a mapping to the list ``key``, creating the list if it is missing."""
         found = self.root.find(key) if self.root is not None else None
         value = found[1] if found is not None else None
         as_flow = "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in fields) + "}"
@@ -211,7 +211,7 @@ class _Edit:
             self._insert_lines(at, lines, depth=2 * len(margin))
 
     def remove_accounts(self, access_key: str) -> None:
-        """Remove every account of this name, with the comments inside it."""
+        """Remove every account with this access key, and the comments inside it."""
         accounts = self.root.get(ACCOUNTS) if self.root is not None else None
         assert isinstance(accounts, YamlList), "the account was found in this text"
         for index, each in enumerate(accounts.items):
@@ -233,24 +233,24 @@ class _Edit:
         else:
             self._insert_lines(node.end, self._lines(" " * node.column, key, value), depth=2 * node.column)
 
-    def _insert_lines(self, behind: int, lines: str, *, depth: int) -> None:
-        """Insert whole lines below the one that ``behind`` is in. Items lie deeper than keys in the same column."""
-        at = self._line_end(behind)
+    def _insert_lines(self, position: int, lines: str, *, depth: int) -> None:
+        """Insert whole lines after the line of ``position``. Items nest deeper than keys in the same column."""
+        at = self._line_end(position)
         self._replace(at, at, lines, depth=depth)
 
     def _set_items(self, old: YamlList, new: list[str]) -> None:
-        """Put new items in the places of the old ones, so that the comments between them stay."""
+        """Replace items one by one, so that the comments between them are kept."""
         for item, text in zip(old.items, new, strict=False):
             if not isinstance(item, YamlScalar) or item.text != text or item.is_null:
                 self._replace(item.start, item.end, _rendered(text))
         for item in old.items[len(new) :]:
-            self._replace(self._dash_line(old, item), self._line_end(item.end), self._comment_behind(item, old.column))
+            self._replace(self._dash_line(old, item), self._line_end(item.end), self._end_comment(item, old.column))
         margin = " " * old.column
         more = "".join(f"{margin}- {_rendered(text)}{self._newline}" for text in new[len(old.items) :])
         if more:
             self._insert_lines(old.end, more, depth=2 * old.column + 1)
 
-    def _comment_behind(self, item: YamlNode, column: int) -> str:
+    def _end_comment(self, item: YamlNode, column: int) -> str:
         """Return the comment at the end of an item's line, as a line of its own."""
         rest = self._text[item.end : self._line_end(item.end)]
         return " " * column + rest.strip() + self._newline if rest.strip().startswith("#") else ""
@@ -266,14 +266,14 @@ class _Edit:
         return margin + "- " + lines[len(margin) + 2 :]
 
     def _line_end(self, position: int) -> int:
-        """Return where the line behind that of ``position`` begins; a block scalar ends at the begin of a line."""
+        """Return the start of the line after that of ``position``; a block scalar ends at the start of a line."""
         if position and self._text[position - 1] == "\n":
             return position
         end = self._text.find("\n", position)
         return len(self._text) if end < 0 else end + 1
 
     def _dash_line(self, owner: YamlList, item: YamlNode) -> int:
-        """Return where the line with an item's dash begins: it may stand above the item."""
+        """Return the start of the line with an item's dash, which may be above the item."""
         start = self._text.rfind("\n", 0, item.start) + 1
         while start > owner.start and not self._text[start:].lstrip(" ").startswith("-"):
             start = self._text.rfind("\n", 0, start - 1) + 1
@@ -286,7 +286,7 @@ def _has_key(account: YamlMap, access_key: str) -> bool:
 
 
 def _flow_item_span(owner: YamlList, index: int) -> tuple[int, int]:
-    """Return an item of ``[a, b]`` with one of the commas beside it."""
+    """Return the span of an item of ``[a, b]`` with one adjacent comma."""
     items = owner.items
     if index:
         return items[index - 1].end, items[index].end
@@ -294,7 +294,7 @@ def _flow_item_span(owner: YamlList, index: int) -> tuple[int, int]:
 
 
 def _only_values(document: AclDocument) -> AclDocument:
-    """Return a document without what an edit may change silently: lines, and null where a list is empty."""
+    """Return a document without details that an edit may change: line numbers, and null instead of an empty list."""
     accounts = tuple(
         attrs.evolve(
             each,

@@ -1,4 +1,4 @@
-"""What access control refuses, in RocketMQ's words."""
+"""Errors of access control, with RocketMQ's texts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _TEXT_MAX = 1024
 
 
 class AclError(RocketpyError):
-    """A file, an account, an address pattern or a request is wrong; the text is RocketMQ's."""
+    """An invalid file, account, address pattern or request; the text is RocketMQ's."""
 
 
 def refusal(text: str) -> RequestError:
-    """Return the answer to a request that is not allowed: SYSTEM_ERROR, and what a Java client shows its user.
+    """Return the response to a request that is not allowed: SYSTEM_ERROR with the remark that Java clients show.
 
     Compatibility: RocketMQ appends the first line of its own stack trace.
     """

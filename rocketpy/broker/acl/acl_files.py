@@ -1,11 +1,11 @@
-"""The files with accounts: ``plain_acl.yml`` in the ACL directory, and every ``.yml`` and ``.yaml`` below ``acl/``.
+"""ACL files: ``plain_acl.yml`` in the ACL directory, and every ``.yml`` and ``.yaml`` below ``acl/``.
 
-Everything here blocks and belongs into a worker thread. Rule: what is read is bounded (:data:`FILE_SIZE_MAX`,
-:data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced whole, so that a crash leaves the old one or the new one.
+Everything here blocks; call it in a worker thread. Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`,
+:data:`DEPTH_MAX`), and a file is replaced atomically, so that a crash leaves the old one or the new one.
 
-Compatibility: ``PlainPermissionManager`` and ``AclFileWatchService`` (4.9.8). They take ``acl/`` in the order in which
-the file system lists it; here it is that of the names, ``plain_acl.yml`` last as there. A missing ``plain_acl.yml`` is
-not created.
+Compatibility: ``PlainPermissionManager`` and ``AclFileWatchService`` (4.9.8). They read ``acl/`` in the order in which
+the file system lists it; here files are sorted by name, with ``plain_acl.yml`` last as in Java. A missing
+``plain_acl.yml`` is not created.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOOLS_FILE = "tools.yml"  # credentials of RocketMQ's tools, no accounts
 
 @attrs.frozen
 class FileStamp:
-    """What tells that a file has changed."""
+    """Attributes of a file that reveal a change."""
 
     modified_timestamp_ms: int
     size_bytes: int
@@ -43,7 +43,7 @@ class FileStamp:
 
 @attrs.frozen
 class AclFile:
-    """A file that makes sense."""
+    """A parsed and validated file."""
 
     path: str
     document: AclDocument
@@ -61,11 +61,11 @@ class AclFiles:
 
     @property
     def default_path(self) -> str:
-        """The file that new accounts go to."""
+        """The file to which new accounts are added."""
         return os.path.join(self._directory, DEFAULT_FILE)
 
     def stamps(self) -> dict[str, FileStamp]:
-        """Return every file in the order in which they count; AclError when there are too many or none can be seen."""
+        """Return every file in order of precedence; AclError when there are too many or they cannot be listed."""
         try:
             paths = list(self._paths(os.path.join(self._directory, "acl"), 0))
             if self._disk.exists(self.default_path):
@@ -77,7 +77,7 @@ class AclFiles:
             raise AclError(str(failure)) from failure
 
     def read(self, path: str) -> AclFile:
-        """Return a file; AclError names path, line and what is wrong with it."""
+        """Read and validate a file; AclError names path, line and fault."""
         text = self.read_text(path)
         try:
             return _checked_file(path, text, self._stamp(path).modified_timestamp_ms)
@@ -87,7 +87,7 @@ class AclFiles:
             raise AclError(str(failure)) from failure
 
     def read_text(self, path: str) -> str:
-        """Return a file's text, an empty one when there is no file; AclError when it is too long or cannot be read."""
+        """Return a file's text, empty when there is no file; AclError when it is too long or unreadable."""
         try:
             if not self._disk.exists(path):
                 return ""
@@ -105,7 +105,7 @@ class AclFiles:
             raise AclError(f"{path}: expected UTF-8, found byte {failure.object[failure.start]:#04x}") from failure
 
     def write_text(self, path: str, text: str) -> None:
-        """Replace a file durably. AclError when its text makes no sense, StoreError when the disk refuses."""
+        """Replace a file durably. AclError when its text is invalid, StoreError when the write fails."""
         if len(text.encode("utf-8", "replace")) > FILE_SIZE_MAX:
             raise AclError(f"{path}: expected at most {FILE_SIZE_MAX} bytes, the change would make it longer")
         try:

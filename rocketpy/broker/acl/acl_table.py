@@ -1,7 +1,7 @@
-"""All files together: what is true until the next change. A value; a change makes a new one.
+"""Immutable table of accounts and white lists, merged from all ACL files. A change of a file creates a new table.
 
-Compatibility: ``PlainPermissionManager`` (4.9.8), which keeps an account known after it was removed from its file, and
-lets the white lists of a file pile up with each change of it. Here a table is made anew from what the files say.
+Compatibility: ``PlainPermissionManager`` (4.9.8), which keeps an account after it was removed from its file, and
+accumulates a file's white lists with each change of it. Here the table is rebuilt from the files.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 
 @attrs.frozen
 class AclTable:
-    """Accounts by access key, with the file that defines each: of several the first one."""
+    """Accounts by access key, each with the first file that defines it."""
 
     files: Mapping[str, AclFile] = attrs.field(factory=dict)
     accounts: Mapping[str, PlainAccessResource] = attrs.field(factory=dict)
     owners: Mapping[str, str] = attrs.field(factory=dict)
     white_addresses: tuple[AddressPattern, ...] = ()
-    repeated: tuple[str, ...] = ()  # access keys that are defined again, in vain, and where
+    repeated: tuple[str, ...] = ()  # ignored repeated definitions: access key and file
 
     def is_white(self, address: str) -> bool:
         """Whether an address needs no account."""
         return any(pattern(address) for pattern in self.white_addresses)
 
     def config(self) -> AclConfig:
-        """Return what the files say, secrets included."""
+        """Return the merged configuration, secrets included."""
         accounts: dict[str, PlainAccessConfig] = {}
         white_addresses: list[str] = []
         for file in self.files.values():
@@ -42,7 +42,7 @@ class AclTable:
 
 
 def make_table(files: Iterable[AclFile]) -> AclTable:
-    """Put files together, in the order in which they count. Of equal accounts the first one counts."""
+    """Merge files in order of precedence. The first definition of an access key is effective."""
     by_path = {file.path: file for file in files}
     accounts: dict[str, PlainAccessResource] = {}
     owners: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""YAML as ACL files use it: mappings, lists and scalars with the places where they stand in the text.
+"""Parser for the YAML subset of ACL files: mappings, lists and scalars with their positions in the text.
 
-Built from ruamel.yaml's events, not from its documents, for three reasons: a scalar stays the text that was written
-(a secret key ``0123456`` is not a number), every node knows its place, so that an edit changes only what it must and
-an error names the line, and what makes small files large or deep is refused before it is built: anchors, aliases, tags
-and nesting beyond :data:`DEPTH_MAX`.
+It uses ruamel.yaml's events, not its documents, for three reasons. A scalar keeps its text (a secret key ``0123456`` is
+not a number). Every node has its position, so an edit changes only the necessary text and an error names the line.
+Constructs that make small files large or deep are refused before they are built: anchors, aliases, tags and nesting
+beyond :data:`DEPTH_MAX`.
 
-ruamel.yaml is imported when the first file is read: a broker without access control does not need it.
+ruamel.yaml is imported with the first file: a broker without access control does not need it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRUE_TEXTS: Final = ("true", "yes", "on", "y", "1")
 
 @attrs.frozen
 class YamlScalar:
-    """A single value. An empty one stands somewhere behind its key."""
+    """A single value. The position of an empty one is anywhere after its key."""
 
     text: str
     is_null: bool
@@ -35,13 +35,13 @@ class YamlScalar:
 
     @property
     def is_true(self) -> bool:
-        """Whether this is one of YAML 1.1's ways to say true."""
+        """Whether this is one of YAML 1.1's spellings of true."""
         return self.text.strip().lower() in _TRUE_TEXTS
 
 
 @attrs.frozen
 class YamlList:
-    """A sequence. ``end`` is behind its last item, not behind the comments that follow."""
+    """A sequence. ``end`` is after its last item, before any following comments."""
 
     items: list[YamlNode]
     is_flow: bool
@@ -53,7 +53,7 @@ class YamlList:
 
 @attrs.frozen
 class YamlMap:
-    """A mapping in the order of the text; of equal keys the last one counts, as in RocketMQ."""
+    """A mapping in text order; the last of equal keys is effective, as in RocketMQ."""
 
     pairs: list[tuple[YamlScalar, YamlNode]]
     is_flow: bool
@@ -68,7 +68,7 @@ class YamlMap:
         return None if isinstance(value, YamlScalar) and value.is_null else value
 
     def find(self, key: str) -> tuple[YamlScalar, YamlNode] | None:
-        """Return the key and its value as nodes, None when it is not there."""
+        """Return the key and its value as nodes, None when the key is missing."""
         for name, value in reversed(self.pairs):
             if name.text == key:
                 return name, value
@@ -79,7 +79,7 @@ YamlNode = YamlScalar | YamlList | YamlMap
 
 
 def parse_yaml(text: str) -> YamlNode | None:
-    """Return the one document of ``text``, None when there is none; AclError names the line of what is wrong."""
+    """Parse the single document of ``text``, None when it is empty; AclError names the line of the fault."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -101,7 +101,7 @@ class _Event(Protocol):
 
 
 class _Builder:
-    """Turns events into nodes. Recursion ends at DEPTH_MAX."""
+    """Builds nodes from events. Recursion is bounded by DEPTH_MAX."""
 
     def __init__(self, events: Iterator[_Event]) -> None:
         self._events = events
@@ -157,7 +157,7 @@ class _Builder:
             if not isinstance(key, YamlScalar):
                 raise AclError(f"line {key.line}: expected a plain key, found a collection")
             value = self._node(next(self._events), depth + 1)
-            if isinstance(value, YamlScalar) and value.start == value.end:  # its mark is that of whatever comes next
+            if isinstance(value, YamlScalar) and value.start == value.end:  # its mark is that of the next token
                 value = attrs.evolve(value, start=key.end, end=key.end, line=key.line)
             pairs.append((key, value))
         start, is_flow = event.start_mark, _is_flow(event)
@@ -171,7 +171,7 @@ def _is_flow(event: _Event) -> bool:
 
 
 def _described(failure: Exception) -> str:
-    """Return one line of what ruamel.yaml says in several."""
+    """Return ruamel.yaml's multi-line error message as one line."""
     mark = getattr(failure, "problem_mark", None)
     what = getattr(failure, "problem", None) or getattr(failure, "reason", None) or str(failure).splitlines()[0]
     return f"line {mark.line + 1}: {what}" if mark is not None else f"not YAML: {what}"

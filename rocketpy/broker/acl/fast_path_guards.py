@@ -1,15 +1,15 @@
-"""Whether a send or a pull is allowed, asked in the few steps that the hot roads can afford.
+"""Access control on the fast paths of sends and pulls.
 
-A guard stands before a hot road. It reads the JSON header as a client signs it, all fields as text, in the order of
-their keys: then what is signed is one text after the other, without sorting. What a peer may do is remembered in its
-session, so a request costs its decoding and its HMAC. A guard lets through what is allowed for certain; whatever is not
-(an unknown field, a number that is not a text, a retry topic, a topic asked for first) is left to
-:meth:`PlainPermissionManager.authorize`, which decides and explains.
+A guard runs before a fast path. It decodes the JSON header with all fields as text, in key order, which is the order of
+the signed content, so no sorting is needed. Granted permissions are cached in the peer's session, so a request costs
+only its decoding and its HMAC. A guard passes only requests that are certainly allowed. Any other request (an unknown
+field, a number that is not a text, a retry topic, the first request for a topic) takes the general path, where
+:meth:`PlainPermissionManager.authorize` decides and explains.
 
-Rule: what a peer may do is remembered only for a request whose signature is right, so that a peer without the secret
-key leaves nothing in memory; the session goes with its connection.
+Rule: a permission is cached only for a request with a valid signature, so that a peer without the secret key leaves
+nothing in memory; the session is dropped with its connection.
 
-Rule: a guard and the hot road behind it read the same bytes with the same decoder, so they see the same topic.
+Rule: a guard and its fast path read the same bytes with the same decoder, so they see the same topic.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _SignedSend(
 ):
     """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in the order in which Java's client writes them.
 
-    The decoder looks for a field behind the last one first: another order costs a third of a microsecond. Where ``f``,
-    ``h``, ``j`` and ``m`` say what they usually do, it has every attribute that the hot road reads of
+    The decoder first looks for a field after the previous one: another order costs a third of a microsecond. When
+    ``f``, ``h``, ``j`` and ``m`` have their usual values, it has every attribute that the fast path reads of
     :class:`~rocketpy.protocol.hot_headers.HotSendFields`.
     """
 
@@ -143,21 +143,21 @@ _decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader).decode
 
 
-class HotGuards:
-    """The guards of one broker, and what the hot road of sends decodes with behind them.
+class FastPathGuards:
+    """The guards of one broker, and the decoder that the fast path of sends uses after them.
 
-    A send is decoded once where that can be: what a guard has decoded is given to the hot road that it calls next.
+    A send is usually decoded only once: the guard hands its decoded header to the fast path that it calls.
     """
 
     def __init__(self, manager: PlainPermissionManager) -> None:
         self._manager = manager
-        self._header = b"no header"  # what the guard has let through last, and what it says
+        self._header = b"no header"  # the last header that the guard passed, and its decoded fields
         self._request = _NOTHING
 
     def by_code(self) -> dict[int, FastGuard]:
         """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`.
 
-        RocketMQ asks of a batch for its signature only; with ``aclStrict`` it is like every other send.
+        RocketMQ checks only the signature of a batch; with ``aclStrict`` a batch is checked like every other send.
         """
         return {
             RequestCode.SEND_MESSAGE_V2: partial(self._guarded_send, checks_topic=True),
@@ -166,7 +166,7 @@ class HotGuards:
         }
 
     def decode_send(self, header: bytes) -> HotSendHeader:
-        """Decode the header of a send like ``decode_hot_send``; one that the guard has decoded is not decoded again."""
+        """Decode a send header like ``decode_hot_send``, reusing the result when the guard has decoded it."""
         if header is self._header:
             return self._request
         return decode_hot_send(header)
@@ -202,7 +202,7 @@ class HotGuards:
                 return False
             if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
                 self._header = header
-                self._request = request  # type: ignore[assignment]  # it has what the hot road reads
+                self._request = request  # type: ignore[assignment]  # has the attributes that the fast path reads
             return fast_path(connection, header, body)
 
         return guarded
@@ -242,7 +242,7 @@ def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastP
 
 
 def _learn_send(session: Session, topic: str) -> bool:
-    """Remember that the account may send to a topic; False when it may not, or when that is not so simple."""
+    """Cache that the account may send to a topic; False when it may not, or when the general path has to decide."""
     if is_group_resource(topic) or len(topic) > TOPIC_LENGTH_MAX:
         return False
     if topic != TRACE_TOPIC and not _is_allowed(session, topic, PUB):
@@ -256,7 +256,7 @@ def _learn_pull(session: Session, wanted: tuple[str, str]) -> bool:
     return (
         len(topic) <= TOPIC_LENGTH_MAX
         and len(group) <= NAME_LENGTH_MAX
-        and topic != resource  # one permission of two for the same name: the other road knows which
+        and topic != resource  # two permissions for the same name: left to the general path
         and _is_allowed(session, topic, SUB)
         and _is_allowed(session, resource, SUB)
         and _learn(session, wanted)

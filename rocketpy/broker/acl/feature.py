@@ -28,10 +28,10 @@ class AclFeature(Feature):
         self._accounts = accounts
         if accounts is not None:
             # Loaded here, so that a broker without access control does not wait for it.
-            from rocketpy.broker.acl.fast_path_guards import HotGuards
+            from rocketpy.broker.acl.fast_path_guards import FastPathGuards
             from rocketpy.broker.acl.file_watch import AclFileWatchService
 
-            guards = HotGuards(accounts)
+            guards = FastPathGuards(accounts)
             self.authorize = accounts.authorize
             self.fast_guards = guards.by_code()
             self.decode_send = guards.decode_send

@@ -1,7 +1,7 @@
-"""Looks every few seconds whether a file with accounts has changed, and has the accounts read again.
+"""Polling of the ACL files for changes, which reloads the accounts.
 
-Looking and reading happen in a worker thread. Compatibility: ``AclFileWatchService`` (4.9.8) looks every 5 s, and
-compares modification times only, so that it may miss a file that changes twice within a second.
+Polling and reading run in a worker thread. Compatibility: ``AclFileWatchService`` (4.9.8) polls every 5 s and compares
+only modification times, so it may miss a file that changes twice within a second.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import trio
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 PERIOD_SECONDS = 4.0
-"""With the time to read it, a change counts within 5 seconds."""
+"""Including the time to read it, a change takes effect within 5 seconds."""
 
 
 @attrs.frozen
 class AclFileWatchStatistics:
-    """What has been done since the start."""
+    """Counters since the start."""
 
     looks: int
     reloads: int
@@ -32,7 +32,7 @@ class AclFileWatchService:
         self._reloads = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(PERIOD_SECONDS)

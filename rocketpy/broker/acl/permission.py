@@ -1,4 +1,4 @@
-"""What an account may do with a topic or a group: PUB, SUB, both or nothing.
+"""Permissions of an account on a topic or group: PUB, SUB, both or none.
 
 Compatibility: ``Permission`` of RocketMQ's acl module (4.9.8); broker.md 19.
 """
@@ -19,12 +19,12 @@ _BY_TEXT: Final = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "
 
 
 def parse_permission(text: str | None) -> int:
-    """Return the bits of a permission text; whatever is none means DENY."""
+    """Return the bits of a permission text; an invalid text means DENY."""
     return DENY if text is None else _BY_TEXT.get(text.strip(), DENY)
 
 
 def check_permission(needed: int, owned: int) -> bool:
-    """Whether ``owned`` allows what needs ``needed``; DENY allows nothing whatever else is set."""
+    """Whether ``owned`` includes ``needed``; DENY overrides all other bits."""
     if owned & DENY:
         return False
     if needed & ANY:
@@ -33,13 +33,13 @@ def check_permission(needed: int, owned: int) -> bool:
 
 
 def split_resource(text: str) -> tuple[str, str] | None:
-    """Split ``resource=PERM``, None when it is anything else; empty parts do not count, as in RocketMQ."""
+    """Split ``resource=PERM``, None for any other form; empty parts are ignored, as in RocketMQ."""
     parts = [part for part in text.split("=") if part]
     return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else None
 
 
 def check_resource_permissions(resources: Sequence[str] | None) -> None:
-    """Check what a request wants to write into a file; AclError for anything but ``resource=PERM``."""
+    """Validate permissions that a request writes into a file; AclError for any form but ``resource=PERM``."""
     for resource in resources or ():
         parts = split_resource(resource)
         if parts is None:

@@ -1,6 +1,6 @@
-"""An account as requests are judged by it: its key, its address, its permissions.
+"""An account in the form that requests are checked against: keys, white list, permissions.
 
-Groups are kept under the name of their retry topic, so that one table holds both kinds of resources, as in RocketMQ.
+A group is stored under the name of its retry topic, so that one table holds topics and groups, as in RocketMQ.
 
 Compatibility: ``PlainAccessResource`` and ``PlainPermissionManager.buildPlainAccessResource`` (4.9.8). RocketMQ's
 message about a key that is too short contains the secret; ours does not.
@@ -24,7 +24,7 @@ KEY_LENGTH_MIN = 7
 
 @attrs.frozen
 class PlainAccessResource:
-    """One account. ``resource_perms`` is by topic, and by retry topic for groups."""
+    """One account. The keys of ``resource_perms`` are topics, and retry topics for groups."""
 
     access_key: str
     signing_key: SigningKey = attrs.field(repr=False)
@@ -35,9 +35,9 @@ class PlainAccessResource:
     resource_perms: dict[str, int]
 
     def check(self, resource: str, needed: int) -> None:
-        """Raise AclError unless the account may do this with the topic or group.
+        """Raise AclError unless the account has the needed permission on the topic or group.
 
-        An administrator may do everything, unless the file lists resources for it: then it is like all others.
+        An administrator has every permission, unless the file lists resources for it: then it is checked like others.
         """
         perms = self.resource_perms
         if self.is_admin and not perms:
@@ -50,7 +50,7 @@ class PlainAccessResource:
 
 
 def build_account(config: PlainAccessConfig) -> PlainAccessResource:
-    """Return the account that a file or a request describes; AclError when a part of it makes no sense."""
+    """Build an account from a file or a request; AclError when a part of it is invalid."""
     check_keys(config)
     assert config.secret_key is not None
     perms: dict[str, int] = {}
@@ -77,7 +77,7 @@ def check_keys(config: PlainAccessConfig) -> None:
 
 
 def group_resource(group: str) -> str:
-    """Return the name under which a group is kept."""
+    """Return the resource name of a group."""
     return RETRY_PREFIX + group
 
 

@@ -1,18 +1,18 @@
-"""Decides whether a request is allowed, in RocketMQ's order and words, and keeps the accounts that it decides by.
+"""Authorization of requests by accounts, in RocketMQ's order and with RocketMQ's texts.
 
-1. an address of a global white list needs nothing;
-2. without an access key, or with one that nobody knows, nothing is allowed;
+1. an address of a global white list needs no account;
+2. a request without an access key, or with an unknown one, is refused;
 3. an address of the account's own white list needs neither signature nor permission (with ``aclStrict``, an
    administrator's request still needs the account of an administrator);
-4. the signature must be right;
+4. the signature must be valid;
 5. PUB on RMQ_SYS_TRACE_TOPIC needs no permission;
-6. administrators' requests need an administrator, all others what :mod:`.needed_permissions` says.
+6. administrators' requests need an administrator, all others the permissions in :mod:`.needed_permissions`.
 
-An unknown access key takes as long as a wrong signature: it is checked against a key of nobody. The table changes when
-a file does; a file that makes no sense leaves what it said before, and the log names the place.
+An unknown access key takes as long as a wrong signature: it is checked against the key of a dummy account. The table
+follows the files; an invalid file keeps its previous content in effect, and the log names the fault.
 
-Compatibility: ``PlainPermissionManager`` (4.9.8), broker.md 19. There a body is decoded before anything is checked;
-here a stranger's is not. An account that is removed is unknown here, and "No PlainAccessResource" there.
+Compatibility: ``PlainPermissionManager`` (4.9.8), broker.md 19. Java decodes a body before any check; here the body of
+an unauthenticated request is not decoded. A removed account is unknown here, and "No PlainAccessResource" in Java.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.runner import RunBlocking
 
-_NOBODY = build_account(PlainAccessConfig("nobody at all", "the key of nobody"))
+_DUMMY_ACCOUNT = build_account(PlainAccessConfig("no such account", "the key of no account"))
 _SESSIONS_MAX = 10_000
 _LOGGED_MAX = 1000
 
@@ -52,9 +52,9 @@ _log = logging.getLogger("rocketpy.broker.acl")
 
 @attrs.define(eq=False)
 class Session:
-    """What is known of one peer that uses one account, so that the next request need not ask again.
+    """Cached decisions for one peer that uses one account.
 
-    ``allowed`` holds what the account may do, as whoever asks likes to remember it; it never holds what it may not.
+    ``allowed`` holds granted permissions only, in a form that each caller chooses.
     """
 
     access_key: str
@@ -92,17 +92,17 @@ class PlainPermissionManager:
         self.is_strict = is_strict
         self.sessions: dict[str, Session] = {}
         """By peer, as long as it is connected; emptied whenever the table changes."""
-        self._body_size_max = body_size_max  # of the bodies that must be read to know what they need
-        self._multi_dispatch = multi_dispatch  # messages get into the queues that they name
+        self._body_size_max = body_size_max  # bound for bodies that must be decoded to find the needed permissions
+        self._multi_dispatch = multi_dispatch  # messages are dispatched to the queues that they name
         self._files = files
         self._run_blocking = run_blocking
         self._clock = clock
         self._needs: Mapping[int, Needs] | None = None  # of every request code that is served; None before it is known
         self._table = AclTable()
         self._stamps: dict[str, FileStamp] = {}
-        self._refused: set[tuple[str, str]] = set()  # what the log has been told
-        self._logged_fault = ""  # what is wrong with the files, if the log has been told
-        # Reading and writing files awaits: a reload between the two halves of an edit would bring back the old table.
+        self._refused: set[tuple[str, str]] = set()  # refusals logged already
+        self._logged_fault = ""  # the fault of the files that was logged last
+        # Reads and writes of files await: a reload between the two halves of an edit would restore the old table.
         self._changing = trio.Lock()
 
     # ---- requests ---------------------------------------------------------------------------------------------------
@@ -123,23 +123,23 @@ class PlainPermissionManager:
             raise refusal(str(failure)) from failure
 
     def requester(self, connection: Connection, request: RemotingCommand) -> Requester | None:
-        """Return the account that an allowed request was made with; None for an address of a global white list.
+        """Return the account of an allowed request; None for an address of a global white list.
 
-        An account that was removed since may do nothing any more.
+        An account that has been removed since is replaced by one without permissions.
         """
         address = host_of_peer(connection.peer)
         if self._table.is_white(address):
             return None
-        account = self._table.accounts.get((request.ext_fields or {}).get(ACCESS_KEY, ""), _NOBODY)
-        return Requester(account, is_at_home=account is not _NOBODY and bool(account.is_white(address)))
+        account = self._table.accounts.get((request.ext_fields or {}).get(ACCESS_KEY, ""), _DUMMY_ACCOUNT)
+        return Requester(account, is_at_home=account is not _DUMMY_ACCOUNT and bool(account.is_white(address)))
 
     def refuse(self, connection: Connection, request: RemotingCommand, why: str) -> RequestError:
-        """Return the refusal of a request that was let in, for what it turns out to be about."""
+        """Return the refusal of a request that passed :meth:`authorize` but lacks a permission found later."""
         self._log_refusal(host_of_peer(connection.peer), request, why)
         return refusal(why)
 
     def open_session(self, peer: str, access_key: str) -> Session | None:
-        """Return and remember what is known of a peer with this access key; None when nobody knows the key."""
+        """Return the cached session of a peer with this access key, creating it; None for an unknown key."""
         account = self._table.accounts.get(access_key)
         if account is None:
             return None
@@ -147,19 +147,19 @@ class PlainPermissionManager:
         return self._remember(peer, Session(access_key, account, needs_nothing=False, needs_no_signature=is_white))
 
     def open_white_session(self, peer: str) -> Session | None:
-        """Return and remember a session of a peer that needs no account; None when it needs one."""
+        """Return and cache a session for a peer of a global white list; None for any other peer."""
         if not self._table.is_white(host_of_peer(peer)):
             return None
-        return self._remember(peer, Session("", _NOBODY, needs_nothing=True, needs_no_signature=True))
+        return self._remember(peer, Session("", _DUMMY_ACCOUNT, needs_nothing=True, needs_no_signature=True))
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget what is known of a peer whose connection has ended."""
+        """Drop the sessions of a closed connection's peer."""
         self.sessions.pop(connection.peer, None)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read all files before anything else runs; StartError when one makes no sense."""
+        """Read all files; StartError when one is invalid. Blocks, so call it before the server starts."""
         try:
             stamps = self._files.stamps()
             self._take(stamps, [self._files.read(path) for path in stamps])
@@ -169,23 +169,23 @@ class PlainPermissionManager:
             _log.warning("aclEnable=true, and there is no account in %s: every request is refused", self.default_path)
 
     async def reload(self) -> bool:
-        """Read the files that have changed since the last time; False when none has."""
+        """Read the files that have changed since the last call; False when none has."""
         async with self._changing:
             return await self._reload()
 
     @property
     def default_path(self) -> str:
-        """The file that new accounts go to."""
+        """The file to which new accounts are added."""
         return self._files.default_path
 
     @property
     def version(self) -> DataVersion:
-        """The version of the default file."""
+        """The data version of the default file."""
         file = self._table.files.get(self.default_path)
         return DataVersion() if file is None else file.version
 
     def versions(self) -> dict[str, DataVersion]:
-        """Return the version of each file by its path."""
+        """Return the data version of each file by its path."""
         return {path: file.version for path, file in self._table.files.items()}
 
     def config(self) -> AclConfig:
@@ -197,7 +197,7 @@ class PlainPermissionManager:
     async def update_account(self, change: PlainAccessConfig) -> None:
         """Change an account in the file that defines it, or add one to the default file; durable on return.
 
-        AclError when it makes no sense, StoreError when the disk refuses; nothing has changed then.
+        AclError when the change is invalid, StoreError when the write fails; nothing has changed then.
         """
         check_keys(change)
         check_resource_permissions(change.topic_perms)
@@ -209,7 +209,7 @@ class PlainPermissionManager:
         _log.info("account %s changed by request in %s", change.access_key, path)
 
     async def delete_account(self, access_key: str) -> bool:
-        """Remove an account from the file that defines it; False when nobody knows it."""
+        """Remove an account from the file that defines it; False for an unknown account."""
         async with self._changing:
             path = self._table.owners.get(access_key)
             if path is None:
@@ -219,7 +219,7 @@ class PlainPermissionManager:
         return True
 
     async def update_white_addresses(self, addresses: Sequence[str], path: str | None) -> bool:
-        """Replace the global white list of one file, the default one without a path; False when it is none of ours."""
+        """Replace the global white list of one file, by default the default file; False for an unknown file."""
         for each in addresses:
             parse_address_pattern(each)
         async with self._changing:
@@ -245,7 +245,7 @@ class PlainPermissionManager:
         if access_key is None:
             raise AclError("No accessKey is configured")
         account = self._table.accounts.get(access_key)
-        is_signed = signature_matches(fields, request.body, (account or _NOBODY).signing_key)
+        is_signed = signature_matches(fields, request.body, (account or _DUMMY_ACCOUNT).signing_key)
         if account is None:
             raise AclError(f"No acl config for {access_key}")
         if account.is_white(address):
@@ -273,7 +273,7 @@ class PlainPermissionManager:
             raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
 
     def _log_refusal(self, address: str, request: RemotingCommand, why: str) -> None:
-        """Log a refusal once for each address and reason: who guesses keys must not fill the disk."""
+        """Log a refusal once per address and reason, so that a peer guessing keys cannot fill the disk."""
         if (address, why) not in self._refused and len(self._refused) < _LOGGED_MAX and len(why) < _LOGGED_MAX:
             self._refused.add((address, why))
             _log.warning("request code %d from %s refused: %r", request.code, address, why)
@@ -302,7 +302,7 @@ class PlainPermissionManager:
         return True
 
     def _take(self, stamps: dict[str, FileStamp], files: list[AclFile]) -> None:
-        """Let the files be what is true from now on."""
+        """Replace the table by one made from the files, and drop all sessions."""
         self._stamps = stamps
         self._table = make_table(files)
         self.sessions.clear()
@@ -314,14 +314,14 @@ class PlainPermissionManager:
                 _log.warning("%s %s means nothing here", file.path, unknown)
 
     def _log_refused_file(self, why: str) -> None:
-        """Log what is wrong with the files, once while it lasts."""
+        """Log a fault of the files, once as long as it is the same."""
         if why == self._logged_fault:
             return
         self._logged_fault = why
         _log.error("%s; what was known before stays", why)
 
     async def _edit(self, path: str, change: Callable[[str], str]) -> None:
-        """Change one file and take it over at once, with its next version. Called with the lock held."""
+        """Edit one file with its next data version, and apply it at once. Called with the lock held."""
         timestamp_ms = self._clock.timestamp_ms()
 
         def edit() -> None:

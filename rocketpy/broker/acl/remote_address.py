@@ -1,4 +1,4 @@
-"""Patterns of peer addresses, as they stand in white lists.
+"""Address patterns of white lists.
 
 =============================  =====================================================================================
 pattern                        matches
@@ -15,9 +15,9 @@ nothing, blanks                no address
 =============================  =====================================================================================
 
 Anything else is an :class:`~.acl_error.AclError`. Compatibility: ``RemoteAddressStrategyFactory`` (4.9.8), which
-ignores what stands behind the first range or ``*`` of an IPv4 pattern (``10.*.0.1`` is ``10.*.*.*`` there), fails on
-every request for one that begins with ``*``, and counts parts wrongly where ``::`` stands right before a range or
-``*``. Here a pattern means what it says.
+ignores the parts after the first range or ``*`` of an IPv4 pattern (``10.*.0.1`` is ``10.*.*.*`` there), fails on every
+request for a pattern that begins with ``*``, and miscounts parts where ``::`` directly precedes a range or ``*``. Here
+every part of a pattern is effective.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from rocketpy.broker.acl.acl_error import AclError
 
 AddressPattern = Callable[[str], bool]
-"""Whether an address (without port, in any spelling) is meant."""
+"""Predicate that matches an address without port, in any spelling."""
 
 _EVERY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 _PART = re.compile(r"(?P<low>[0-9A-Fa-f]{1,4})(?:-(?P<high>[0-9A-Fa-f]{1,4}))?|\*")
@@ -37,7 +37,7 @@ _MAPPED = "::ffff:"
 
 
 def parse_address_pattern(text: str | None) -> AddressPattern:
-    """Return what tells whether an address is meant by ``text``; AclError when it is no pattern."""
+    """Compile an address pattern; AclError when it is invalid."""
     if text is None or not text.strip():
         return _matches_nothing
     if text in _EVERY:
@@ -124,7 +124,7 @@ def _ipv4_ranges(text: str) -> list[tuple[int, int]]:
 
 
 def _ipv6_ranges(text: str) -> list[tuple[int, int]]:
-    """Split at the colons, and put the zeros in that ``::`` stands for."""
+    """Split at the colons, with ``::`` expanded to zeros."""
     head, gap, tail = text.partition("::")
     before = head.split(":") if head else []
     after = tail.split(":") if tail else []

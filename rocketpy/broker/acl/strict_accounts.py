@@ -1,11 +1,11 @@
-"""What ``aclStrict`` asks of a request that was let in, once it is known what the request is about.
+"""Additional checks of ``aclStrict`` that need data which only the processor has.
 
-Some requests name a message by its offset, and a permission can be judged only when that has been read. Others end what
-another request has begun: a transaction belongs to the account that sent its half message. Without ``aclStrict``, and
-for addresses of a global white list, nothing is asked, as in RocketMQ.
+Some requests name a message by its offset, so its topic is known only after the record was read. Others complete an
+earlier request: a transaction belongs to the account that sent its half message. Without ``aclStrict``, and for
+addresses of a global white list, there are no additional checks, as in RocketMQ.
 
-The access key of a request is proved by its signature, or by an address of the account's own white list, before any
-processor sees it.
+Before any processor sees a request, its access key has been authenticated by the signature, or by an address of the
+account's own white list.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:  # a broker without access control does not load it
 
 
 class StrictAccounts:
-    """The later questions of one broker; ``manager`` is None without access control."""
+    """The additional checks of one broker; ``manager`` is None without access control."""
 
     def __init__(self, manager: PlainPermissionManager | None) -> None:
         self._manager = manager if manager is not None and manager.is_strict else None
 
     @property
     def is_strict(self) -> bool:
-        """Whether anything is asked at all."""
+        """Whether additional checks are enabled."""
         return self._manager is not None
 
     def access_key(self, connection: Connection, request: RemotingCommand) -> str | None:
-        """Return the account that a request was made with; None where it does not count."""
+        """Return the access key of a request's account; None when it is not checked."""
         if self._manager is None:
             return None
         requester = self._manager.requester(connection, request)
         return None if requester is None else requester.account.access_key
 
     def check(self, connection: Connection, request: RemotingCommand, resource: str, permission: int) -> None:
-        """Raise RequestError unless the account of a request may do this with a topic or group."""
+        """Raise RequestError unless the account of a request has a permission on a topic or group."""
         if self._manager is None:
             return
         requester = self._manager.requester(connection, request)
@@ -51,9 +51,9 @@ class StrictAccounts:
             raise self._manager.refuse(connection, request, str(failure)) from failure
 
     def check_owner(self, connection: Connection, request: RemotingCommand, owner: str | None, what: str) -> None:
-        """Raise RequestError unless a request was made with the account that owns a thing, or with an administrator's.
+        """Raise RequestError unless a request's account owns a resource or is an administrator.
 
-        What no account owns (``aclStrict`` was off, or its sender in a global white list) is anybody's.
+        A resource without an owner (``aclStrict`` was off, or its sender in a global white list) is not protected.
         """
         if self._manager is None or owner is None:
             return

@@ -28,7 +28,7 @@ QUEUES_PER_SLICE = 256
 
 _log = logging.getLogger("rocketpy.broker")
 
-_Place = tuple[str, str, int]  # group, topic, queue id
+_Queue = tuple[str, str, int]  # group, topic, queue id
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class ConsumerLagService:
         self._consumer_manager = consumer_manager
         self._consumer_offset_manager = consumer_offset_manager
         self._store = store
-        self._waiting: dict[_Place, _Progress] = {}
+        self._waiting: dict[_Queue, _Progress] = {}
         self._statistics = ConsumerLagStatistics()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -74,24 +74,24 @@ class ConsumerLagService:
     async def look(self) -> None:
         """Compare every offset with its queue's max offset and with its previous value, in bounded slices."""
         now = trio.current_time()
-        places = self._places()
-        waiting: dict[_Place, _Progress] = {}
+        queues = self._queues()
+        waiting: dict[_Queue, _Progress] = {}
         lag_total = 0
-        for number, place in enumerate(places):
+        for number, queue in enumerate(queues):
             if number % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
                 await trio.lowlevel.checkpoint()
-            group, topic, queue_id = place
+            group, topic, queue_id = queue
             consumer_offset = self._consumer_offset_manager.query_offset(group, topic, queue_id)
             lag = self._store.max_offset_in_queue(topic, queue_id) - consumer_offset
             if consumer_offset >= 0 and lag > 0:
                 lag_total += lag
-                waiting[place] = self._progress(place, consumer_offset, lag, now)
-        for place, progress in self._waiting.items():
-            if progress.is_reported and (place not in waiting or not waiting[place].is_reported):
-                _log.info("group goes on", extra=_fields(place))
+                waiting[queue] = self._progress(queue, consumer_offset, lag, now)
+        for queue, progress in self._waiting.items():
+            if progress.is_reported and (queue not in waiting or not waiting[queue].is_reported):
+                _log.info("group is no longer stuck", extra=_fields(queue))
         self._waiting = waiting
         stuck = sum(progress.is_reported for progress in waiting.values())
-        self._statistics = ConsumerLagStatistics(lag_total, stuck, len(places))
+        self._statistics = ConsumerLagStatistics(lag_total, stuck, len(queues))
 
     def statistics(self) -> ConsumerLagStatistics:
         """Return the figures."""
@@ -106,7 +106,7 @@ class ConsumerLagService:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _places(self) -> list[_Place]:
+    def _queues(self) -> list[_Queue]:
         """Return the queues with offsets of online groups; broadcasting groups keep theirs on the client."""
         return [
             (group.group_name, topic, queue_id)
@@ -116,18 +116,18 @@ class ConsumerLagService:
             for queue_id in self._consumer_offset_manager.offsets_of(group.group_name, topic)
         ]
 
-    def _progress(self, place: _Place, consumer_offset: int, lag: int, now: float) -> _Progress:
-        progress = self._waiting.get(place)
+    def _progress(self, queue: _Queue, consumer_offset: int, lag: int, now: float) -> _Progress:
+        progress = self._waiting.get(queue)
         if progress is None or progress.consumer_offset != consumer_offset:
             return _Progress(consumer_offset, now)
         if not progress.is_reported and now - progress.since >= STUCK_SECONDS:
             progress.is_reported = True
             stuck_seconds = int(now - progress.since)
-            fields = _fields(place, offset=consumer_offset, seconds=stuck_seconds, waiting=lag)
+            fields = _fields(queue, offset=consumer_offset, seconds=stuck_seconds, waiting=lag)
             _log.warning("group is stuck: its offset does not move while messages wait", extra=fields)
         return progress
 
 
-def _fields(place: _Place, **more: int) -> dict[str, object]:
-    group, topic, queue_id = place
+def _fields(queue: _Queue, **more: int) -> dict[str, object]:
+    group, topic, queue_id = queue
     return event_fields(group=group, topic=topic, queueId=queue_id, **more)

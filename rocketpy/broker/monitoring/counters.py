@@ -32,7 +32,7 @@ class TopicPutCounter:
         self.size_bytes = 0
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the counter."""
         self.count = self.size_bytes = 0
 
 
@@ -67,7 +67,7 @@ class GroupGetCounter:
         self.pulled_ms = 0
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the counter."""
         self.pull_count = self.message_count = self.size_bytes = 0
 
     def fall(self) -> tuple[int, int] | None:

@@ -47,12 +47,12 @@ class SlowConsumerService:
         if not self._config.disable_consume_if_consumer_read_slowly:
             return
         threshold = self._config.consumer_fallbehind_threshold
-        slow = {key: behind for key, behind in self._stats.fall_bytes().items() if behind > threshold}
-        for key, behind in slow.items():
-            if self._judged.get(key) != behind:
+        slow = {key: lag for key, lag in self._stats.fall_bytes().items() if lag > threshold}
+        for key, lag in slow.items():
+            if self._judged.get(key) != lag:
                 group = key.split("@", 2)[2]
                 _log.warning(
-                    "[PROTECT_BROKER] the consumer[%s] consume slowly, %d bytes, disable it (%s)", group, behind, key
+                    "[PROTECT_BROKER] the consumer[%s] consume slowly, %d bytes, disable it (%s)", group, lag, key
                 )
                 self._subscription_group_manager.disable_consume(group)
         self._judged = slow

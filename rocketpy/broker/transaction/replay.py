@@ -74,9 +74,9 @@ async def read_open_transactions(store: MessageStore, half_offset: int, op_offse
             origin, offset = origin_of(half), half.queue_offset
             if offset >= known_end or offset in ended or origin in ended or offset <= ended_up_to.get(origin, -1):
                 continue
-            places = newest.pop(origin).physical_offsets if origin in newest else []
+            earlier = newest.pop(origin).physical_offsets if origin in newest else []
             unique_key = half.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-            newest[origin] = _Newest(offset, [*places, half.physical_offset], _target(half), unique_key)
+            newest[origin] = _Newest(offset, [*earlier, half.physical_offset], _target(half), unique_key)
     unwritten = await _unwritten_ends(store, newest, ends) if newest else ()
     return LeftOpen({origin: each.queue_offset for origin, each in newest.items()}, known_end, unwritten)
 

@@ -23,7 +23,7 @@ from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, write_file
         ({"acl_directory": "/accounts", "rocketmq_home": "/opt/rocketmq"}, "/accounts"),
     ],
 )
-def test_accounts_are_beside_the_settings_unless_told_otherwise(settings: dict[str, str], directory: str) -> None:
+def test_accounts_are_beside_the_settings_by_default(settings: dict[str, str], directory: str) -> None:
     assert acl_directory(BrokerConfig(**settings), "/etc/rocketmq/broker.conf") == directory  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def test_with_it_the_accounts_are_there(is_strict: bool) -> None:
     assert list(accounts.versions()) == [DEFAULT]
 
 
-def test_a_file_that_makes_no_sense_stops_the_start() -> None:
+def test_a_malformed_file_stops_the_start() -> None:
     disk = SimDisk()
     write_file(disk, DEFAULT, "accounts: nobody\n")
     config = BrokerConfig(acl_enable=True, acl_directory=DIRECTORY)

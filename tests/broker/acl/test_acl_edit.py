@@ -57,7 +57,7 @@ def test_a_shorter_list_keeps_the_comments_of_what_goes() -> None:
     assert "      - a=SUB # one\n      # two\n    admin: false\n" in changed
 
 
-def test_an_account_is_added_behind_the_others() -> None:
+def test_an_account_is_appended() -> None:
     added = PlainAccessConfig("newcomer", "a secret: with #signs", topic_perms=["x=PUB|SUB"], group_perms=["g=SUB"])
     assert with_account(COMMENTED, added) == COMMENTED.replace(
         "    admin: true\n",
@@ -80,7 +80,7 @@ def test_an_account_goes_with_the_comments_inside_it() -> None:
     )
 
 
-def test_white_addresses_are_replaced_in_their_places() -> None:
+def test_white_addresses_are_replaced_in_position() -> None:
     changed = with_white_addresses(COMMENTED, ["1.2.3.4", "2001:db8::1"])
     assert changed == COMMENTED.replace("- 10.0.0.* #", "- '1.2.3.4' #").replace(
         "# all of it\n", "# all of it\n  - '2001:db8::1'\n"

@@ -21,7 +21,7 @@ def table_of(**texts: str) -> AclTable:
     return make_table(files.read(path) for path in files.stamps())
 
 
-def test_nothing_allows_nobody() -> None:
+def test_an_empty_table_allows_no_account() -> None:
     table = table_of()
     assert not table.accounts
     assert not table.is_white("127.0.0.1")

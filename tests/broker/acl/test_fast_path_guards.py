@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy.broker.acl.fast_path_guards import HotGuards
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
@@ -36,8 +36,10 @@ PULL_FIELDS = {
 
 
 def checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
-    """Return the guards before a hot road that takes everything: what they say is whether they let it through."""
-    return {code: guard(lambda connection, header, body: True) for code, guard in HotGuards(manager).by_code().items()}
+    """Return the guards of a fast path that accepts everything: they return whether they pass the request."""
+    return {
+        code: guard(lambda connection, header, body: True) for code, guard in FastPathGuards(manager).by_code().items()
+    }
 
 
 def long_way(manager: PlainPermissionManager, address: str, header: bytes, body: bytes | None) -> bool:
@@ -124,7 +126,7 @@ def test_the_strict_form_asks_for_the_topic_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("code", "fields"), [(SEND, SEND_FIELDS), (BATCH, SEND_FIELDS), (PULL, PULL_FIELDS)])
-def test_white_addresses_need_no_account_and_keep_the_hot_roads(code: int, fields: dict[str, str]) -> None:
+def test_white_addresses_need_no_account_and_keep_the_fast_paths(code: int, fields: dict[str, str]) -> None:
     unsigned = RemotingCommand(code, fields)
     assert ask(make_manager(), unsigned, "10.10.103.7") == (True, True)
     named = RemotingCommand(code, fields | {"AccessKey": "RocketMQ", "Signature": "none"})
@@ -139,7 +141,7 @@ def test_numbers_for_texts_and_garbage_are_left_to_the_long_way() -> None:
             assert not check(peer_at("10.0.0.1"), header, None)
 
 
-def test_two_accounts_on_one_connection_are_told_apart() -> None:
+def test_two_accounts_on_one_connection_are_distinguished() -> None:
     manager = make_manager()
     check = checks(manager)[SEND]
     connection = peer_at("10.0.0.1")
@@ -170,9 +172,9 @@ READ_BY_THE_HOT_ROAD = (
     [{}, {"e": "7", "g": "-5"}, {"f": "1"}, {"h": "9"}, {"j": "2"}, {"m": "true"}, {"i": ""}, {"n": ""}],
     ids=str,
 )
-def test_the_hot_road_reads_the_same_whoever_decodes(changes: dict[str, str]) -> None:
-    """What the guard has decoded is given on only where it says all that the hot road reads."""
-    guards = HotGuards(make_manager())
+def test_the_fast_path_reads_the_same_from_either_decoder(changes: dict[str, str]) -> None:
+    """The guard's decoded header is reused only if it has every field that the fast path reads."""
+    guards = FastPathGuards(make_manager())
     read: list[HotSendHeader] = []
 
     def hot_road(connection: Connection, header: bytes, body: bytes | None) -> bool:
@@ -192,7 +194,7 @@ def test_the_hot_road_reads_the_same_whoever_decodes(changes: dict[str, str]) ->
 
 
 def test_what_is_not_let_through_is_not_given_on() -> None:
-    guards = HotGuards(make_manager())
+    guards = FastPathGuards(make_manager())
     guarded = guards.by_code()[SEND](lambda connection, header, body: True)
     header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": "invoices"}))
     assert not guarded(peer_at("10.0.0.1"), header, None)

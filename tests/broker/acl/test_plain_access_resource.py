@@ -61,7 +61,7 @@ def test_an_administrator_may_do_everything_unless_something_is_listed() -> None
         (PlainAccessConfig("account-1", "secret-1", white_remote_address="nowhere"), "nowhere"),
     ],
 )
-def test_what_makes_no_sense_is_named(config: PlainAccessConfig, what: str) -> None:
+def test_an_invalid_part_is_named(config: PlainAccessConfig, what: str) -> None:
     with pytest.raises(AclError, match=what):
         build_account(config)
 

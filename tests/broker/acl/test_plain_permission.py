@@ -1,4 +1,4 @@
-"""Who may do what: Java's verdicts first, then what happens when files change."""
+"""Authorization: Java's verdicts first, then changes of the files."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_start_without_accounts_refuses_everything_and_says_so(caplog: pytest.
     assert (manager.version, manager.versions()) == (DataVersion(), {})
 
 
-def test_a_file_that_makes_no_sense_ends_the_start_and_names_the_line() -> None:
+def test_a_malformed_file_ends_the_start_and_names_the_line() -> None:
     with pytest.raises(StartError, match=rf"cannot be read: {DEFAULT}: line 2: expected a list for accounts"):
         make_manager("# x\naccounts: nobody\n")
 
@@ -257,7 +257,7 @@ async def test_a_directory_that_cannot_be_read_leaves_what_was_known(caplog: pyt
     assert verdict(manager, signed(9999)) == "allowed"
 
 
-async def test_a_new_file_that_makes_no_sense_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_new_file_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimDisk()
     manager = make_manager(disk=disk)
     write_file(disk, f"{DIRECTORY}/acl/new.yml", "acounts: []\naccounts: nobody\n")
@@ -323,7 +323,7 @@ async def test_the_first_account_makes_the_file() -> None:
         (PlainAccessConfig("RocketMQ", "x" * 2_000_000), "expected at most 1048576 bytes"),
     ],
 )
-async def test_a_change_that_makes_no_sense_changes_nothing(change: PlainAccessConfig, expected: str) -> None:
+async def test_an_invalid_change_changes_nothing(change: PlainAccessConfig, expected: str) -> None:
     disk = SimDisk()
     manager = make_manager(disk=disk)
     with pytest.raises(AclError, match=expected):

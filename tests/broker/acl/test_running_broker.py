@@ -86,7 +86,7 @@ async def running_nameserver(directory: Path) -> AsyncIterator[str]:
         nursery.cancel_scope.cancel()
 
 
-async def test_accounts_may_do_what_they_may_and_nobody_else_anything(tmp_path: Path) -> None:
+async def test_accounts_have_their_permissions_and_other_peers_none(tmp_path: Path) -> None:
     async with (
         running_with_accounts(tmp_path) as at,
         client_of(USER) as user,
@@ -136,7 +136,7 @@ async def test_a_message_gets_into_no_topic_by_naming_it(tmp_path: Path) -> None
         assert answer.code == ResponseCode.SUCCESS
 
 
-async def test_plain_sends_and_pulls_keep_their_hot_roads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plain_sends_and_pulls_keep_their_fast_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what the guard does not know for certain is decoded a second time."""
     long_ways: list[int] = []
     plain = PlainPermissionManager.authorize

@@ -1,4 +1,4 @@
-"""What aclStrict asks once it is known what a request is about; and nothing without it, or in a global white list."""
+"""Additional checks of aclStrict; none without it, or for addresses of a global white list."""
 
 from __future__ import annotations
 

@@ -178,9 +178,7 @@ async def test_no_request_writes_another_file(path: str) -> None:
         (53, {"globalWhiteAddrs": "here"}, "Netaddress examine Exception netaddress is here"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_in_rocketmqs_words(
-    code: int, fields: dict[str, str], remark: str
-) -> None:
+async def test_invalid_accounts_are_refused_in_rocketmqs_words(code: int, fields: dict[str, str], remark: str) -> None:
     disk = SimDisk()
     answer = await AclBroker(make_manager(disk=disk)).ask(signed(code, fields, by=ADMIN))
     assert answer.code == FAILED[code]

@@ -1,4 +1,4 @@
-"""What operators ask of clients through the broker: whom it asks, what it hands on, what it says for them."""
+"""Requests relayed to consumers: which members are asked, what is forwarded, and how responses are combined."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_reset_of_a_group_that_is_not_online(broker: BrokerOnBytes) -> Non
     )
 
 
-async def test_one_member_that_is_too_old_and_none_is_told(broker: BrokerOnBytes) -> None:
+async def test_one_member_that_is_too_old_and_none_is_notified(broker: BrokerOnBytes) -> None:
     arrange(broker)
     member = join(broker, "new")
     join(broker, "old", version=27)

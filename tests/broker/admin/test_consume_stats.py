@@ -1,4 +1,4 @@
-"""How far groups have come, in messages and in time."""
+"""Consumption progress of groups, in messages and in time."""
 
 from __future__ import annotations
 

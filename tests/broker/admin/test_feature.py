@@ -1,4 +1,4 @@
-"""Every code of administration has somebody who serves it, with the tables and the store of this broker."""
+"""Every administration code is served, with the tables and the store of this broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_each_processor_has_its_codes(broker: BrokerOnBytes, code: Request
     assert broker.unsupported == []
 
 
-async def test_a_changed_permission_is_a_new_version_that_nameservers_hear_of(broker: BrokerOnBytes) -> None:
+async def test_a_changed_permission_is_a_new_version_that_is_registered(broker: BrokerOnBytes) -> None:
     version = broker.tables.topics.data_version
     request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
     answer = await broker.ask(request)

@@ -45,13 +45,13 @@ async def test_groups_are_left_out_and_keep_their_offsets(broker: BrokerOnBytes)
     assert broker.tables.offsets.offset_table == before
 
 
-async def test_a_group_that_is_behind_the_others_needs_no_correction(broker: BrokerOnBytes) -> None:
+async def test_a_group_that_lags_the_others_needs_no_correction(broker: BrokerOnBytes) -> None:
     commit(broker, "mine", "T", 2, 7)
     commit(broker, "others", "T", 5, 5)
     assert await corrections(broker, "mine", "mine") == {0: NO_CORRECTION, 1: 5}
 
 
-async def test_a_queue_in_which_nobody_else_is_needs_none(broker: BrokerOnBytes) -> None:
+async def test_a_queue_without_other_groups_needs_no_correction(broker: BrokerOnBytes) -> None:
     commit(broker, "mine", "T", 2)
     assert await corrections(broker, "mine", "mine") == {0: NO_CORRECTION}
 
@@ -81,7 +81,7 @@ def offsets_of(broker: BrokerOnBytes, group: str) -> dict[str, object]:
     return {topic: offsets.offsets_of(group, topic) for topic in offsets.which_topic_by_consumer(group)}
 
 
-async def test_a_clone_takes_the_place_of_what_was_there(broker: BrokerOnBytes) -> None:
+async def test_a_clone_replaces_existing_offsets(broker: BrokerOnBytes) -> None:
     with_topics(broker)
     answer = await broker.ask(clone())
     assert (answer.code, answer.remark, answer.body) == (ResponseCode.SUCCESS, None, None)

@@ -89,7 +89,7 @@ async def test_another_broker_permission_is_registered(broker: BrokerOnBytes) ->
         (b"brokerIP1=\xff", "string2Properties error: expected UTF-8, found byte 0xff at 10"),
     ],
 )
-async def test_a_wrong_change_is_refused_with_its_place(broker: BrokerOnBytes, body: bytes, remark: str) -> None:
+async def test_a_wrong_change_is_refused_with_its_position(broker: BrokerOnBytes, body: bytes, remark: str) -> None:
     before = await shown(broker)
     answer = await broker.ask(make_request(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=true\n" + body))
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -150,7 +150,7 @@ async def test_no_request_changes_a_path_an_address_or_a_command(
 
 
 def test_every_setting_that_smells_of_a_path_an_address_or_a_command_is_fixed() -> None:
-    """A setting that somebody adds tomorrow is caught here, not by a CVE."""
+    """A setting that is added later is caught here, not by a CVE."""
     smells = re.compile(
         r"path|dir$|directory|home|file(?!ReservedTime)|addr|ip\d|listenPort|host|peers|plugIn|command|script|class|blackList",
         re.IGNORECASE,

@@ -37,7 +37,7 @@ def view(name: str, key: str) -> RemotingCommand:
     )
 
 
-async def test_a_counter_is_told_for_every_window(broker: BrokerOnBytes) -> None:
+async def test_a_counter_is_shown_for_every_window(broker: BrokerOnBytes) -> None:
     stats = broker.tables.stats
     stats.inc_topic_put("T", 30, 3000)
     for window in (StatsWindow.MINUTE, StatsWindow.DAY):

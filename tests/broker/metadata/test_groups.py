@@ -75,7 +75,7 @@ def test_predefined_groups_missing_from_the_file_are_there_after_loading(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["[]", '{"subscriptionGroupTable":7}', "}{"])
-def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / "subscriptionGroup.json").write_text(text)
     with pytest.raises(StartError, match=r"subscriptionGroup\.json"):
         make_tables(tmp_path).groups.load()

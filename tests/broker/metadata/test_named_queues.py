@@ -1,4 +1,4 @@
-"""Which topics a message may name: those that there are, and none of the broker's own."""
+"""Topics that a message may name: existing ones, except the broker's own."""
 
 from __future__ import annotations
 

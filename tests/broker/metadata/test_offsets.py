@@ -130,7 +130,7 @@ def test_quoted_integers_are_read_too(tmp_path: Path) -> None:
         '{"offsetTable":{"t@g":{0:1',
     ],
 )
-def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / "consumerOffset.json").write_text(text)
     with pytest.raises(StartError, match="consumerOffset"):
         make_tables(tmp_path).offsets.load()
@@ -197,7 +197,7 @@ async def test_javas_file_of_light_queues_is_read_and_written_again_byte_for_byt
 
 
 def test_where_light_queues_are_new_offsets_are_not_lost(tmp_path: Path) -> None:
-    """RocketMQ begins anew: every group of the broker would read again from the beginning, or from the end."""
+    """RocketMQ starts without offsets: every group would read again from the beginning, or from the end."""
     (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{0:7}}}')
     offsets = make_tables(tmp_path, enable_lmq=True).offsets
     offsets.load()
@@ -212,7 +212,7 @@ def test_where_light_queues_are_new_offsets_are_not_lost(tmp_path: Path) -> None
         '{"offsetTable":{},"lmqOffsetTable":{1:2}}',
     ],
 )
-def test_a_file_of_light_queues_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_of_light_queues_stops_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / "lmqConsumerOffset.json").write_text(text)
     with pytest.raises(StartError, match="lmqConsumerOffset"):
         make_tables(tmp_path, enable_lmq=True).offsets.load()

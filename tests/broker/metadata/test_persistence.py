@@ -1,4 +1,4 @@
-"""When tables are written, and what a full disk does to that."""
+"""Persistence of tables: when they are written, and the effect of a full disk."""
 
 from __future__ import annotations
 

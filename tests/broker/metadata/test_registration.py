@@ -254,7 +254,7 @@ async def test_a_change_of_a_topic_is_registered_at_once_and_several_together(
     assert trio.current_time() == 0
 
 
-async def test_without_force_only_outdated_nameservers_are_told(
+async def test_without_force_only_outdated_nameservers_are_registered_with(
     tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tables, nameservers = tables_with(force_register=False), Nameservers()
@@ -269,7 +269,7 @@ async def test_without_force_only_outdated_nameservers_are_told(
     assert nameservers.codes(NS1) == [register, query, query, register, query, register]
 
 
-async def test_one_that_cannot_be_reached_hinders_nobody(tables: Tables) -> None:
+async def test_an_unreachable_nameserver_does_not_delay_the_others(tables: Tables) -> None:
     nameservers = Nameservers()
     service = service_of(tables, nameservers)
     nameservers.unreachable.add(NS1)
@@ -293,7 +293,7 @@ async def test_the_first_nameserver_says_which_topics_are_ordered(tables: Tables
     assert config.order
 
 
-async def test_a_body_that_is_none_is_passed_over(tables: Tables) -> None:
+async def test_a_malformed_response_body_is_skipped(tables: Tables) -> None:
     nameservers = Nameservers()
     service = service_of(tables, nameservers, NS1)
     service._take_order_topics(NS1, b"nonsense")
@@ -301,7 +301,7 @@ async def test_a_body_that_is_none_is_passed_over(tables: Tables) -> None:
     assert not tables.topics.stored.has_changes
 
 
-async def test_leaving_is_told_to_all(tables: Tables) -> None:
+async def test_unregistration_is_sent_to_all(tables: Tables) -> None:
     nameservers = Nameservers()
     nameservers.unreachable.add(NS1)
     await service_of(tables, nameservers).unregister_all()

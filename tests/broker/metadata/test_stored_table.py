@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Runs at once; fails when told to, and can be held up in the middle of a write."""
+    """Runs at once; fails on demand, and can be held in the middle of a write."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -122,7 +122,7 @@ def test_a_file_of_spaces_gives_way_to_its_backup(tmp_path: Path) -> None:
     assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
 
 
-def test_whoever_takes_the_backup_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_use_of_the_backup_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "t.json").write_text('{"a":')
     (tmp_path / "t.json.bak").write_text('{"a":1}')
     table_at(tmp_path / "t.json", {}).load(plain)

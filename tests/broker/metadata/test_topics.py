@@ -250,7 +250,7 @@ def test_own_topics_missing_from_the_file_are_there_after_loading(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["[]", '{"topicConfigTable":[]}', '{"topicConfigTable":{"t":{"perm":"x"}}}', "{"])
-def test_a_file_that_makes_no_sense_stops_the_start(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / "topics.json").write_text(text)
     with pytest.raises(StartError, match=r"topics\.json"):
         make_tables(tmp_path).topics.load()

@@ -1,4 +1,4 @@
-"""The names and keys of RocketMQ's statistics, and that the hot roads' counters end in them."""
+"""The names and keys of RocketMQ's statistics, and that the fast paths' counters are drained into them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_puts_count_for_topic_and_broker(stats: BrokerStatsManager) -> None:
     assert figures(stats, "BROKER_PUT_NUMS", "C") == (4, 0)
 
 
-def test_the_hot_roads_puts_are_there_when_somebody_asks(stats: BrokerStatsManager) -> None:
+def test_puts_of_the_fast_path_are_drained_by_a_query(stats: BrokerStatsManager) -> None:
     counter = stats.topic_put_counter("T")
     assert stats.topic_put_counter("T") is counter
     counter.count, counter.size_bytes = 2, 300
@@ -86,7 +86,7 @@ def test_pulls_count_for_group_queue_and_broker(stats: BrokerStatsManager) -> No
     ]
 
 
-def test_how_far_a_group_is_behind_in_bytes_is_kept_only_with_disk_fall_recorded() -> None:
+def test_lag_in_bytes_is_kept_only_with_disk_fall_recorded() -> None:
     stats = make_stats(disk_fall_recorded=False)
     stats.record_fall("G", "T", 0, 5, 6)
     assert stats.fall_bytes() == {}
@@ -175,7 +175,7 @@ def test_lines_of_commerce_are_apart(stats: BrokerStatsManager) -> None:
     ]
 
 
-def test_counters_of_the_hot_roads_have_a_bound(stats: BrokerStatsManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_the_fast_paths_are_bounded(stats: BrokerStatsManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_stats_manager, "ITEMS_MAX", 1)
     for topic in ("T", "U"):
         stats.topic_put_counter(topic).count += 1

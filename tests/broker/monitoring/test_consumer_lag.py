@@ -81,7 +81,7 @@ async def test_a_queue_that_stands_still_is_named_once_and_once_more_when_it_goe
     assert lag.figures == ("6", "1")
     lag.commit(5)
     await lag.service.look()
-    assert caplog.messages[1:] == ["group goes on"]
+    assert caplog.messages[1:] == ["group is no longer stuck"]
     assert lag.figures == ("5", "0")
 
 

@@ -1,4 +1,4 @@
-"""The counters of the hot roads, and how far behind a pull is."""
+"""The counters of the fast paths, and the lag of a pull."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counter_after(body: bytes, begin: int, log_end: int, pulled_ms: int) -> Grou
     return counter
 
 
-def test_what_a_group_got_is_taken_once_and_how_far_it_is_behind_stays() -> None:
+def test_messages_of_a_group_are_drained_once_and_its_lag_stays() -> None:
     counter = counter_after(record(500, 9_400), 0, 600, 9_500)
     counter.pull_count = counter.message_count = counter.size_bytes = 5
     counter.clear()
@@ -49,16 +49,16 @@ def test_what_a_group_got_is_taken_once_and_how_far_it_is_behind_stays() -> None
 
 
 @pytest.mark.parametrize("born", [4, 6])
-def test_a_pull_is_behind_by_what_follows_its_last_record(born: int) -> None:
+def test_the_lag_of_a_pull_begins_at_its_last_record(born: int) -> None:
     first, last = record(100, 9_000), record(500, 9_400, born=born, body=b"longer")
     assert last_record(first + last) == len(first)
     assert counter_after(first + last, len(first), 1_700, 10_000).fall() == (1_200, 600)
 
 
-def test_a_clock_that_was_set_back_puts_nobody_ahead() -> None:
+def test_a_clock_that_was_set_back_gives_no_negative_lag() -> None:
     assert counter_after(record(0, 9_000), 0, 50, 8_000).fall() == (50, 0)
 
 
-def test_before_the_first_pull_nobody_is_behind() -> None:
+def test_before_the_first_pull_there_is_no_lag() -> None:
     assert GroupGetCounter("G", "T", 1).fall() is None
     assert last_record(b"") == 0

@@ -40,7 +40,7 @@ def watched(tmp_path: Path) -> Watched:
     )
 
 
-def test_a_group_too_far_behind_is_switched_off(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_group_that_lags_too_far_is_disabled(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
     watched.behind(THRESHOLD)
     watched.service.protect()
     assert watched.may_consume

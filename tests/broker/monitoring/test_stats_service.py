@@ -1,4 +1,4 @@
-"""When notes are taken and lines are written: by a mock clock, over minutes, hours, days and the end of summer time."""
+"""Sampling and log lines, by a mock clock: over minutes, hours, days and the end of summer time."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_lines_are_written_when_minutes_hours_and_days_end(
         assert broker.lines("yesterday") == ["yesterday put message total: 7", "yesterday get message total: 8"]
 
 
-async def test_how_far_groups_are_behind_is_written_every_five_minutes(
+async def test_lag_of_groups_is_written_every_five_minutes(
     running: Run, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(NOON) as broker:
@@ -120,7 +120,7 @@ async def test_how_far_groups_are_behind_is_written_every_five_minutes(
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
-async def test_no_line_is_worked_out_where_nobody_keeps_it(
+async def test_no_line_is_computed_for_a_disabled_log(
     running: Run,
     autojump_clock: trio.testing.MockClock,
     caplog: pytest.LogCaptureFixture,
@@ -163,7 +163,7 @@ async def test_a_wall_clock_that_is_set_back_begins_the_day_again(
         assert len(broker.lines("yesterday put")) == 3
 
 
-async def test_a_wall_clock_a_little_behind_ends_each_minute_once(
+async def test_a_slightly_slow_wall_clock_ends_each_minute_once(
     running: Run, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(NOON) as broker:

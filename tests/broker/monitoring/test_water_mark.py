@@ -83,7 +83,7 @@ async def test_figures_come_every_minute(
 @pytest.mark.parametrize(
     ("level", "water_marks", "minutes"), [(logging.INFO, 71, 2), (logging.WARNING, 0, 0)], ids=["kept", "not kept"]
 )
-async def test_what_nobody_keeps_is_not_made(
+async def test_lines_of_a_disabled_log_are_not_formatted(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
     level: int,

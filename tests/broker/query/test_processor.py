@@ -213,7 +213,7 @@ async def test_a_query_without_any_field_is_refused(broker: MessageBroker) -> No
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_the_record_at_a_place(serialize_type: SerializeType, is_cold: bool) -> None:
+async def test_the_record_at_a_physical_offset(serialize_type: SerializeType, is_cold: bool) -> None:
     disk = SimDisk()
     async with open_message_broker(disk=disk) as broker:
         await broker.ask(send(b"one"))
@@ -226,7 +226,7 @@ async def test_the_record_at_a_place(serialize_type: SerializeType, is_cold: boo
         assert bodies(answer) == ["two"]
 
 
-async def test_a_place_that_begins_no_record_is_refused(broker: MessageBroker) -> None:
+async def test_an_offset_without_a_record_is_refused(broker: MessageBroker) -> None:
     """Compatibility: RocketMQ returns whatever bytes lie there."""
     await broker.ask(send(b"x" * 100))
     places = {*range(1, 300), broker.stored_bytes, 77_777_777, 2**63 - 1, -1, -(2**63)}
@@ -252,7 +252,7 @@ async def test_messages_that_wait_are_there_to_be_viewed(broker: MessageBroker) 
         assert bodies(await broker.ask(view(place))) == ["waits"]
 
 
-async def test_a_place_is_needed(broker: MessageBroker) -> None:
+async def test_an_offset_is_required(broker: MessageBroker) -> None:
     answer = await broker.ask(RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID))
     assert (answer.code, answer.remark) == (1, "ViewMessageRequestHeader.offset: expected int64, found nothing")
 

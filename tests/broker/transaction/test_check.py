@@ -126,7 +126,7 @@ async def test_without_a_producer_the_copy_waits_for_the_next_round() -> None:
 
 @pytest.mark.parametrize(("age_ms", "is_asked"), [(5_999, False), (6_000, True), (0, False), (-1, True)])
 async def test_a_message_younger_than_the_timeout_is_not_asked_about(age_ms: int, is_asked: bool) -> None:
-    """One born in the future, by a clock that is wrong, cannot be told to be young."""
+    """A birth time in the future, from a wrong clock, gives no immunity."""
     async with open_transaction_broker() as broker:
         producer = broker.producer()
         broker.half(age_ms=age_ms - 1)
@@ -288,7 +288,7 @@ async def test_what_is_older_than_the_log_is_kept_is_given_up() -> None:
 
 @pytest.mark.parametrize("checks", [0, 1])
 async def test_what_the_store_refuses_is_for_the_next_round(checks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both a copy and a move to the given-up ones: nothing is lost, nobody is asked, and the round ends."""
+    """Copies and moves to the given-up topic alike: nothing is lost, no producer is asked, and the round ends."""
     async with open_transaction_broker(transaction_check_max=1) as broker:
         producer = broker.producer()
         broker.half(age_ms=60_000)
@@ -502,7 +502,7 @@ async def test_such_an_end_is_found_although_its_queue_has_gone_on(monkeypatch: 
 
 @pytest.mark.parametrize("queue_offset", [-7, 1])
 async def test_a_record_that_is_gone_ends_its_transaction(queue_offset: int) -> None:
-    """Nothing there, or the record of somebody else."""
+    """No record at the offset, or one of another transaction."""
     async with open_transaction_broker() as broker:
         producer = broker.producer()
         broker.half(age_ms=60_000)

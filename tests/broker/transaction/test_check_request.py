@@ -1,4 +1,4 @@
-"""The question to a producer: Java's to the byte, and none where nobody could answer it."""
+"""The check request: equal to Java's byte for byte, and none for a record without a target."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_compressed_body_goes_as_it_is_stored() -> None:
     assert (shown.body, shown.sys_flag) == (b"\x78\x9c not really", COMPRESSED_FLAG)
 
 
-def test_a_message_without_a_unique_key_is_asked_about_by_its_place() -> None:
+def test_a_message_without_a_unique_key_is_asked_about_by_its_offset_id() -> None:
     request = check_request(half(properties={"REAL_TOPIC": "T", "REAL_QID": "3"}))
     assert request is not None
     header = read_header(request, CheckTransactionStateRequestHeader)
@@ -100,5 +100,5 @@ def test_a_message_without_a_unique_key_is_asked_about_by_its_place() -> None:
         {"REAL_TOPIC": "T", "REAL_QID": "-1"},
     ],
 )
-def test_nobody_is_asked_about_a_record_that_does_not_say_where_it_is_to_go(properties: dict[str, str]) -> None:
+def test_there_is_no_check_request_for_a_record_without_a_target(properties: dict[str, str]) -> None:
     assert check_request(half(properties=properties)) is None

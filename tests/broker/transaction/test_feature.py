@@ -35,7 +35,7 @@ async def test_who_ends_and_who_checks_share_one_table() -> None:
     ("role", "code"),
     [(BrokerRole.ASYNC_MASTER, ResponseCode.SUCCESS), (BrokerRole.SLAVE, ResponseCode.SLAVE_NOT_AVAILABLE)],
 )
-async def test_a_slave_is_told_so_by_its_settings(role: BrokerRole, code: int) -> None:
+async def test_a_slave_refuses_by_its_settings(role: BrokerRole, code: int) -> None:
     disk = SimDisk()
     async with open_transaction_broker(disk=disk) as broker:
         half, tables = broker.half(), broker.tables
@@ -46,7 +46,7 @@ async def test_a_slave_is_told_so_by_its_settings(role: BrokerRole, code: int) -
 
 
 async def test_an_end_that_had_to_wait_wakes_those_who_wait_for_the_message() -> None:
-    """It comes outside of any burst: nobody else would serve the pulls that it wakes."""
+    """It comes outside of any burst, which would otherwise serve the pulls that it wakes."""
     woken: list[None] = []
     async with open_transaction_broker(load=False) as broker:
         feature = TransactionFeature(

@@ -1,4 +1,4 @@
-"""Op messages: written as RocketMQ does, read whoever wrote them."""
+"""Op messages: written as RocketMQ does, read from both."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def opened(known_end: int = 0, **newest: int) -> OpenTransactions:
     return transactions
 
 
-def test_what_nobody_has_told_of_is_a_transaction_of_its_own() -> None:
+def test_unknown_half_messages_are_new_transactions() -> None:
     transactions = opened(3, _1=2)
     transactions.catch_up(5)
     assert [transactions.newest(origin) for origin in range(6)] == [None, 2, None, 3, 4, None]

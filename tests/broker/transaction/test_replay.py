@@ -1,4 +1,4 @@
-"""What is open is read back from the two queues alone, whatever a crash has left out between two records."""
+"""Replay of open transactions from the two queues alone, with every gap that a crash can leave."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_an_op_that_names_an_origin_ends_the_records_up_to_it_and_leaves_l
 
 
 async def test_an_op_without_an_origin_ends_a_transaction_with_its_later_copies() -> None:
-    """The producer ended the first record while a round appended a copy of it: nobody is asked again."""
+    """The producer ended the first record while a round appended a copy of it: there is no further check."""
     async with open_transaction_broker() as broker:
         broker.half(b"0")
         op(broker, 0)
@@ -223,7 +223,7 @@ async def test_a_queue_is_read_between_two_offsets(begin: int, end: int | None, 
             for message in decode_messages(records)
         ]
         first = max(begin, 0)
-        # A slice may hold more than was asked for: whoever needs an end looks at the offsets.
+        # A slice may hold more than was asked for: callers compare the offsets.
         assert [offset for offset in found if end is None or offset < end] == list(range(first, first + wanted))
 
 

@@ -55,7 +55,7 @@ async def test_a_commit_delivers_once_and_says_that_it_is_over() -> None:
         assert (op.body, op.properties.get(ORIGIN)) == (b"0", None), "as Java writes it"
 
 
-async def test_a_half_message_that_nobody_has_looked_at_yet_is_open() -> None:
+async def test_a_half_message_that_is_not_in_the_table_yet_is_open() -> None:
     """A producer may end it in the moment in which it was stored."""
     async with open_transaction_broker() as broker:
         broker.half()
@@ -113,7 +113,7 @@ async def test_a_commit_that_the_store_refuses_changes_nothing(monkeypatch: pyte
 async def test_a_delivery_whose_op_message_is_refused_is_over_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message is out: whoever asks again must not deliver it again."""
+    """The message is delivered: a repeated request must not deliver it again."""
     async with open_transaction_broker() as broker:
         service, half = await opened(broker)
         refuse(broker, monkeypatch, after=1)
@@ -168,7 +168,7 @@ async def test_a_copy_is_the_newest_record_and_counts_the_checks() -> None:
 
 
 async def test_a_copy_does_not_hide_half_messages_that_came_before_it() -> None:
-    """What nobody has looked at yet is open all the same: the table goes by offsets."""
+    """A half message that is not in the table yet is open: the table goes by offsets."""
     async with open_transaction_broker() as broker:
         service, first = await opened(broker, b"first")
         broker.half(b"second")
@@ -259,7 +259,7 @@ async def test_a_start_puts_the_op_messages_that_are_missing() -> None:
         assert broker.feature.service.newest(second) == 1
 
 
-async def test_whoever_is_gone_from_the_store_is_forgotten() -> None:
+async def test_a_transaction_without_a_stored_record_is_removed() -> None:
     async with open_transaction_broker() as broker:
         service, half = await opened(broker)
         service.drop(0)
