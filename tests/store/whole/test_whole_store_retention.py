@@ -114,7 +114,7 @@ async def test_a_full_disk_takes_no_message_and_is_read(autojump_clock: MockCloc
         await trio.sleep(11)
         why = "the disk of /store/commitlog is 95% full, messages are taken up to 90% (diskSpaceWarningLevelRatio)"
         assert store.writable_or_why() == why
-        assert store.status.value == RunningFlag.DISK_FULL
+        assert store.running_flags.value == RunningFlag.DISK_FULL
         refused = store.put("T", 0, b"no", b"", tags_code("A"), (), 0, 0, 1, BORN_HOST, 0)
         assert refused == (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
         assert bodies_from(store, 0) == list(range(100))
