@@ -21,9 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import load, probe
-from bench.brokers import REPOSITORY, BenchError, Broker
-from bench.rows import BATCH_SIZE, BODY_BYTES, QUEUES
+from bench import load
+from bench.brokers import REPOSITORY, BenchError
+from bench.rows import BATCH_SIZE
+from bench.versions import HeldRow, VersionBroker, VersionRow
 
 START_S = 120.0
 WRITE_S = 30.0
@@ -34,14 +35,12 @@ _COUNTS = "bytecodes.txt"
 
 
 @dataclass
-class CountedBroker(Broker):
+class CountedBroker(VersionBroker):
     """A broker of ours from a work tree of its own, whose bytecodes are counted between two calls."""
-
-    repository: Path = REPOSITORY
 
     def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
         (interpreter, *arguments), environment = super()._command(settings)
-        environment |= {"PYTHONPATH": str(self.repository), "BYTECODES_FILE": str(self.directory / _COUNTS)}
+        environment["BYTECODES_FILE"] = str(self.directory / _COUNTS)
         program = Path(__file__).with_name("counted_broker.py")
         return [interpreter, str(program), *arguments[arguments.index("-c") :]], environment
 
@@ -66,74 +65,13 @@ class CountedBroker(Broker):
         return counts
 
 
-@dataclass(frozen=True)
-class CountedRow:
-    """A load: how many requests over how many connections, so many at a time on each; single messages or batches."""
-
-    name: str
-    total: int
-    connections: int
-    depth: int
-    batch: int = 0
-
-    @property
-    def message_count(self) -> int:
-        """How many messages the load sends."""
-        return self.total * max(self.batch, 1)
-
-    def run(self, program: Path, broker: CountedBroker, total: int) -> None:
-        """Send ``total`` requests."""
-        topic = f"bytecodes_{self.name.replace(' ', '_')}"
-        result = load.run(
-            program,
-            broker,
-            "send",
-            topic=topic,
-            queues=QUEUES,
-            connections=self.connections,
-            depth=self.depth,
-            total=total,
-            body=BODY_BYTES,
-            batch=self.batch,
-        )
-        if result.errors:
-            raise broker.failed(f"{self.name}: refused {result.errors} requests, first: {result.first_error}")
-
-
-@dataclass(frozen=True)
-class HeldRow:
-    """Pulls that are held, each until a message for its queue wakes it; the sends are counted with them."""
-
-    name: str
-    message_count: int
-
-    def run(self, program: Path, broker: CountedBroker, total: int) -> None:
-        """Hold and wake ``total`` pulls."""
-        topic = "bytecodes_held"
-        probe.send_one(broker.port, topic)
-        with (
-            probe.Connection(broker.port, timeout_s=60) as sender,
-            probe.Connection(broker.port, timeout_s=60) as pulls,
-        ):
-            end = sender.max_offset(topic, 0)
-            for offset in range(end, end + total):
-                pulls.begin(probe.PULL_MESSAGE, probe.pull_fields(topic, 0, offset, 60_000))
-                sender.ask(probe.SEND_MESSAGE_V2, probe.send_fields(topic), b"wakes")
-                pulls.end()
-
-    @property
-    def total(self) -> int:
-        """How many pulls are held and woken."""
-        return self.message_count
-
-
-Row = CountedRow | HeldRow
+Row = VersionRow | HeldRow
 
 ROWS: tuple[Row, ...] = (
-    CountedRow("send 1x64", 4_000, 1, 64),
-    CountedRow("send 1x1000", 4_000, 1, 1000),
-    CountedRow("send 32x1", 2_000, 32, 1),
-    CountedRow("batch of 32", 200, 1, 16, batch=BATCH_SIZE),
+    VersionRow("send 1x64", 4_000, 1, 64),
+    VersionRow("send 1x1000", 4_000, 1, 1000),
+    VersionRow("send 32x1", 2_000, 32, 1),
+    VersionRow("batch of 32", 200, 1, 16, batch=BATCH_SIZE),
     HeldRow("held pull", 500),
 )
 
@@ -164,9 +102,9 @@ def measure(program: Path, row: Row, directory: Path, repository: Path) -> dict[
     broker = CountedBroker("ours", directory, SETTINGS, repository=repository)
     broker.start(START_S)
     try:
-        row.run(program, broker, max(1, row.total // 8))  # caches are filled, files are made
+        row.run(program, broker, "bytecodes", max(1, row.total // 8))  # fills caches, makes files
         broker.toggle()
-        row.run(program, broker, row.total)
+        row.run(program, broker, "bytecodes", row.total)
         broker.toggle()
         return {name: count / row.message_count for name, count in broker.counted().items()}
     finally:

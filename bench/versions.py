@@ -88,19 +88,31 @@ class HeldRow:
     name: str
     total: int
 
-    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
-        """Return microseconds of processor time per message."""
+    @property
+    def message_count(self) -> int:
+        """The messages that wake a pull."""
+        return self.total
+
+    def run(self, program: Path, broker: Broker, topic: str, total: int) -> None:
+        """Hold and wake ``total`` pulls; BenchError when one is answered without its message."""
         probe.send_one(broker.port, topic)
-        with probe.Connection(broker.port) as sender, probe.Connection(broker.port) as consumer:
+        with (
+            probe.Connection(broker.port, timeout_s=60) as sender,
+            probe.Connection(broker.port, timeout_s=60) as consumer,
+        ):
             end = sender.max_offset(topic, 0)
-            before = broker.processor_s()
-            for offset in range(end, end + self.total):
+            for offset in range(end, end + total):
                 consumer.begin(probe.PULL_MESSAGE, probe.pull_fields(topic, 0, offset, HELD_MS))
                 sender.ask(probe.SEND_MESSAGE_V2, probe.send_fields(topic), b"wakes")
                 code, _, _ = consumer.end()
                 if code != probe.SUCCESS:
                     raise broker.failed(f"{self.name}: a pull was answered with code {code}")
-            return (broker.processor_s() - before) / self.total * 1e6
+
+    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
+        """Return microseconds of processor time per message."""
+        before = broker.processor_s()
+        self.run(program, broker, topic, self.total)
+        return (broker.processor_s() - before) / self.total * 1e6
 
 
 @dataclass(frozen=True)
@@ -113,9 +125,13 @@ class VersionRow:
     depth: int
     batch: int = 0
 
-    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
-        """Return microseconds of processor time per message."""
-        before = broker.processor_s()
+    @property
+    def message_count(self) -> int:
+        """The messages that the load sends."""
+        return self.total * max(self.batch, 1)
+
+    def run(self, program: Path, broker: Broker, topic: str, total: int) -> None:
+        """Send ``total`` requests of this load; BenchError when one is refused."""
         result = load.run(
             program,
             broker,
@@ -124,13 +140,18 @@ class VersionRow:
             queues=QUEUES,
             connections=self.connections,
             depth=self.depth,
-            total=self.total,
+            total=total,
             body=BODY_BYTES,
             batch=self.batch,
         )
         if result.errors:
             raise broker.failed(f"{self.name}: refused {result.errors} requests, first: {result.first_error}")
-        return (broker.processor_s() - before) / (self.total * max(self.batch, 1)) * 1e6
+
+    def measure(self, program: Path, broker: VersionBroker, topic: str) -> float:
+        """Return microseconds of processor time per message."""
+        before = broker.processor_s()
+        self.run(program, broker, topic, self.total)
+        return (broker.processor_s() - before) / self.message_count * 1e6
 
 
 ROWS: tuple[Measured, ...] = (
