@@ -8,7 +8,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketpy.nameserver.route_info import BROKER_EXPIRED_SECONDS, RouteInfoManager
+from rocketpy.nameserver.route_info import BROKER_EXPIRED_SECONDS, BrokerRegistration, RouteInfoManager
 from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
 
@@ -102,13 +102,15 @@ class RouteInfoMachine(RuleBasedStateMachine):
             model.perm.update({(topic, name): perm for topic, perm in perms.items()})
 
         result = self.manager.register_broker(
-            cluster_name=cluster,
-            broker_addr=address,
-            broker_name=name,
-            broker_id=broker_id,
-            ha_server_addr="ha " + address,
-            data_version=DataVersion(timestamp=version, counter=version),
-            filter_servers=filters,
+            BrokerRegistration(
+                cluster_name=cluster,
+                broker_addr=address,
+                broker_name=name,
+                broker_id=broker_id,
+                ha_server_addr="ha " + address,
+                data_version=DataVersion(timestamp=version, counter=version),
+                filter_servers=filters,
+            ),
             connection=self.connections[connection],
             now=self.now,
         )

@@ -13,7 +13,7 @@ from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.refusals import check_names
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.route_info import BrokerRegistration, RouteInfoManager
 from rocketpy.nameserver.slices import Steps, served
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.registration import old_registration_slices, registration_slices
@@ -94,13 +94,15 @@ class RegistrationProcessor:
             # The body of an old broker has no filter servers.
             filter_servers = None if request.version < VERSION_V3_0_11 else body.filter_server_list
             result = self._route_info.register_broker(
-                cluster_name=header.cluster_name,
-                broker_addr=header.broker_addr,
-                broker_name=header.broker_name,
-                broker_id=header.broker_id,
-                ha_server_addr=header.ha_server_addr,
-                data_version=wrapper.data_version,
-                filter_servers=filter_servers,
+                BrokerRegistration(
+                    cluster_name=header.cluster_name,
+                    broker_addr=header.broker_addr,
+                    broker_name=header.broker_name,
+                    broker_id=header.broker_id,
+                    ha_server_addr=header.ha_server_addr,
+                    data_version=wrapper.data_version,
+                    filter_servers=filter_servers,
+                ),
                 connection=connection,
                 now=self._current_time(),
             )

@@ -60,6 +60,19 @@ class BrokerLiveInfo(Generic[ConnectionT]):
     entries: dict[tuple[str, int], None]  # the broker names and ids that have this address
 
 
+@attrs.frozen(kw_only=True)
+class BrokerRegistration:
+    """One address of a broker as it registers, without its topics."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: int
+    ha_server_addr: str | None
+    data_version: DataVersion
+    filter_servers: Sequence[str] | None  # None (an old broker) keeps the known ones
+
+
 @attrs.frozen
 class RegisterBrokerResult:
     """Result of a registration; both addresses are None for a master, or when the master is not registered."""
@@ -98,28 +111,19 @@ class RouteInfoManager(Generic[ConnectionT]):
     # -- registration ---------------------------------------------------------------------------------------------
 
     def register_broker(
-        self,
-        *,
-        cluster_name: str,
-        broker_addr: str,
-        broker_name: str,
-        broker_id: int,
-        ha_server_addr: str | None,
-        data_version: DataVersion,
-        filter_servers: Sequence[str] | None,
-        connection: ConnectionT,
-        now: float,
+        self, registration: BrokerRegistration, *, connection: ConnectionT, now: float
     ) -> RegisterBrokerResult:
         """Register one address of a broker. When ``takes_topics`` is set, call :meth:`put_topics` next.
 
         A master's topics are taken only when the data version differs from the last one of this address, or the
         address is new for its id. Therefore a wiped permission survives until the broker changes a topic, and a slave
-        promoted to master with an unchanged version still brings its topics. ``filter_servers`` None (an old broker)
-        keeps the known filter servers.
+        promoted to master with an unchanged version still brings its topics.
 
         Raises :class:`~rocketpy.errors.RequestError`, with nothing changed, when a table is full.
         """
-        self._check_room(cluster_name, broker_addr, broker_name, broker_id, connection)
+        self._check_room(registration, connection)
+        cluster_name, broker_name = registration.cluster_name, registration.broker_name
+        broker_addr, broker_id = registration.broker_addr, registration.broker_id
         self._cluster_addr_table.setdefault(cluster_name, {})[broker_name] = None
         self._clusters_table.setdefault(broker_name, {})[cluster_name] = None
         broker = self._broker_addr_table.get(broker_name)
@@ -128,14 +132,11 @@ class RouteInfoManager(Generic[ConnectionT]):
             self._broker_addr_table[broker_name] = broker
             self._topics.add_broker(broker_name)
         is_first_of_id = broker_id not in broker.broker_addrs
-        is_changed = self.is_data_version_changed(broker_addr, data_version)
+        is_changed = self.is_data_version_changed(broker_addr, registration.data_version)
         is_new = broker_addr not in self._broker_live_table
-        self._note_life(broker_addr, data_version, connection, ha_server_addr, now)
+        self._note_life(registration, connection, now)
         self._set_address(broker, broker_id, broker_addr)
-        if filter_servers:
-            self._filter_server_table[broker_addr] = list(filter_servers[:FILTER_SERVERS_MAX])
-        elif filter_servers is not None:
-            self._filter_server_table.pop(broker_addr, None)
+        self._set_filter_servers(broker_addr, registration.filter_servers)
         takes_topics = broker_id == MASTER_ID and (is_changed or is_first_of_id)
         master_addr = broker.broker_addrs.get(MASTER_ID) if broker_id != MASTER_ID else None
         master = self._broker_live_table.get(master_addr) if master_addr is not None else None
@@ -166,11 +167,11 @@ class RouteInfoManager(Generic[ConnectionT]):
         broker = self._broker_addr_table.get(broker_name)
         return None if broker is None else broker.broker_addrs.get(broker_id)
 
-    def _check_room(
-        self, cluster_name: str, broker_addr: str, broker_name: str, broker_id: int, connection: ConnectionT
-    ) -> None:
+    def _check_room(self, registration: BrokerRegistration, connection: ConnectionT) -> None:
         """Refuse a registration that would exceed a bound."""
         limits = self._limits
+        cluster_name, broker_name = registration.cluster_name, registration.broker_name
+        broker_addr, broker_id = registration.broker_addr, registration.broker_id
         for field, name in (("clusterName", cluster_name), ("brokerAddr", broker_addr), ("brokerName", broker_name)):
             if len(name) > NAME_LENGTH_MAX:
                 raise _refusal(f"{field}: expected at most {NAME_LENGTH_MAX} characters, found {len(name)}")
@@ -193,19 +194,18 @@ class RouteInfoManager(Generic[ConnectionT]):
         if cluster_name not in clusters and len(clusters) >= CLUSTERS_OF_BROKER_MAX:
             raise _refusal(f"expected at most {CLUSTERS_OF_BROKER_MAX} clusters of broker {broker_name}")
 
-    def _note_life(
-        self,
-        broker_addr: str,
-        data_version: DataVersion,
-        connection: ConnectionT,
-        ha_server_addr: str | None,
-        now: float,
-    ) -> None:
+    def _note_life(self, registration: BrokerRegistration, connection: ConnectionT, now: float) -> None:
+        broker_addr = registration.broker_addr
         known = self._broker_live_table.get(broker_addr)
         if known is not None and known.connection is not connection:
             self._leave_connection(known.connection, broker_addr)
-        entries = {} if known is None else known.entries
-        self._broker_live_table[broker_addr] = BrokerLiveInfo(now, data_version, connection, ha_server_addr, entries)
+        self._broker_live_table[broker_addr] = BrokerLiveInfo(
+            last_update=now,
+            data_version=registration.data_version,
+            connection=connection,
+            ha_server_addr=registration.ha_server_addr,
+            entries={} if known is None else known.entries,
+        )
         self._connection_table.setdefault(connection, {})[broker_addr] = None
 
     def _leave_connection(self, connection: ConnectionT, broker_addr: str) -> None:
@@ -229,6 +229,12 @@ class RouteInfoManager(Generic[ConnectionT]):
             del self._broker_live_table[previous].entries[name, broker_id]
         broker.broker_addrs[broker_id] = broker_addr
         entries[name, broker_id] = None
+
+    def _set_filter_servers(self, broker_addr: str, filter_servers: Sequence[str] | None) -> None:
+        if filter_servers:
+            self._filter_server_table[broker_addr] = list(filter_servers[:FILTER_SERVERS_MAX])
+        elif filter_servers is not None:
+            self._filter_server_table.pop(broker_addr, None)
 
     def is_data_version_changed(self, broker_addr: str, data_version: DataVersion) -> bool:
         """Whether an address is unknown or has another data version, so that its topics may differ."""

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService, HousekeepingStatistics
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.route_info import BrokerRegistration, RouteInfoManager
 from rocketpy.protocol.bodies.topic import DataVersion
 
 if TYPE_CHECKING:
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 def register(route_info: RouteInfoManager[Connection], connection: Connection, addr: str, now: float) -> None:
     route_info.register_broker(
-        cluster_name="c",
-        broker_addr=addr,
-        broker_name=addr,
-        broker_id=0,
-        ha_server_addr=None,
-        data_version=DataVersion(timestamp=1, counter=1),
-        filter_servers=None,
+        BrokerRegistration(
+            cluster_name="c",
+            broker_addr=addr,
+            broker_name=addr,
+            broker_id=0,
+            ha_server_addr=None,
+            data_version=DataVersion(timestamp=1, counter=1),
+            filter_servers=None,
+        ),
         connection=connection,
         now=now,
     )

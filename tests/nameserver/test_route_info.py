@@ -11,6 +11,7 @@ from rocketpy.errors import RequestError
 from rocketpy.nameserver.route_info import (
     CLUSTERS_OF_BROKER_MAX,
     FILTER_SERVERS_MAX,
+    BrokerRegistration,
     RegisterBrokerResult,
     RouteInfoManager,
     RouteLimits,
@@ -48,13 +49,15 @@ def register(
     filter_servers: list[str] | None = None,
 ) -> RegisterBrokerResult:
     result = manager.register_broker(
-        cluster_name=cluster,
-        broker_addr=addr,
-        broker_name=name,
-        broker_id=broker_id,
-        ha_server_addr=addr.replace("10911", "10912"),
-        data_version=version(counter),
-        filter_servers=filter_servers,
+        BrokerRegistration(
+            cluster_name=cluster,
+            broker_addr=addr,
+            broker_name=name,
+            broker_id=broker_id,
+            ha_server_addr=addr.replace("10911", "10912"),
+            data_version=version(counter),
+            filter_servers=filter_servers,
+        ),
         connection=connection,
         now=now,
     )
@@ -353,13 +356,15 @@ def test_the_end_of_a_connection_costs_what_came_over_it() -> None:
         manager: Manager = RouteInfoManager(RouteLimits(brokers_max=30_000, brokers_per_connection_max=30_000))
         for number in range(1000 + others):
             manager.register_broker(
-                cluster_name=f"c{number % 10}",
-                broker_addr=f"10.0.0.1:{number}",
-                broker_name=f"b{number}",
-                broker_id=0,
-                ha_server_addr=None,
-                data_version=version(1),
-                filter_servers=None,
+                BrokerRegistration(
+                    cluster_name=f"c{number % 10}",
+                    broker_addr=f"10.0.0.1:{number}",
+                    broker_name=f"b{number}",
+                    broker_id=0,
+                    ha_server_addr=None,
+                    data_version=version(1),
+                    filter_servers=None,
+                ),
                 connection="ended" if number < 1000 else "other",
                 now=0.0,
             )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from rocketpy.nameserver.kv_config import VALUE_LENGTH_MAX
+from rocketpy.nameserver.route_info import BrokerRegistration
 from rocketpy.nameserver.settings_requests import SETTINGS_SIZE_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.registration import REGISTRATION_SIZE_MAX
@@ -85,13 +86,15 @@ async def fill(nameserver: NameserverOnBytes) -> None:
 
 def register(nameserver: NameserverOnBytes, number: int, topics: list[TopicConfig], connection: object) -> None:
     nameserver.route_info.register_broker(
-        cluster_name=f"c{number % 16}",
-        broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
-        broker_name=f"broker-{number}",
-        broker_id=0,
-        ha_server_addr="10.0.0.1:10912",
-        data_version=DataVersion(1, 1),
-        filter_servers=["filter"],
+        BrokerRegistration(
+            cluster_name=f"c{number % 16}",
+            broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
+            broker_name=f"broker-{number}",
+            broker_id=0,
+            ha_server_addr="10.0.0.1:10912",
+            data_version=DataVersion(1, 1),
+            filter_servers=["filter"],
+        ),
         connection=connection,  # type: ignore[arg-type]
         now=0.0,
     )

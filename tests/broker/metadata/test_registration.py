@@ -15,7 +15,7 @@ import trio.testing
 from rocketpy.broker.metadata import registration_body
 from rocketpy.broker.metadata.registration import RegistrationService
 from rocketpy.errors import LocalProtocolError, RemotingConnectError
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.route_info import BrokerRegistration, RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
@@ -96,13 +96,15 @@ class Routes(Nameservers):
             header = read_header(request, RegisterBrokerRequestHeader)
             wrapper = decode_body(request.body, RegisterBrokerBody).topic_config_serialize_wrapper
             result = self.routes.register_broker(
-                cluster_name=header.cluster_name,
-                broker_addr=header.broker_addr,
-                broker_name=header.broker_name,
-                broker_id=header.broker_id,
-                ha_server_addr=header.ha_server_addr,
-                data_version=wrapper.data_version,
-                filter_servers=[],
+                BrokerRegistration(
+                    cluster_name=header.cluster_name,
+                    broker_addr=header.broker_addr,
+                    broker_name=header.broker_name,
+                    broker_id=header.broker_id,
+                    ha_server_addr=header.ha_server_addr,
+                    data_version=wrapper.data_version,
+                    filter_servers=[],
+                ),
                 connection=self,
                 now=0.0,
             )
