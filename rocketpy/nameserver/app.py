@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import trio
 
+from rocketpy.nameserver.broker_table import BrokerLimits
 from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, networks
 from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits
@@ -95,8 +96,9 @@ async def run_nameserver(
 def route_limits(config: NamesrvConfig) -> RouteLimits:
     """Return the bounds of the route tables from the settings."""
     return RouteLimits(
-        brokers_max=config.brokers_max,
-        brokers_per_connection_max=config.brokers_per_connection_max,
+        brokers=BrokerLimits(
+            brokers_max=config.brokers_max, brokers_per_connection_max=config.brokers_per_connection_max
+        ),
         topics=TopicLimits(
             topics_max=config.topics_max,
             topics_per_broker_max=config.topics_per_broker_max,

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rocketpy.nameserver.route_info import BROKER_EXPIRED_SECONDS, RouteInfoManager
+from rocketpy.nameserver.broker_table import BROKER_EXPIRED_SECONDS
+from rocketpy.nameserver.route_info import RouteInfoManager
 from rocketpy.remoting.connection import Connection
 
 FIRST_SCAN_SECONDS = 5.0

@@ -10,10 +10,11 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.nameserver.broker_table import BrokerRegistration
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.refusals import check_names
-from rocketpy.nameserver.route_info import BrokerRegistration, RouteInfoManager
+from rocketpy.nameserver.route_info import RouteInfoManager
 from rocketpy.nameserver.slices import Steps, served
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.registration import old_registration_slices, registration_slices
@@ -196,10 +197,11 @@ class RegistrationProcessor:
         if len(request.body) > VERSION_SIZE_MAX:
             remark = f"body: expected at most {VERSION_SIZE_MAX} bytes, found {len(request.body)}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        is_changed = self._route_info.is_data_version_changed(header.broker_addr, _decode(request.body, DataVersion))
+        version = _decode(request.body, DataVersion)
+        known = self._route_info.data_version_of(header.broker_addr)
+        is_changed = known != version
         if not is_changed:
             self._route_info.touch_broker(header.broker_addr, self._current_time())
-        known = self._route_info.data_version_of(header.broker_addr)
         return make_response(
             request,
             header=QueryDataVersionResponseHeader(changed=is_changed),

@@ -1,6 +1,6 @@
 """Table of queues by topic and broker name, the largest table of a nameserver.
 
-It knows no addresses, clusters or expiry; those belong to ``route_info``.
+It knows no addresses, clusters or expiry; those belong to ``broker_table``.
 
 Rule: no call takes longer than a few milliseconds, however large the table is. Operations over all topics of a broker,
 or over all topics, are iterators that process one slice per step. Topics of a removed broker stay allocated until

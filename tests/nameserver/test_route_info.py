@@ -1,4 +1,4 @@
-"""The routing tables with plain values: who registered what, who left how, what everybody else then sees."""
+"""Routes with plain values: which brokers and topics are shown after registrations, removals and commands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from itertools import chain
 import pytest
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.route_info import (
-    CLUSTERS_OF_BROKER_MAX,
-    FILTER_SERVERS_MAX,
+from rocketpy.nameserver.broker_table import (
+    BrokerLimits,
     BrokerRegistration,
     RegisterBrokerResult,
-    RouteInfoManager,
-    RouteLimits,
 )
-from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX, TopicLimits
+from rocketpy.nameserver.route_info import RouteInfoManager, RouteLimits
+from rocketpy.nameserver.topic_table import TopicLimits
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
 from tests.worst_requests import processor_seconds
 
@@ -106,13 +104,6 @@ def test_a_slave_alone_registers_no_topics(manager: Manager) -> None:
     assert topics_of(manager.all_topics()) == []
 
 
-def test_a_slave_learns_where_its_master_is(manager: Manager) -> None:
-    assert register(manager, addr=SLAVE, broker_id=1).master_addr is None
-    register(manager)
-    result = register(manager, addr=SLAVE, broker_id=1)
-    assert (result.master_addr, result.ha_server_addr) == (MASTER, "10.0.0.1:10912")
-
-
 def test_topics_are_taken_again_only_with_another_data_version(manager: Manager) -> None:
     register(manager, topic("t", perm=6), counter=1)
     register(manager, topic("t", perm=4), counter=1)
@@ -127,15 +118,6 @@ def test_a_topic_missing_from_a_registration_stays(manager: Manager) -> None:
     register(manager, topic("t"), topic("u"), counter=1)
     register(manager, topic("u"), counter=2)
     assert topics_of(manager.all_topics()) == ["t", "u"]
-
-
-def test_a_slave_promoted_to_master_has_one_id_only(manager: Manager) -> None:
-    register(manager, topic("t"))
-    register(manager, addr=SLAVE, broker_id=1)
-    register(manager, topic("t"), addr=SLAVE, broker_id=0)
-    assert manager.cluster_info().broker_addr_table["a"].broker_addrs == {0: SLAVE}
-    manager.remove_connection("connection", CLIENT)
-    assert manager.statistics().brokers == 0
 
 
 def test_a_slave_that_becomes_master_with_the_version_it_had_brings_its_topics(manager: Manager) -> None:
@@ -204,14 +186,27 @@ def test_brokers_expire_after_more_than_120_seconds(manager: Manager) -> None:
     assert topics_of(manager.all_topics()) == []
 
 
-def test_data_versions_are_compared_whole(manager: Manager) -> None:
-    assert manager.is_data_version_changed(MASTER, version(1))
+def test_a_registration_is_current_while_its_address_has_the_id_and_the_version(manager: Manager) -> None:
     register(manager, counter=1)
-    assert not manager.is_data_version_changed(MASTER, version(1))
-    assert manager.is_data_version_changed(MASTER, version(2))
-    assert manager.is_data_version_changed(MASTER, DataVersion(timestamp=2, counter=1))
     assert manager.data_version_of(MASTER) == version(1)
-    assert manager.data_version_of(SLAVE) is None
+    assert manager.is_registered("a", 0, MASTER, version(1))
+    assert not manager.is_registered("a", 0, MASTER, version(2))
+    assert not manager.is_registered("a", 0, MASTER, DataVersion(timestamp=2, counter=1))
+    assert not manager.is_registered("a", 1, MASTER, version(1))
+    assert not manager.is_registered("b", 0, MASTER, version(1))
+    register(manager, addr=OTHER, counter=1)
+    assert not manager.is_registered("a", 0, MASTER, version(1))
+    assert (manager.address_of("a", 0), manager.holder_of(OTHER)) == (OTHER, "connection")
+
+
+def test_a_refused_registration_changes_nothing() -> None:
+    manager: Manager = RouteInfoManager(RouteLimits(brokers=BrokerLimits(brokers_max=1)))
+    register(manager, topic("t"))
+    with pytest.raises(RequestError, match="brokersMax"):
+        register(manager, topic("u"), addr=OTHER, name="b")
+    manager.check_invariants()
+    assert topics_of(manager.all_topics()) == ["t"]
+    assert list(manager.cluster_info().broker_addr_table) == ["a"]
 
 
 def test_a_wiped_permission_survives_until_a_topic_changes(manager: Manager) -> None:
@@ -271,21 +266,6 @@ def test_topic_lists(manager: Manager) -> None:
     assert manager.system_topics().broker_addr == MASTER
 
 
-def test_system_topics_of_an_empty_nameserver(manager: Manager) -> None:
-    assert manager.system_topics().topic_list == []
-    assert manager.system_topics().broker_addr is None
-
-
-def test_a_broker_keeps_the_cluster_it_came_with_and_leaves_all_of_them(manager: Manager) -> None:
-    register(manager, cluster="c")
-    register(manager, cluster="d")
-    info = manager.cluster_info()
-    assert info.broker_addr_table["a"].cluster == "c"
-    assert {cluster: list(names) for cluster, names in info.cluster_addr_table.items()} == {"c": ["a"], "d": ["a"]}
-    manager.unregister_broker(MASTER)
-    assert manager.cluster_info().cluster_addr_table == {}
-
-
 def test_answers_are_not_changed_by_what_comes_later(manager: Manager) -> None:
     register(manager, topic("t"))
     route, info = manager.pick_up_topic_route_data("t"), manager.cluster_info()
@@ -299,49 +279,6 @@ def test_answers_are_not_changed_by_what_comes_later(manager: Manager) -> None:
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-def refused(manager: Manager, match: str, **registration: object) -> None:
-    before = manager.cluster_info(), manager.statistics()
-    with pytest.raises(RequestError, match=match):
-        register(manager, topic("t"), **registration)  # type: ignore[arg-type]
-    assert (manager.cluster_info(), manager.statistics()) == before
-    manager.check_invariants()
-
-
-def test_addresses_and_ids_are_bounded() -> None:
-    manager: Manager = RouteInfoManager(RouteLimits(brokers_max=3))
-    for number in range(3):
-        register(manager, addr=f"10.0.0.{number}:1", name=f"b{number}", connection=number)
-    refused(manager, r"at most 3 addresses of brokers \(brokersMax\)", addr="10.0.0.9:1", name="b9", connection=9)
-    refused(manager, "brokersMax", addr="10.0.0.0:1", name="b9", connection=0)
-    register(manager, addr="10.0.0.0:1", name="b0", connection=10)
-    manager.unregister_broker("10.0.0.2:1")
-    register(manager, addr="10.0.0.9:1", name="b9", connection=9)
-
-
-def test_brokers_of_one_connection_and_of_one_address_are_bounded() -> None:
-    manager: Manager = RouteInfoManager(RouteLimits(brokers_per_connection_max=2))
-    for number in range(2):
-        register(manager, addr=f"10.0.0.{number}:1", name=f"b{number}")
-        register(manager, addr=OTHER, name=f"c{number}", connection="other")
-    refused(manager, r"at most 2 brokers .* \(brokersPerConnectionMax\)", addr="10.0.0.2:1", name="b2")
-    refused(manager, "brokersPerConnectionMax", addr=OTHER, name="c2", connection="other")
-    register(manager, addr="10.0.0.0:1", name="b0")
-    register(manager, addr="10.0.0.2:1", name="b2", connection="third")
-
-
-def test_clusters_of_a_broker_names_and_filter_servers_are_bounded(manager: Manager) -> None:
-    for number in range(CLUSTERS_OF_BROKER_MAX):
-        register(manager, cluster=f"c{number}")
-    refused(manager, "at most 16 clusters of broker a", cluster="one more")
-    register(manager, cluster="c3")
-    for field in ("cluster", "addr", "name"):
-        refused(manager, f"at most {NAME_LENGTH_MAX} characters, found 513", **{field: "x" * (NAME_LENGTH_MAX + 1)})
-    register(manager, topic("t"), cluster="c3", filter_servers=["f"] * (FILTER_SERVERS_MAX + 1), counter=2)
-    route = manager.pick_up_topic_route_data("t")
-    assert route is not None
-    assert len(route.filter_server_table[MASTER]) == FILTER_SERVERS_MAX
-
-
 def test_limits_of_topics_reach_the_table() -> None:
     manager: Manager = RouteInfoManager(RouteLimits(topics=TopicLimits(topics_max=2)))
     register(manager)
@@ -353,7 +290,9 @@ def test_the_end_of_a_connection_costs_what_came_over_it() -> None:
     """It used to look through all addresses and all brokers for each address of the connection."""
 
     def seconds(others: int) -> float:
-        manager: Manager = RouteInfoManager(RouteLimits(brokers_max=30_000, brokers_per_connection_max=30_000))
+        manager: Manager = RouteInfoManager(
+            RouteLimits(brokers=BrokerLimits(brokers_max=30_000, brokers_per_connection_max=30_000))
+        )
         for number in range(1000 + others):
             manager.register_broker(
                 BrokerRegistration(
