@@ -19,10 +19,10 @@ from rocketpy.errors import StoreError
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log import commit_log
 from rocketpy.store.log.commit_log import CommitLog, FlushRange
-from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.recovery import dispatcher as log_dispatcher
 from rocketpy.store.recovery.dispatcher import LogDispatcher
 from rocketpy.store.recovery.marker_files import AbortFile, RecoveryMark
+from rocketpy.store.recovery.queue_recovery import QueueRecovery
 from rocketpy.store.recovery.recovery import StoreRecovery
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
@@ -117,7 +117,7 @@ def _without_crc(init: Function) -> Function:
 
 def _in_memory_only(truncate: Function) -> Function:
     def forgets_the_bytes(self: Any, queue_offset: int, **_: object) -> None:
-        self._set_end(queue_offset)
+        self.queue.set_end(queue_offset)
 
     return forgets_the_bytes
 
@@ -229,7 +229,7 @@ PLANTED: Mapping[str, PlantedBug] = {
     ),
     "forget consume-queue truncation": PlantedBug(
         "units of records that were cut stay in the files of their queues",
-        [(ConsumeQueue, "truncate", _in_memory_only)],
+        [(QueueRecovery, "truncate", _in_memory_only)],
     ),
     "lose the abort file": PlantedBug(
         "an open store has no abort file, so nobody sees how it ended",

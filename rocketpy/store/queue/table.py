@@ -94,8 +94,6 @@ class ConsumeQueueTable:
         self._file_size = file_size
         self.topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._tails: dict[str, dict[int, bytes]] = {}
-        self.before_clearing: Callable[[], None] | None = None
-        """Called before a queue clears or removes something that it syncs only then: by recovery."""
         self.unflushed: dict[ConsumeQueue, None] = {}  # in the order in which they got units
         self.deleted_before: dict[str, int] = {}  # records of a topic before this physical offset were deleted with it
 
@@ -139,15 +137,12 @@ class ConsumeQueueTable:
             del self.topics[topic]
 
     def _load_exts(self, path: str) -> Iterator[None]:
-        """Find what queues have in extensions; that of a queue that is gone is removed."""
+        """Find what queues have in extensions; one may be left of a queue that is gone."""
         for topic in self._directories(path):
             for name in self._disk.list_directory(os.path.join(path, topic)):
                 queue_id = self._queue_id_of(path, topic, name)
                 if queue_id is not None:
-                    queue = self.find(topic, queue_id)
-                    queue.load_ext()
-                    if not queue.files:
-                        queue.remove_files_durably()
+                    self.find(topic, queue_id).load_ext()
             yield
 
     def sync_directories(self) -> Iterator[None]:
@@ -199,13 +194,8 @@ class ConsumeQueueTable:
                 open_files=self._open_files,
                 file_size=self._file_size,
                 ext_place=self._ext_place,
-                before_clearing=self._clears,
             )
         return queue
-
-    def _clears(self) -> None:
-        if self.before_clearing is not None:
-            self.before_clearing()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, or None if it was never asked for."""

@@ -22,19 +22,18 @@ from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_offsets import queue_offsets_of
 from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries, QueueRecovery
 
 TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
 """The tags code of a unit, from topic, properties and storeTimestamp."""
-
-_STALE_UNITS = 64  # read at once, and kept for every queue with records in the walk
 
 
 class QueueGap(Exception):
     """A record says that units before it are missing from its queue: they must be made from earlier records."""
 
-    def __init__(self, queue: ConsumeQueue) -> None:
-        super().__init__(queue)
-        self.queue = queue
+    def __init__(self, recovery: QueueRecovery) -> None:
+        super().__init__(recovery.queue)
+        self.recovery = recovery
 
 
 class LogDispatcher:
@@ -44,26 +43,22 @@ class LogDispatcher:
         self,
         *,
         queues: ConsumeQueueTable,
+        recoveries: QueueRecoveries,
         tags_code: TagsCodeOf,
         bit_map_of: BitMapOf | None = None,
         is_multi_dispatch: bool = False,
     ) -> None:
         self._queues = queues
+        self._recoveries = recoveries
         self._tags_code = tags_code
         self._bit_map_of = bit_map_of
         self._is_multi_dispatch = is_multi_dispatch
-        self._built: dict[ConsumeQueue, int] = {}  # records up to this physical offset have their units
-        self._stale: dict[ConsumeQueue, tuple[int, bytes]] = {}  # some units as they were, from a queue offset on
         self.unit_count = 0
         self.first_offset: int | None = None  # of the first record whose unit was missing
 
-    def trust(self, queue: ConsumeQueue, physical_end: int) -> None:
-        """Trust that a queue has the units of all records up to a physical offset."""
-        self._built[queue] = physical_end
-
     def built_end(self, topic: str, queue_id: int) -> int:
         """Return up to where a queue is trusted to have its units."""
-        return self._built.get(self._queues.find(topic, queue_id), 0)
+        return self._recoveries.find(topic, queue_id).built_end
 
     def dispatch_slice(
         self, found: Slice, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool
@@ -83,13 +78,13 @@ class LogDispatcher:
         deleted_before = self._queues.deleted_before.get(run.topic, 0)
         if places[0] < deleted_before:
             done = bisect_left(places, deleted_before)
-        queue = self._queues.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
+        recovery = self._recoveries.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
         while done < len(places):
             adopted = 0
-            if queue is not None and run.queue_offset + done == queue.next_offset:
-                adopted = queue.adopt_units(places[done:], sizes[done:])
+            if recovery is not None and run.queue_offset + done == recovery.queue.next_offset:
+                adopted = recovery.adopt_units(places[done:], sizes[done:])
                 if adopted:
-                    self._queues.unflushed[queue] = None
+                    self._queues.unflushed[recovery.queue] = None
             done += adopted
             # After matching units comes one that must be checked alone; if the first mismatches, the rest almost
             # certainly does.
@@ -108,17 +103,18 @@ class LogDispatcher:
                 for index, ((topic, queue_id), queue_offset) in enumerate(places):
                     if record.physical_offset < self._queues.deleted_before.get(topic, 0):
                         continue
-                    queue = self._queues.find(topic, queue_id)
-                    if record.physical_offset + record.size <= self._built.get(queue, 0):
+                    recovery = self._recoveries.find(topic, queue_id)
+                    if record.physical_offset + record.size <= recovery.built_end:
                         continue
+                    queue = recovery.queue
                     if index and not _may_take(queue, queue_offset, is_from_beginning=is_from_beginning):
                         continue
-                    self._continue_at(queue, queue_offset, is_from_beginning=is_from_beginning)
-                    if not queue.units and queue.adopt_units((record.physical_offset,), (record.size,)):
+                    self._continue_at(recovery, queue_offset, is_from_beginning=is_from_beginning)
+                    if not queue.units and recovery.adopt_units((record.physical_offset,), (record.size,)):
                         self._queues.unflushed[queue] = None
                         continue
                     queue.make_room(1)
-                    queue.units.append(self._unit(queue, queue_offset, record))
+                    queue.units.append(self._unit(recovery, queue_offset, record))
                     queue.next_offset += 1
                     touched[queue] = None
                     self.unit_count += 1
@@ -129,44 +125,34 @@ class LogDispatcher:
                 queue.write_units()
                 self._queues.unflushed[queue] = None
 
-    def _unit(self, queue: ConsumeQueue, queue_offset: int, record: CheckedMessage) -> bytes:
-        """Return the unit of a record: the one that is there if it is this record's, because its writer knew the
-        tags code best (the time of delivery of a delayed message, the address of an extension).
-        """
-        first, stale = self._stale.get(queue, (0, b""))
-        position = (queue_offset - first) * layout.UNIT_SIZE
-        if not 0 <= position < len(stale):
-            first, position = queue_offset, 0
-            stale = queue.stale_units(queue_offset, _STALE_UNITS)
-            self._stale[queue] = first, stale
-        unit = stale[position : position + layout.UNIT_SIZE]
-        if len(unit) == layout.UNIT_SIZE:
-            physical_offset, size, tags_code = layout.UNIT.unpack(unit)
-            is_its_own = physical_offset == record.physical_offset and size == record.size
-            if is_its_own and queue.believes(queue_offset, tags_code, record.store_timestamp):
-                return unit
-        tags_code = self._tags_code(record.topic, record.properties, record.store_timestamp)
-        if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):
-            bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
-            tags_code = queue.extended_tags_code(tags_code, record.store_timestamp, bit_map)
+    def _unit(self, recovery: QueueRecovery, queue_offset: int, record: CheckedMessage) -> bytes:
+        """Return the unit of a record, with the tags code that is there if it surely is this record's."""
+        queue, stored_ms = recovery.queue, record.store_timestamp
+        tags_code = recovery.stale_tags_code(queue_offset, record.physical_offset, record.size, stored_ms)
+        if tags_code is None:
+            tags_code = self._tags_code(record.topic, record.properties, stored_ms)
+            if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):
+                bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
+                tags_code = queue.extended_tags_code(tags_code, stored_ms, bit_map)
         return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
 
-    def _continue_at(self, queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> None:
+    def _continue_at(self, recovery: QueueRecovery, queue_offset: int, *, is_from_beginning: bool) -> None:
         """Bring a queue's end to an offset, or raise QueueGap."""
+        queue = recovery.queue
         if queue_offset == queue.next_offset:
             return
         queue.write_units()
         if queue_offset < queue.next_offset:
             # The log is the truth: units from here on are of records that a crash took, or of a topic that was deleted
             # and created again, whose queues begin at 0. Cleared durably, before other units are written there.
-            queue.truncate(queue_offset)
+            recovery.truncate(queue_offset)
         elif is_from_beginning:
             # Units before this one are gone for good. The old files go durably, before the queue begins at its new
             # offset: a unit that came back could match a record written since.
-            queue.remove_files_durably()
+            recovery.remove_files()
             queue.start_at(queue_offset)
         else:
-            raise QueueGap(queue)
+            raise QueueGap(recovery)
 
 
 def _may_take(queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> bool:

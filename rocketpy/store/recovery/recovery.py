@@ -33,12 +33,12 @@ from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.log.scanner import LogScanner
-from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap, TagsCodeOf
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
 from rocketpy.store.recovery.marker_files import RecoveryMark
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 
 _QUEUES_PER_SLICE = 50
 _COPY_SIZE = 1 << 20
@@ -78,8 +78,13 @@ class StoreRecovery:
         self._disk = disk
         self._commit_log = commit_log
         self._queues = queues
+        self._recoveries = QueueRecoveries(queues, disk=disk, before_clearing=mark.create)
         self._dispatcher = LogDispatcher(
-            queues=queues, tags_code=tags_code, bit_map_of=bit_map_of, is_multi_dispatch=is_multi_dispatch
+            queues=queues,
+            recoveries=self._recoveries,
+            tags_code=tags_code,
+            bit_map_of=bit_map_of,
+            is_multi_dispatch=is_multi_dispatch,
         )
         self._last_stop = last_stop
         self.is_clean = last_stop.seems_clean
@@ -97,7 +102,6 @@ class StoreRecovery:
         The mark is for the caller to remove, when what else it changes is durable too.
         """
         self._trusts_clear = not self._mark.exists()
-        self._queues.before_clearing = self._mark.create
         try:
             yield from self._recover()
         except DamagedStoreError:
@@ -109,6 +113,7 @@ class StoreRecovery:
     def _recover(self) -> Iterator[None]:
         self._commit_log.load()
         yield from self._queues.load()
+        yield from self._remove_orphaned_extensions()
         if not self._trusts_clear:
             yield from self._queues.sync_directories()
         files = self._commit_log.files
@@ -126,9 +131,9 @@ class StoreRecovery:
             yield from self._recover_queues()
         if not files:
             self._require(durable_end, 0, "no file")
-            for queue in self._queues:
-                if queue.files:
-                    queue.remove_files_durably()
+            for recovery in self._recoveries:
+                if recovery.queue.files:
+                    recovery.remove_files()
             return
         scanner = yield from self._walk(begin)
         # Before anything of the log is removed: a log that ends too early is damage, and a tool may mend it.
@@ -170,15 +175,15 @@ class StoreRecovery:
 
     def _recover_queues(self) -> Iterator[None]:
         file_size = self._queues.usual_file_size
-        for count, queue in enumerate(self._queues):
-            queue.recover(is_clean=self.is_clean, file_size=file_size)
+        for count, recovery in enumerate(self._recoveries):
+            recovery.recover(is_clean=self.is_clean, file_size=file_size)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
     # ---- what must be there ---------------------------------------------------------------------------------------
 
     def _queue_ends(self) -> list[QueueEnd]:
-        return [_end_of(queue) for queue in self._queues if queue.files]
+        return [recovery.end() for recovery in self._recoveries if recovery.queue.files]
 
     def _require(self, durable_end: int, end_offset: int, found: str) -> None:
         """Raise DamagedStoreError if the log ends before the offset up to which it was durable."""
@@ -192,11 +197,18 @@ class StoreRecovery:
             position=None if damaged is None else end_offset - damaged.base_offset,
         )
 
+    def _remove_orphaned_extensions(self) -> Iterator[None]:
+        """Delete the extensions of queues that are gone: old units would lead to the tags of new messages."""
+        for recovery in self._recoveries:
+            if recovery.queue.ext is not None and not recovery.queue.files:
+                recovery.remove_files()
+                yield
+
     def _remove_inconsistent_queues(self, log: LogEnds) -> None:
         """Delete the files of queues that cannot be right: the walk rebuilds them."""
-        for queue in self._queues:
-            if queue.files and self._last_stop.is_inconsistent(_end_of(queue), log):
-                queue.remove_files_durably()
+        for recovery in self._recoveries:
+            if recovery.queue.files and self._last_stop.is_inconsistent(recovery.end(), log):
+                recovery.remove_files()
 
     # ---- the walk -------------------------------------------------------------------------------------------------
 
@@ -206,8 +218,8 @@ class StoreRecovery:
         try:
             return (yield from self._walk_from(begin))
         except QueueGap as gap:
-            if gap.queue.files:
-                gap.queue.remove_files_durably()
+            if gap.recovery.queue.files:
+                gap.recovery.remove_files()
             return (yield from self._walk_from(from_beginning))
 
     def _walk_from(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
@@ -235,15 +247,16 @@ class StoreRecovery:
         Return how many those are, counted from the beginning of each queue.
         """
         unit_count = 0
-        for count, queue in enumerate(self._queues):
+        for count, recovery in enumerate(self._recoveries):
+            queue = recovery.queue
             if self.is_clean:
-                self._dispatcher.trust(queue, _physical_end(queue))
+                recovery.built_end = recovery.physical_end()
             elif queue.files.min_offset and not self._commit_log.min_offset:
                 # Power was lost when its first file was new: that went, and a later one did not. The log has every
                 # record of it, so it is rebuilt from the log.
-                queue.remove_files_durably()
+                recovery.remove_files()
             elif queue.files:
-                queue.rewind(queue.first_at_or_behind(walk_begin))
+                recovery.rewind(recovery.first_at_or_after(walk_begin))
             unit_count += queue.max_offset
             if count % _QUEUES_PER_SLICE == 0:
                 yield
@@ -255,14 +268,15 @@ class StoreRecovery:
         """Drop units of records that are not in the log, at its end and at its beginning."""
         log_min_offset = self._commit_log.min_offset
         self._queues.forget_deletions(log_min_offset)
-        for count, queue in enumerate(self._queues):
-            is_longer = queue.files and _physical_end(queue) > end_offset
+        for count, recovery in enumerate(self._recoveries):
+            queue = recovery.queue
+            is_longer = queue.files and recovery.physical_end() > end_offset
             if queue.files and (is_longer or not self.is_clean or not self._trusts_clear):
                 # No search where none is needed: a damaged unit in the middle would mislead it.
-                queue_end = queue.first_at_or_behind(end_offset) if is_longer else queue.max_offset
-                queue.truncate(queue_end, trusts_clear=self._trusts_clear)
+                queue_end = recovery.first_at_or_after(end_offset) if is_longer else queue.max_offset
+                recovery.truncate(queue_end, trusts_clear=self._trusts_clear)
                 self._queues.unflushed[queue] = None
-            queue.correct_min_offset(log_min_offset)
+            recovery.correct_min_offset(log_min_offset)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 
@@ -299,15 +313,3 @@ class StoreRecovery:
                     yield
             file.sync()
             yield
-
-
-def _end_of(queue: ConsumeQueue) -> QueueEnd:
-    return QueueEnd(queue.topic, queue.queue_id, queue.files.min_offset, queue.max_offset, lambda: _physical_end(queue))
-
-
-def _physical_end(queue: ConsumeQueue) -> int:
-    """Return where the record of a queue's last unit ends, 0 if it has none."""
-    if queue.max_offset * layout.UNIT_SIZE <= queue.files.min_offset:
-        return 0
-    physical_offset, size, _ = queue.unit_at(queue.max_offset - 1)
-    return 0 if size == layout.PRE_BLANK_SIZE else physical_offset + size

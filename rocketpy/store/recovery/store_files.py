@@ -104,17 +104,18 @@ class StoreFiles:
         )
         self._was_clean = True
         self._orderly_end: OrderlyEnd | None = None
-        self._recovery: StoreRecovery | None = None
+        self._recovery: StoreRecovery | None = None  # while it runs: it knows every queue
+        self._report: RecoveryReport | None = None
 
     @property
     def report(self) -> RecoveryReport:
         """What recovery found."""
-        assert self._recovery is not None, "recovery has run"
-        return self._recovery.report
+        assert self._report is not None, "recovery has run"
+        return self._report
 
     @property
     def recovery_progress(self) -> tuple[int, int]:
-        """How far recovery has come in the log, and where its last file ends."""
+        """How far recovery has come in the log, and where its last file ends; (0, 0) while it does not walk."""
         return (0, 0) if self._recovery is None else self._recovery.progress
 
     @property
@@ -135,7 +136,7 @@ class StoreFiles:
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
         self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
-        self._recovery = StoreRecovery(
+        self._recovery = recovery = StoreRecovery(
             disk=self._disk,
             commit_log=self.commit_log,
             queues=self.queues,
@@ -149,8 +150,9 @@ class StoreFiles:
             is_multi_dispatch=self._config.enable_multi_dispatch,
             mark=self._recovery_mark,
         )
-        yield from self._recovery.run()
-        self._was_clean = self._recovery.is_clean
+        yield from recovery.run()
+        self._recovery = None
+        self._report, self._was_clean = recovery.report, recovery.is_clean
         if self.index is not None:
             self.index.load(is_clean=self._was_clean, log_end_offset=self.report.end_offset)
 

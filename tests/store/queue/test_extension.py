@@ -25,6 +25,7 @@ from rocketpy.store.queue.extension import BitMapOf, CqExtUnit, ExtPlace, UnitEx
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import RecoveryMark
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.store.recovery.recovery import StoreRecovery
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
@@ -54,9 +55,13 @@ def table_at(place: Place, *, is_written: bool = True, load: bool = False, is_cl
     if load:
         for _ in table.load():
             pass
-        for queue in table:
-            queue.recover(is_clean=is_clean, file_size=400)
+        for recovery in recoveries_of(table, place):
+            recovery.recover(is_clean=is_clean, file_size=400)
     return table
+
+
+def recoveries_of(table: ConsumeQueueTable, place: Place) -> QueueRecoveries:
+    return QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None)
 
 
 def append(queue: ConsumeQueue, count: int, *, bit_map: bytes | None = BITS) -> list[int]:
@@ -280,9 +285,10 @@ def test_what_a_kill_left_in_memory_is_synced_with_the_next_flush() -> None:
     disk.kill_process()
     table = table_at(place, load=True, is_clean=False)
     queue = table.find("T", 0)
-    queue.rewind(0)
-    assert queue.adopt_units([100 * number for number in range(10)], [100] * 10) == 0
-    queue.truncate(10)
+    recovery = recoveries_of(table, place).find("T", 0)
+    recovery.rewind(0)
+    assert recovery.adopt_units([100 * number for number in range(10)], [100] * 10) == 0
+    recovery.truncate(10)
     table.unflushed[queue] = None
     flush(table)
     disk.lose_power(lambda count: 0)
@@ -302,8 +308,9 @@ def test_a_new_life_goes_on_behind_the_last_address(place: Place) -> None:
 def test_what_lies_behind_the_last_address_is_cleared(place: Place) -> None:
     table = table_at(place)
     append(table.find("T", 0), 12)
-    queue = table_at(place, load=True, is_clean=False).find("T", 0)
-    queue.truncate(3)
+    table = table_at(place, load=True, is_clean=False)
+    queue = table.find("T", 0)
+    recoveries_of(table, place).find("T", 0).truncate(3)
     assert ext_files(place) == [f"{0:020d}"]
     assert not any(place.read(f"{place.root}/consumequeue_ext/T/0/{0:020d}")[102:])
     assert append(queue, 1) == [MIN_ADDRESS + 102]
@@ -359,9 +366,9 @@ def test_a_deleted_queue_takes_its_extension_along(place: Place) -> None:
 def test_an_extension_without_a_queue_goes(place: Place) -> None:
     append(table_at(place).find("T", 0), 10)
     place.remove_tree(place.consume_queue)
-    table = table_at(place, load=True)
+    parts = parts_with_ext(place)
     assert ext_files(place) == []
-    assert append(table.find("T", 0), 1) == [MIN_ADDRESS]
+    assert append(parts.queues.find("T", 0), 1) == [MIN_ADDRESS]
 
 
 # ---- recovery -------------------------------------------------------------------------------------------------------

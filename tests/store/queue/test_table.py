@@ -8,6 +8,7 @@ from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue import table as consume_queue_table
 from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
@@ -22,8 +23,8 @@ def table_at(place: Place, *, load: bool = True, files_per_flush_max: int = 256)
     )
     if load:
         assert sum(1 for _ in table.load()) == len(place.disk.list_directory(place.consume_queue))
-        for queue in table:
-            queue.recover(is_clean=True, file_size=table.usual_file_size)
+        for recovery in QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None):
+            recovery.recover(is_clean=True, file_size=table.usual_file_size)
     return table
 
 

@@ -8,6 +8,7 @@ from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from tests.store.parts import Place
 
 
@@ -17,9 +18,14 @@ def table_at(place: Place) -> ConsumeQueueTable:
     )
 
 
-def dispatcher_for(table: ConsumeQueueTable) -> LogDispatcher:
+def recoveries_of(table: ConsumeQueueTable, place: Place) -> QueueRecoveries:
+    return QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None)
+
+
+def dispatcher_for(table: ConsumeQueueTable, place: Place, recoveries: QueueRecoveries | None = None) -> LogDispatcher:
     return LogDispatcher(
         queues=table,
+        recoveries=recoveries or recoveries_of(table, place),
         tags_code=lambda topic, properties, stored_ms: len(properties["TAGS"]),
         is_multi_dispatch=True,
     )
@@ -33,7 +39,7 @@ def record(queue_offset: int, physical_offset: int, *, topic: str = "T", sys_fla
 
 def test_units_follow_their_records(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch([record(0, 0), record(0, 100, topic="U"), record(1, 200)], is_from_beginning=True)
     assert table.find("T", 0).unit_at(1) == (200, 100, 3)
     assert table.find("U", 0).unit_at(0) == (100, 100, 3)
@@ -43,11 +49,12 @@ def test_units_follow_their_records(place: Place) -> None:
 
 def test_units_that_are_trusted_are_left_alone(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     queue = table.find("T", 0)
     dispatcher.dispatch([record(0, 0), record(1, 100)], is_from_beginning=True)
-    again = dispatcher_for(table)
-    again.trust(queue, 200)
+    recoveries = recoveries_of(table, place)
+    recoveries.find("T", 0).built_end = 200
+    again = dispatcher_for(table, place, recoveries)
     assert again.built_end("T", 0) == 200
     again.dispatch([record(0, 0), record(1, 100), record(2, 200)], is_from_beginning=False)
     assert (queue.max_offset, again.unit_count, again.first_offset) == (3, 1, 200)
@@ -55,11 +62,11 @@ def test_units_that_are_trusted_are_left_alone(place: Place) -> None:
 
 def test_a_gap_is_said_unless_nothing_can_be_done(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch([record(0, 0)], is_from_beginning=True)
     with pytest.raises(QueueGap) as raised:
         dispatcher.dispatch([record(5, 500)], is_from_beginning=False)
-    assert raised.value.queue is table.find("T", 0)
+    assert raised.value.recovery.queue is table.find("T", 0)
     dispatcher.dispatch([record(5, 500), record(6, 600)], is_from_beginning=True)
     queue = table.find("T", 0)
     assert (queue.min_offset, queue.max_offset, queue.unit_at(5)[0]) == (5, 7, 500)
@@ -67,7 +74,7 @@ def test_a_gap_is_said_unless_nothing_can_be_done(place: Place) -> None:
 
 def test_a_queue_that_begins_anew_forgets_what_it_had(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch([record(0, 0), record(1, 100), record(0, 200), record(1, 300)], is_from_beginning=True)
     queue = table.find("T", 0)
     assert (queue.max_offset, queue.unit_at(0)[0], queue.unit_at(1)[0]) == (2, 200, 300)
@@ -76,7 +83,7 @@ def test_a_queue_that_begins_anew_forgets_what_it_had(place: Place) -> None:
 def test_records_from_before_a_deletion_stay_deleted(place: Place) -> None:
     table = table_at(place)
     table.deleted_before["T"] = 200
-    dispatcher_for(table).dispatch([record(7, 0), record(8, 100), record(0, 200)], is_from_beginning=True)
+    dispatcher_for(table, place).dispatch([record(7, 0), record(8, 100), record(0, 200)], is_from_beginning=True)
     assert table.find("T", 0).unit_at(0)[0] == 200
 
 
@@ -84,18 +91,23 @@ def test_the_tags_code_that_is_there_is_kept_if_the_unit_is_the_record_s(place: 
     """It may be a time of delivery, which only its writer knew."""
     table = table_at(place)
     queue = table.find("T", 0)
-    dispatcher_for(table).dispatch([record(0, 0), record(1, 100), record(2, 200)], is_from_beginning=True)
+    dispatcher_for(table, place).dispatch([record(0, 0), record(1, 100), record(2, 200)], is_from_beginning=True)
     place.write(place.queue_file("T", 0), (777).to_bytes(8, "big"), 20 + 12)
     place.write(place.queue_file("T", 0), (888).to_bytes(8, "big"), 40 + 12)
     place.write(place.queue_file("T", 0), (201).to_bytes(8, "big"), 40)
-    queue.rewind(0)
-    dispatcher_for(table).dispatch([record(0, 0), record(1, 100), record(2, 200)], is_from_beginning=True)
+    recoveries = recoveries_of(table, place)
+    recoveries.find("T", 0).rewind(0)
+    dispatcher_for(table, place, recoveries).dispatch(
+        [record(0, 0), record(1, 100), record(2, 200)], is_from_beginning=True
+    )
     assert [queue.unit_at(each) for each in range(3)] == [(0, 100, 3), (100, 100, 777), (200, 100, 3)]
 
 
 def test_records_without_a_queue_offset_have_no_unit(place: Place) -> None:
     table = table_at(place)
-    dispatcher_for(table).dispatch([record(0, 0, sys_flag=0x4), record(0, 100, sys_flag=0xC)], is_from_beginning=True)
+    dispatcher_for(table, place).dispatch(
+        [record(0, 0, sys_flag=0x4), record(0, 100, sys_flag=0xC)], is_from_beginning=True
+    )
     assert table.get("T", 0) is None
 
 
@@ -115,7 +127,7 @@ def five_of_t(dispatcher: LogDispatcher) -> None:
 @pytest.mark.parametrize("is_from_beginning", [True, False])
 def test_no_other_topic_moves_a_queue_back(place: Place, offset: int, is_from_beginning: bool) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     five_of_t(dispatcher)
     dispatcher.dispatch([naming("T", offset, 20_000)], is_from_beginning=is_from_beginning)
     dispatcher.dispatch([record(5, 21_000)], is_from_beginning=is_from_beginning)
@@ -125,7 +137,7 @@ def test_no_other_topic_moves_a_queue_back(place: Place, offset: int, is_from_be
 
 def test_no_other_topic_moves_a_queue_forward_when_all_was_looked_for(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     five_of_t(dispatcher)
     with pytest.raises(QueueGap):
         dispatcher.dispatch([naming("T", 9, 20_000)], is_from_beginning=False)
@@ -136,7 +148,7 @@ def test_no_other_topic_moves_a_queue_forward_when_all_was_looked_for(place: Pla
 
 def test_what_another_topic_has_put_into_a_queue_its_own_record_replaces(place: Place) -> None:
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch([naming("T", 50, 9_000)], is_from_beginning=True)
     assert table.find("T", 0).max_offset == 51, "a queue whose first messages have expired may begin so"
     five_of_t(dispatcher)
@@ -149,7 +161,7 @@ def test_what_another_topic_has_put_into_a_queue_its_own_record_replaces(place: 
 def test_a_light_queue_goes_on_where_messages_are_missing(place: Place) -> None:
     """It has no topic whose records could say so."""
     table = table_at(place)
-    dispatcher = dispatcher_for(table)
+    dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch(
         [naming("%LMQ%a", 0, 10_000), naming("%LMQ%a", 7, 10_100, 1), naming("%LMQ%a", 2, 10_200, 2)],
         is_from_beginning=True,
@@ -161,7 +173,7 @@ def test_a_light_queue_goes_on_where_messages_are_missing(place: Place) -> None:
 def test_a_deleted_topic_gets_nothing_back_from_records_that_name_it(place: Place) -> None:
     table = table_at(place)
     table.deleted_before["T"] = 10_100
-    dispatcher_for(table).dispatch(
+    dispatcher_for(table, place).dispatch(
         [naming("T", 7, 10_000), naming("T", 0, 10_100, 1), record(1, 10_200)], is_from_beginning=True
     )
     queue = table.find("T", 0)
@@ -170,5 +182,5 @@ def test_a_deleted_topic_gets_nothing_back_from_records_that_name_it(place: Plac
 
 def test_a_message_that_names_its_own_queue_is_in_it_once(place: Place) -> None:
     table = table_at(place)
-    dispatcher_for(table).dispatch([naming("Other", 0, 0), naming("Other,T", 1, 100, 1)], is_from_beginning=True)
+    dispatcher_for(table, place).dispatch([naming("Other", 0, 0), naming("Other,T", 1, 100, 1)], is_from_beginning=True)
     assert table.find("Other", 0).max_offset == 2
