@@ -1,30 +1,37 @@
 """Access control on the fast paths of sends and pulls.
 
 A guard runs before a fast path. It decodes the JSON header with all fields as text, in key order, which is the order of
-the signed content, so no sorting is needed. Granted permissions are cached in the peer's session, so a request costs
-only its decoding and its HMAC. A guard passes only requests that are certainly allowed. Any other request (an unknown
-field, a number that is not a text, a retry topic, the first request for a topic) takes the general path, where
+the signed content, so no sorting is needed. A guard passes only requests that are certainly allowed. Any other request
+(an unknown field, a number that is not a text, a retry topic) takes the general path, where
 :meth:`PlainPermissionManager.authorize` decides and explains.
+
+What a request needs is what its code was declared to need where it was registered (:mod:`.needs`): the manager checks
+it for the first request of a topic and group, and the peer's session caches the result. So a request costs only its
+decoding and its HMAC.
 
 Rule: a permission is cached only for a request with a valid signature, so that a peer without the secret key leaves
 nothing in memory; the session is dropped with its connection.
+
+Rule: each code has sessions of its own, because each code has needs of its own.
 
 Rule: a guard and its fast path read the same bytes with the same decoder, so they see the same topic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import attrs
 import msgspec
 
-from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.permission import PUB, SUB
-from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager, Session
+from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, is_group_resource
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.acl.remote_address import host_of_peer
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
 from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.hot_headers import (
     HOT_HEADER_ERRORS,
     HotSendFields,
@@ -33,10 +40,11 @@ from rocketpy.protocol.hot_headers import (
     Int64,
     decode_hot_send,
 )
-from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX, TRACE_TOPIC
+from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastGuard, FastPath
 
+_SESSIONS_MAX = 10_000
 _ALLOWED_MAX = 1000
 _NOTHING: Final = HotSendHeader(HotSendFields("", "", "", 0, 0, 0, 0, 0), 0)
 
@@ -44,6 +52,7 @@ _NOTHING: Final = HotSendHeader(HotSendFields("", "", "", 0, 0, 0, 0, 0), 0)
 class _SignedSend(
     msgspec.Struct,
     rename={
+        "group": "a",
         "topic": "b",
         "queue_id": "e",
         "born_timestamp": "g",
@@ -63,7 +72,7 @@ class _SignedSend(
     :class:`~rocketpy.protocol.hot_headers.HotSendFields`.
     """
 
-    a: str = ""
+    group: str = ""
     topic: str
     c: str = ""
     d: str = ""
@@ -103,7 +112,7 @@ class _SignedPull(
         "expression_type": "expressionType",
         "access_key": "AccessKey",
         "sub_version": "subVersion",
-        "consumer_group": "consumerGroup",
+        "group": "consumerGroup",
     },
     forbid_unknown_fields=True,
     kw_only=True,
@@ -126,7 +135,7 @@ class _SignedPull(
     expression_type: str = ""
     access_key: str
     sub_version: str = ""
-    consumer_group: str
+    group: str
 
 
 class _SendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
@@ -139,8 +148,58 @@ class _PullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     ext_fields: _SignedPull
 
 
-_decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
-_decode_pull = msgspec.json.Decoder(_PullHeader).decode
+@attrs.frozen
+class _Signed:
+    """How the header of a fast path is read: its decoder, and the signed content of its fields."""
+
+    decode: Callable[[bytes], Any]  # to an object whose ext_fields has topic, group, access_key, signature
+    content: Callable[[Any], bytes]
+
+
+def _send_content(fields: _SignedSend) -> bytes:
+    return (
+        f"{fields.access_key}{fields.security_token}{fields.group}{fields.topic}{fields.c}{fields.d}"
+        f"{fields.queue_id}{fields.f}{fields.born_timestamp}{fields.h}{fields.properties}{fields.j}{fields.k}"
+        f"{fields.l}{fields.m}{fields.n}"
+    ).encode()
+
+
+def _pull_content(fields: _SignedPull) -> bytes:
+    return (
+        f"{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
+        f"{fields.commit_offset}{fields.group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}"
+        f"{fields.queue_offset}{fields.sub_version}{fields.subscription}{fields.suspend_timeout_millis}"
+        f"{fields.sys_flag}{fields.topic}"
+    ).encode()
+
+
+_SEND = _Signed(msgspec.json.Decoder(_SendHeader, strict=False).decode, _send_content)
+_PULL = _Signed(msgspec.json.Decoder(_PullHeader).decode, _pull_content)
+_SIGNED_BY_CODE: Final = {
+    RequestCode.SEND_MESSAGE_V2: _SEND,
+    RequestCode.SEND_BATCH_MESSAGE: _SEND,
+    RequestCode.PULL_MESSAGE: _PULL,
+}
+
+
+@attrs.define(eq=False)
+class Session:
+    """Cached decisions on the requests with one code that a peer makes with one account."""
+
+    access_key: str | None
+    account: PlainAccessResource | None  # None for an address of a global white list
+    needs_nothing: bool  # its address is in a global white list
+    needs_no_signature: bool  # its address is in the account's white list
+    matches: Callable[[bytes, bytes], bool]  # of the account's signing key
+    allowed: set[tuple[str, str]] = attrs.field(factory=set, init=False)  # topic and group of permitted requests
+
+
+def _matches_nothing(content: bytes, signature: bytes) -> bool:
+    return False
+
+
+_NO_SESSION: Final = Session(None, None, False, False, _matches_nothing)
+"""Stands for a peer without a session: no request names its access key."""
 
 
 class FastPathGuards:
@@ -150,129 +209,95 @@ class FastPathGuards:
     """
 
     def __init__(self, manager: PlainPermissionManager) -> None:
+        self.sessions: dict[int, dict[str, Session]] = {code: {} for code in _SIGNED_BY_CODE}
+        """By code and peer, as long as it is connected; emptied whenever the accounts change."""
         self._manager = manager
-        self._header = b"no header"  # the last header that the guard passed, and its decoded fields
-        self._request = _NOTHING
+        self._header = b"no header"  # the last header that a guard passed, and what it was decoded to
+        self._request: Any = _NOTHING
+        manager.on_change(self._forget_all)
 
     def by_code(self) -> dict[int, FastGuard]:
-        """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`.
-
-        RocketMQ checks only the signature of a batch; with ``aclStrict`` a batch is checked like every other send.
-        """
-        return {
-            RequestCode.SEND_MESSAGE_V2: partial(self._guarded_send, checks_topic=True),
-            RequestCode.SEND_BATCH_MESSAGE: partial(self._guarded_send, checks_topic=self._manager.is_strict),
-            RequestCode.PULL_MESSAGE: partial(_guarded_pull, self._manager),
-        }
+        """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`."""
+        return {code: partial(self._guarded, code, signed) for code, signed in _SIGNED_BY_CODE.items()}
 
     def decode_send(self, header: bytes) -> HotSendHeader:
         """Decode a send header like ``decode_hot_send``, reusing the result when the guard has decoded it."""
         if header is self._header:
-            return self._request
+            request = self._request
+            fields = request.ext_fields
+            if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
+                return request  # type: ignore[no-any-return]  # has the attributes that the fast path reads
         return decode_hot_send(header)
 
-    def _guarded_send(self, fast_path: FastPath, *, checks_topic: bool) -> FastPath:
-        manager, sessions = self._manager, self._manager.sessions
+    def connection_closed(self, connection: Connection) -> None:
+        """Drop the sessions of a closed connection's peer."""
+        for sessions in self.sessions.values():
+            sessions.pop(connection.peer, None)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _guarded(self, code: int, signed: _Signed, fast_path: FastPath) -> FastPath:
+        sessions, decode, content_of = self.sessions[code], signed.decode, signed.content
 
         def guarded(connection: Connection, header: bytes, body: bytes | None) -> int:
-            session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
-            if session is not None and session.needs_nothing:
+            session = sessions.get(connection.peer) or self._open_white_session(code, connection.peer)
+            if session.needs_nothing:
                 return fast_path(connection, header, body)
             try:
-                request = _decode_send(header)
+                request = decode(header)
             except HOT_HEADER_ERRORS:
                 return False
             fields = request.ext_fields
-            if session is None or session.access_key != fields.access_key:
-                session = manager.open_session(connection.peer, fields.access_key)
-                if session is None:
-                    return False
+            if session.access_key != fields.access_key:
+                session = self._open_session(code, connection.peer, fields.access_key)
             if session.needs_no_signature:
                 return fast_path(connection, header, body)
-            topic = fields.topic
-            is_known = not checks_topic or topic in session.allowed
-            content = (
-                f"{fields.access_key}{fields.security_token}{fields.a}{topic}{fields.c}{fields.d}"
-                f"{fields.queue_id}{fields.f}{fields.born_timestamp}{fields.h}{fields.properties}{fields.j}{fields.k}"
-                f"{fields.l}{fields.m}{fields.n}"
-            ).encode()
+            content = content_of(fields)
             if not session.matches(content if body is None else content + body, fields.signature):
                 return False
-            if not is_known and not _learn_send(session, topic):
+            if (fields.topic, fields.group) not in session.allowed and not self._learn(session, code, fields):
                 return False
-            if fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == "false":
-                self._header = header
-                self._request = request  # type: ignore[assignment]  # has the attributes that the fast path reads
+            self._header = header
+            self._request = request
             return fast_path(connection, header, body)
 
         return guarded
 
+    def _open_white_session(self, code: int, peer: str) -> Session:
+        """Return and cache a session for a peer of a global white list; ``_NO_SESSION`` for any other peer."""
+        if not self._manager.is_white(host_of_peer(peer)):
+            return _NO_SESSION
+        return self._remember(code, peer, Session("", None, True, True, _matches_nothing))
 
-def _guarded_pull(manager: PlainPermissionManager, fast_path: FastPath) -> FastPath:
-    sessions = manager.sessions
+    def _open_session(self, code: int, peer: str, access_key: str) -> Session:
+        """Return and cache a session of a peer with this access key; ``_NO_SESSION`` for an unknown key."""
+        account = self._manager.account(access_key)
+        if account is None:
+            return _NO_SESSION
+        needs_no_signature = account.is_white(host_of_peer(peer))
+        matches = account.signing_key.matches_digest
+        return self._remember(code, peer, Session(access_key, account, False, needs_no_signature, matches))
 
-    def guarded(connection: Connection, header: bytes, body: bytes | None) -> int:
-        session = sessions.get(connection.peer) or manager.open_white_session(connection.peer)
-        if session is not None and session.needs_nothing:
-            return fast_path(connection, header, body)
-        try:
-            fields = _decode_pull(header).ext_fields
-        except HOT_HEADER_ERRORS:
+    def _remember(self, code: int, peer: str, session: Session) -> Session:
+        if sum(map(len, self.sessions.values())) >= _SESSIONS_MAX:
+            self._forget_all()
+        self.sessions[code][peer] = session
+        return session
+
+    def _forget_all(self) -> None:
+        for sessions in self.sessions.values():
+            sessions.clear()
+
+    def _learn(self, session: Session, code: int, fields: _SignedSend | _SignedPull) -> bool:
+        """Cache that an account may make a request; False when it may not, or when the general path has to decide."""
+        topic, group = fields.topic, fields.group
+        if is_group_resource(topic) or len(topic) > TOPIC_LENGTH_MAX or len(group) > NAME_LENGTH_MAX:
             return False
-        if session is None or session.access_key != fields.access_key:
-            session = manager.open_session(connection.peer, fields.access_key)
-            if session is None:
-                return False
-        if session.needs_no_signature:
-            return fast_path(connection, header, body)
-        wanted = (fields.topic, fields.consumer_group)
-        is_known = wanted in session.allowed
-        content = (
-            f"{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
-            f"{fields.commit_offset}{fields.consumer_group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}{fields.queue_offset}{fields.sub_version}"
-            f"{fields.subscription}{fields.suspend_timeout_millis}{fields.sys_flag}{fields.topic}"
-        ).encode()
-        return (
-            session.matches(content if body is None else content + body, fields.signature)
-            and (is_known or _learn_pull(session, wanted))
-            and fast_path(connection, header, body)
-        )
-
-    return guarded
-
-
-def _learn_send(session: Session, topic: str) -> bool:
-    """Cache that the account may send to a topic; False when it may not, or when the general path has to decide."""
-    if is_group_resource(topic) or len(topic) > TOPIC_LENGTH_MAX:
-        return False
-    if topic != TRACE_TOPIC and not _is_allowed(session, topic, PUB):
-        return False
-    return _learn(session, topic)
-
-
-def _learn_pull(session: Session, wanted: tuple[str, str]) -> bool:
-    topic, group = wanted
-    resource = group_resource(group)
-    return (
-        len(topic) <= TOPIC_LENGTH_MAX
-        and len(group) <= NAME_LENGTH_MAX
-        and topic != resource  # two permissions for the same name: left to the general path
-        and _is_allowed(session, topic, SUB)
-        and _is_allowed(session, resource, SUB)
-        and _learn(session, wanted)
-    )
-
-
-def _learn(session: Session, wanted: object) -> bool:
-    if len(session.allowed) >= _ALLOWED_MAX:
-        session.allowed.clear()
-    session.allowed.add(wanted)
-    return True
-
-
-def _is_allowed(session: Session, resource: str, permission: int) -> bool:
-    try:
-        session.account.check(resource, permission)
-    except AclError:
-        return False
-    return True
+        assert session.account is not None
+        request = RemotingCommand(code, ext_fields=msgspec.to_builtins(fields, str_keys=True))
+        if not self._manager.is_permitted(session.account, request):
+            return False
+        if len(session.allowed) >= _ALLOWED_MAX:
+            session.allowed.clear()
+        session.allowed.add((topic, group))
+        return True

@@ -14,6 +14,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Authorize, FastGuard
 
 if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.fast_path_guards import FastPathGuards
     from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 
@@ -26,15 +27,16 @@ class AclFeature(Feature):
         self.decode_send: DecodeSend = decode_hot_send
         """Decodes the header of a send on its fast path; reuses what a guard has decoded."""
         self._accounts = accounts
+        self.guards: FastPathGuards | None = None
         if accounts is not None:
             # Loaded here, so that a broker without access control does not wait for it.
             from rocketpy.broker.acl.fast_path_guards import FastPathGuards
             from rocketpy.broker.acl.file_watch import AclFileWatchService
 
-            guards = FastPathGuards(accounts)
+            self.guards = FastPathGuards(accounts)
             self.authorize = accounts.authorize
-            self.fast_guards = guards.by_code()
-            self.decode_send = guards.decode_send
+            self.fast_guards = self.guards.by_code()
+            self.decode_send = self.guards.decode_send
             self.services = (AclFileWatchService(manager=accounts),)
 
     def declare(self, needs: Mapping[int, object]) -> None:
@@ -45,6 +47,6 @@ class AclFeature(Feature):
             self._accounts.declare(needs_by_code(needs))
 
     def connection_closed(self, connection: Connection) -> None:
-        """Drop the session of a peer."""
-        if self._accounts is not None:
-            self._accounts.connection_closed(connection)
+        """Drop the sessions of a peer."""
+        if self.guards is not None:
+            self.guards.connection_closed(connection)

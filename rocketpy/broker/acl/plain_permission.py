@@ -44,28 +44,9 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.runner import RunBlocking
 
 _DUMMY_ACCOUNT = build_account(PlainAccessConfig("no such account", "the key of no account"))
-_SESSIONS_MAX = 10_000
 _LOGGED_MAX = 1000
 
 _log = logging.getLogger("rocketpy.broker.acl")
-
-
-@attrs.define(eq=False)
-class Session:
-    """Cached decisions for one peer that uses one account.
-
-    ``allowed`` holds granted permissions only, in a form that each caller chooses.
-    """
-
-    access_key: str
-    account: PlainAccessResource
-    needs_nothing: bool  # its address is in a global white list
-    needs_no_signature: bool  # its address is in the account's white list
-    matches: Callable[[bytes, bytes], bool] = attrs.field(init=False)  # of the account's signing key
-    allowed: set[object] = attrs.field(factory=set, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.matches = self.account.signing_key.matches_digest
 
 
 @attrs.frozen
@@ -90,8 +71,6 @@ class PlainPermissionManager:
         body_size_max: Callable[[], int] = lambda: BODY_SIZE_MAX,
     ) -> None:
         self.is_strict = is_strict
-        self.sessions: dict[str, Session] = {}
-        """By peer, as long as it is connected; emptied whenever the table changes."""
         self._body_size_max = body_size_max  # bound for bodies that must be decoded to find the needed permissions
         self._multi_dispatch = multi_dispatch  # messages are dispatched to the queues that they name
         self._files = files
@@ -99,6 +78,7 @@ class PlainPermissionManager:
         self._clock = clock
         self._needs: Mapping[int, Needs] | None = None  # of every request code that is served; None before it is known
         self._table = AclTable()
+        self._listeners: list[Callable[[], None]] = []  # for replacements of the table
         self._stamps: dict[str, FileStamp] = {}
         self._refused: set[tuple[str, str]] = set()  # refusals logged already
         self._logged_fault = ""  # the fault of the files that was logged last
@@ -138,23 +118,25 @@ class PlainPermissionManager:
         self._log_refusal(host_of_peer(connection.peer), request, why)
         return refusal(why)
 
-    def open_session(self, peer: str, access_key: str) -> Session | None:
-        """Return the cached session of a peer with this access key, creating it; None for an unknown key."""
-        account = self._table.accounts.get(access_key)
-        if account is None:
-            return None
-        is_white = account.is_white(host_of_peer(peer))
-        return self._remember(peer, Session(access_key, account, needs_nothing=False, needs_no_signature=is_white))
+    def account(self, access_key: str) -> PlainAccessResource | None:
+        """Return an account as it is now; None for an unknown key."""
+        return self._table.accounts.get(access_key)
 
-    def open_white_session(self, peer: str) -> Session | None:
-        """Return and cache a session for a peer of a global white list; None for any other peer."""
-        if not self._table.is_white(host_of_peer(peer)):
-            return None
-        return self._remember(peer, Session("", _DUMMY_ACCOUNT, needs_nothing=True, needs_no_signature=True))
+    def is_white(self, address: str) -> bool:
+        """Whether an address is in a global white list, and so needs no account."""
+        return self._table.is_white(address)
 
-    def connection_closed(self, connection: Connection) -> None:
-        """Drop the sessions of a closed connection's peer."""
-        self.sessions.pop(connection.peer, None)
+    def is_permitted(self, account: PlainAccessResource, request: RemotingCommand) -> bool:
+        """Whether an account may make a request. Neither its signature nor its address is checked."""
+        try:
+            self._check_permissions(request, self._needs_of(request), account)
+        except AclError:
+            return False
+        return True
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever the accounts or white lists change."""
+        self._listeners.append(listener)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
@@ -231,15 +213,8 @@ class PlainPermissionManager:
 
     # ---- private ----------------------------------------------------------------------------------------------------
 
-    def _remember(self, peer: str, session: Session) -> Session:
-        if len(self.sessions) >= _SESSIONS_MAX:
-            self.sessions.clear()
-        self.sessions[peer] = session
-        return session
-
     def _validate(self, address: str, request: RemotingCommand) -> None:
-        assert self._needs is not None, "declare comes before the first request"
-        needs = self._needs.get(request.code, ANY_ACCOUNT)  # a code that is not served is answered so, to any account
+        needs = self._needs_of(request)
         fields = request.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
@@ -254,6 +229,14 @@ class PlainPermissionManager:
             return
         if not is_signed:
             raise AclError(f"Check signature failed for accessKey={access_key}")
+        self._check_permissions(request, needs, account)
+
+    def _needs_of(self, request: RemotingCommand) -> Needs:
+        assert self._needs is not None, "declare comes before the first request"
+        return self._needs.get(request.code, ANY_ACCOUNT)  # a code that is not served is answered so, to any account
+
+    def _check_permissions(self, request: RemotingCommand, needs: Needs, account: PlainAccessResource) -> None:
+        """Raise AclError unless an account, which its signature has proved, has what a request needs."""
         needed = needed_permissions(
             request,
             needs,
@@ -302,11 +285,12 @@ class PlainPermissionManager:
         return True
 
     def _take(self, stamps: dict[str, FileStamp], files: list[AclFile]) -> None:
-        """Replace the table by one made from the files, and drop all sessions."""
+        """Replace the table by one made from the files, and notify the listeners."""
         self._stamps = stamps
         self._table = make_table(files)
-        self.sessions.clear()
         self._refused.clear()
+        for listener in self._listeners:
+            listener()
         for each in self._table.repeated:
             _log.warning("the accessKey %s is repeated, the first one counts", each)
         for file in files:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy.broker.acl.fast_path_guards import FastPathGuards
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards, Session
+from rocketpy.broker.acl.needs import ADMIN as NEEDS_ADMIN
+from rocketpy.broker.acl.needs import ANY_ACCOUNT
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
@@ -37,9 +39,15 @@ PULL_FIELDS = {
 
 def checks(manager: PlainPermissionManager) -> dict[int, FastPath]:
     """Return the guards of a fast path that accepts everything: they return whether they pass the request."""
-    return {
-        code: guard(lambda connection, header, body: True) for code, guard in FastPathGuards(manager).by_code().items()
-    }
+    return checks_of(FastPathGuards(manager))
+
+
+def checks_of(guards: FastPathGuards) -> dict[int, FastPath]:
+    return {code: guard(lambda connection, header, body: True) for code, guard in guards.by_code().items()}
+
+
+def sessions_of(guards: FastPathGuards) -> list[Session]:
+    return [session for sessions in guards.sessions.values() for session in sessions.values()]
 
 
 def long_way(manager: PlainPermissionManager, address: str, header: bytes, body: bytes | None) -> bool:
@@ -214,11 +222,12 @@ async def test_a_reload_is_felt_by_the_next_request() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     manager = make_manager(ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB"))
-    check = checks(manager)[SEND]
+    guards = FastPathGuards(manager)
+    check = checks_of(guards)[SEND]
     for number in range(1500):
         header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": f"topic{number}"}))
         assert check(peer_at("10.0.0.1"), header, None)
-    (session,) = manager.sessions.values()
+    (session,) = sessions_of(guards)
     assert len(session.allowed) <= 1000
 
 
@@ -228,16 +237,16 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str, str], name: str) -> None:
     """The access key travels in clear text: without the secret key nothing may be remembered for it."""
     text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
-    manager = make_manager(text, is_strict=True)
-    check = checks(manager)[code]
+    guards = FastPathGuards(make_manager(text, is_strict=True))
+    check = checks_of(guards)[code]
     forger = SessionCredentials("RocketMQ", "not the secret key")
     for number in range(20):
         assert not check(
             peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: f"T{number}"}, by=forger)), None
         )
-    assert [session.allowed for session in manager.sessions.values()] == [set()]
+    assert [session.allowed for session in sessions_of(guards)] == [set()]
     assert check(peer_at("10.0.0.1"), encode_json_header(signed(code, fields | {name: "T1"})), None)
-    assert [len(session.allowed) for session in manager.sessions.values()] == [1]
+    assert [len(session.allowed) for session in sessions_of(guards)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -250,18 +259,59 @@ def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str,
 )
 def test_names_that_nothing_can_have_are_not_remembered(code: int, fields: dict[str, str]) -> None:
     text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
-    manager = make_manager(text.replace("defaultGroupPerm: DENY", "defaultGroupPerm: SUB"))
-    assert not checks(manager)[code](peer_at("10.0.0.1"), encode_json_header(signed(code, fields)), None)
-    assert [session.allowed for session in manager.sessions.values()] == [set()]
+    guards = FastPathGuards(make_manager(text.replace("defaultGroupPerm: DENY", "defaultGroupPerm: SUB")))
+    assert not checks_of(guards)[code](peer_at("10.0.0.1"), encode_json_header(signed(code, fields)), None)
+    assert [session.allowed for session in sessions_of(guards)] == [set()]
 
 
 def test_a_session_ends_with_its_connection() -> None:
-    manager = make_manager()
-    connection = peer_at("10.0.0.1")
-    assert checks(manager)[SEND](connection, encode_json_header(signed(SEND, SEND_FIELDS)), None)
-    assert list(manager.sessions) == [connection.peer]
-    manager.connection_closed(connection)
-    assert not manager.sessions
+    guards = FastPathGuards(make_manager())
+    connection, other = peer_at("10.0.0.1"), peer_at("10.0.0.1", 4321)
+    for peer in (connection, other):
+        for code, fields in ((SEND, SEND_FIELDS), (PULL, PULL_FIELDS)):
+            assert checks_of(guards)[code](peer, encode_json_header(signed(code, fields)), None)
+    assert len(sessions_of(guards)) == 4
+    guards.connection_closed(connection)
+    assert {peer for sessions in guards.sessions.values() for peer in sessions} == {other.peer}
+
+
+def test_sessions_are_bounded() -> None:
+    """The bound is for all codes together."""
+    guards = FastPathGuards(make_manager())
+    check = checks_of(guards)
+    send, pull = (
+        encode_json_header(signed(code, fields)) for code, fields in ((SEND, SEND_FIELDS), (PULL, PULL_FIELDS))
+    )
+    for port in range(6_000):
+        assert check[SEND](peer_at("10.0.0.1", port), send, None)
+        assert check[PULL](peer_at("10.0.0.1", port), pull, None)
+    assert len(sessions_of(guards)) == 2_000
+
+
+def test_an_unknown_account_has_no_session() -> None:
+    guards = FastPathGuards(make_manager())
+    header = encode_json_header(signed(SEND, SEND_FIELDS, by=SessionCredentials("stranger", "12345678")))
+    assert not checks_of(guards)[SEND](peer_at("10.0.0.1"), header, None)
+    assert sessions_of(guards) == []
+
+
+def test_what_one_code_may_do_is_no_permission_for_another() -> None:
+    """Each code is declared with needs of its own: a batch needs no permission, a send does."""
+    check = checks(make_manager())
+    fields = SEND_FIELDS | {"b": "invoices"}
+    for _ in range(2):
+        assert check[BATCH](peer_at("10.0.0.1"), encode_json_header(signed(BATCH, fields)), None)
+        assert not check[SEND](peer_at("10.0.0.1"), encode_json_header(signed(SEND, fields)), None)
+
+
+@pytest.mark.parametrize(("code", "fields"), [(SEND, SEND_FIELDS), (BATCH, SEND_FIELDS), (PULL, PULL_FIELDS)])
+def test_what_a_code_needs_is_what_it_was_declared_to_need(code: RequestCode, fields: dict[str, str]) -> None:
+    manager, header = make_manager(), encode_json_header(signed(code, fields))
+    allowed = {}
+    for needs in (ANY_ACCOUNT, NEEDS_ADMIN):
+        manager.declare({code: needs})
+        allowed[needs] = checks(manager)[code](peer_at("10.0.0.1"), header, None)
+    assert allowed == {ANY_ACCOUNT: True, NEEDS_ADMIN: False}
 
 
 def test_the_requests_that_java_recorded_take_the_short_way() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rocketpy.broker.acl.feature import AclFeature
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.hot_headers import decode_hot_send
-from tests.broker.acl.accounts import make_manager, peer_at
+from rocketpy.protocol.json_header import encode_json_header
+from tests.broker.acl.accounts import make_manager, peer_at, signed
 
 
 def test_without_accounts_nothing_is_checked() -> None:
@@ -28,8 +29,11 @@ def test_with_accounts_every_fast_path_has_its_guard() -> None:
 
 
 def test_a_session_ends_with_its_connection() -> None:
-    manager = make_manager()
-    feature, peer = AclFeature(manager), peer_at("10.0.0.1")
-    assert manager.open_session(peer.peer, "RocketMQ") is not None
+    feature, peer = AclFeature(make_manager()), peer_at("10.0.0.1")
+    assert feature.guards is not None
+    guard = feature.guards.by_code()[RequestCode.PULL_MESSAGE]
+    header = encode_json_header(signed(RequestCode.PULL_MESSAGE, {"topic": "orders", "consumerGroup": "readers"}))
+    assert guard(lambda connection, header, body: True)(peer, header, None)
+    assert list(feature.guards.sessions[RequestCode.PULL_MESSAGE]) == [peer.peer]
     feature.connection_closed(peer)
-    assert manager.sessions == {}
+    assert not any(feature.guards.sessions.values())

@@ -20,7 +20,7 @@ async def test_a_change_counts_within_five_seconds(autojump_clock: trio.testing.
         assert service.statistics() == AclFileWatchStatistics(looks=2, reloads=0)
         write_file(disk, DEFAULT, ACCOUNTS + "  - {accessKey: newcomer, secretKey: newcomer}\n")
         await trio.sleep(5.0)
-        assert manager.open_session("10.0.0.1:1", "newcomer") is not None
+        assert manager.account("newcomer") is not None
         assert service.statistics().reloads == 1
         nursery.cancel_scope.cancel()
 
@@ -32,5 +32,5 @@ async def test_a_file_that_breaks_does_not_end_the_service(autojump_clock: trio.
         await nursery.start(AclFileWatchService(manager=manager).run)
         write_file(disk, DEFAULT, "accounts: [")
         await trio.sleep(20)
-        assert manager.open_session("10.0.0.1:1", "RocketMQ") is not None, "what was known stays"
+        assert manager.account("RocketMQ") is not None, "what was known stays"
         nursery.cancel_scope.cancel()

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from rocketpy.broker.acl import file_watch as acl_file_watch
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
 from rocketpy.broker.start_settings import StartOptions, load_broker_settings
@@ -162,15 +163,15 @@ async def test_what_is_known_of_a_peer_goes_with_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgotten = trio.Event()
-    plain = PlainPermissionManager.connection_closed
+    plain = FastPathGuards.connection_closed
 
-    def closed(self: PlainPermissionManager, connection: Connection) -> None:
-        assert connection.peer in self.sessions
+    def closed(self: FastPathGuards, connection: Connection) -> None:
+        assert connection.peer in self.sessions[RequestCode.SEND_MESSAGE_V2]
         plain(self, connection)
-        assert not self.sessions
+        assert not any(self.sessions.values())
         forgotten.set()
 
-    monkeypatch.setattr(PlainPermissionManager, "connection_closed", closed)
+    monkeypatch.setattr(FastPathGuards, "connection_closed", closed)
     async with running_with_accounts(tmp_path) as at:
         async with client_of(USER) as user:
             for _ in range(2):
