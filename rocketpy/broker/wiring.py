@@ -20,10 +20,10 @@ from rocketpy.broker.delay.feature import DelayFeature
 from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
-from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
 from rocketpy.broker.metadata.feature import MetadataFeature
 from rocketpy.broker.metadata.registration import RegistrationService
 from rocketpy.broker.monitoring.feature import MonitoringFeature
+from rocketpy.broker.process_feature import ProcessFeature
 from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.feature import QueryFeature
@@ -39,11 +39,7 @@ from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import ServerTls
-from rocketpy.settings import setting_rows
-from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
-
-LIVE_STORE_KEYS = [row.key for row in setting_rows(MessageStoreConfig) if row.live]
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -63,7 +59,6 @@ class Wiring:
         tls: ServerTls,
         hooks: BrokerHooks,
     ) -> None:
-        self.live_settings = live_settings
         self.hold_service = hold_service
         self.registration = _registration(context, client)
         self.acl = AclFeature(context.tables.accounts)
@@ -78,6 +73,7 @@ class Wiring:
         )
         self.monitoring = MonitoringFeature(context)
         features: tuple[Feature, ...] = (
+            ProcessFeature(context, tls=tls),
             self.monitoring,
             self.metadata,
             self.acl,
@@ -96,12 +92,14 @@ class Wiring:
         )
         self.features = (*features, admin)
         """In the order in which services are started and figures are shown."""
-        self.services: Sequence[Service] = (tls, *(each for feature in self.features for each in feature.services))
+        self.services: Sequence[Service] = [each for feature in self.features for each in feature.services]
         """What runs beside the servers, in the order in which it is started."""
         self._context = context
         self._server_config = server_config
         self._tls = tls
-        self._subscribe_to_settings()
+        for feature in self.features:
+            for keys, listener in feature.settings.items():
+                live_settings.on_change(keys, listener)
 
     @property
     def address(self) -> str:
@@ -168,15 +166,6 @@ class Wiring:
         return ConnectionBudget(
             allowed_connections(config.connections_max, needed_by_files=files.total), config.connections_per_address_max
         )
-
-    def _subscribe_to_settings(self) -> None:
-        """Register listeners that cache values derived from live settings."""
-        on_change, context = self.live_settings.on_change, self._context
-        for feature in self.features:
-            for keys, listener in feature.settings.items():
-                on_change(keys, listener)
-        on_change(LIVE_STORE_KEYS, context.store.settings_changed)
-        on_change(LEVEL_KEYS, lambda: apply_log_levels(context.config))
 
 
 def _registration(context: BrokerContext, client: RemotingClient) -> RegistrationService:

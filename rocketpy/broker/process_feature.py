@@ -1,0 +1,28 @@
+"""The process feature: what belongs to the broker as a process and to no capability.
+
+Composition only; no logic.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
+from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
+from rocketpy.remoting.tls import ServerTls
+from rocketpy.settings import setting_rows
+from rocketpy.store.config import MessageStoreConfig
+
+LIVE_STORE_KEYS = tuple(row.key for row in setting_rows(MessageStoreConfig) if row.live)
+
+
+class ProcessFeature(Feature):
+    """The service that reloads certificates, and the live settings of the store and of the logs."""
+
+    def __init__(self, context: BrokerContext, *, tls: ServerTls) -> None:
+        self.services = (tls,)
+        self.settings = {
+            LIVE_STORE_KEYS: context.store.settings_changed,
+            LEVEL_KEYS: partial(apply_log_levels, context.config),
+        }
