@@ -20,6 +20,7 @@ from rocketpy.broker.delay import delivery as schedule_message
 from rocketpy.broker.delay.dead_letter import DelayDeadLetters
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.due_time import DueTimes
+from rocketpy.broker.delay.level_queue import LevelQueue
 from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.delay.progress import DelayProgressService
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
@@ -252,15 +253,15 @@ def _delivers_without_an_anchor(is_anchored: Function) -> Function:
 def _goes_on_behind_the_newest(skip: Function) -> Function:
     """Takes for delivered whatever stands before a message that was."""
 
-    async def skipped(self: Any, level: Any, delivered: set[int]) -> None:
-        self._move(level, self._store.max_offset_in_queue("SCHEDULE_TOPIC_XXXX", level.queue_id))
+    async def skipped(self: Any, queue: Any, delivered: set[int]) -> None:
+        queue.move_to(self._store.max_offset_in_queue("SCHEDULE_TOPIC_XXXX", queue.queue_id))
 
     return skipped
 
 
 def _is_early(due_ms: Function) -> Function:
-    async def earlier(self: Any, level: Any, unit: Any) -> int:
-        return int(await due_ms(self, level, unit)) - 600
+    async def earlier(self: Any, unit: Any) -> int:
+        return int(await due_ms(self, unit)) - 600
 
     return earlier
 
@@ -331,7 +332,7 @@ PLANTED: Mapping[str, Planted] = {
         is_common=False,
     ),
     "early": Planted(
-        Bug(ScheduleMessageService, "_due_ms", _is_early, (Promise.NEVER_EARLY,)),
+        Bug(LevelQueue, "_due_ms", _is_early, (Promise.NEVER_EARLY,)),
         power_that_goes_between_a_delivery_and_its_flush,
     ),
 }

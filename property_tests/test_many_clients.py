@@ -44,7 +44,7 @@ def _one_too_far(query_offset: Function) -> Function:
 
 
 def _never_comes_back(deliver: Function) -> Function:
-    def delivered(self: Any, level: Any, unit: Any, record: Any) -> bool:
+    def delivered(self: Any, queue: Any, unit: Any, record: Any) -> bool:
         return True
 
     return delivered

@@ -7,9 +7,9 @@
     | P, due at | due later | ...       |                                       preparedTransactionOffset = ~P
     +-----------+-----------+-----------+
 
-Within a queue messages are due in queue order, so only the head of each level is examined, and one task sleeps between
-two deliveries: as long as nothing is due, ten thousand messages cost no more than none. A delivery is a new message at
-the end of the log, in the topic and queue of the original.
+Only the head of each level is examined (:mod:`.level_queue`), and one task sleeps between two deliveries: as long as
+nothing is due, ten thousand messages cost no more than none. A delivery is a new message at the end of the log, in the
+topic and queue of the original.
 
 **Exactly once.** The copy and the fact that it was made are one record: it has the physical offset of its original, in
 a field that nothing else uses in this way (a committed message has its half message's physical offset there, which is
@@ -21,9 +21,6 @@ is made again.
 **No message stops its level.** Temporary obstacles (a full disk, a store that is shutting down) are waited for: nothing
 can be put then. A message that is refused for its content would be refused forever: it becomes a dead letter
 (:mod:`.dead_letter`).
-
-**Never early, and in order.** The due time is in the unit. For units without one (a lost extension, Java's recovery,
-which ignores delays) it is computed from the record. For clocks that are set see :mod:`.due_time`.
 
 Compatibility: ``ScheduleMessageService`` (4.9.8) checks every 100 ms, repeats up to 10 s of deliveries after a crash,
 does not deliver messages of a level that the settings no longer have, and stops a level permanently at a message that
@@ -40,7 +37,8 @@ import trio
 
 from rocketpy.broker.delay.dead_letter import FINAL_STATUSES, DelayDeadLetters
 from rocketpy.broker.delay.delayed_message import DelayedMessage, read_delayed_message
-from rocketpy.broker.delay.due_time import ClockSetBack, DueTimes
+from rocketpy.broker.delay.due_time import ClockSetBack
+from rocketpy.broker.delay.level_queue import RETRY_SECONDS_MAX, DelayedUnit, LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.broker.delay.progress import DelayProgressService
@@ -50,7 +48,6 @@ from rocketpy.containment import Contained
 from rocketpy.errors import ShortageError
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.waiting import until_done
 
@@ -60,37 +57,7 @@ SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
 LOOK_SECONDS = 1.0
 """Longest sleep between checks of the clock, which may have been set, and of all queues."""
 
-MESSAGES_PER_TURN = 32
-BYTES_PER_TURN = 256 << 10
-_RETRY_SECONDS_MIN = 0.1
-_RETRY_SECONDS_MAX = 5.0
-_HASH_MIN, _HASH_MAX = -(1 << 31), 1 << 31
-"""Tags codes in this range are hashes of tags, not due times: those would be in January 1970."""
-
 _log = logging.getLogger("rocketpy.broker")
-
-
-@attrs.frozen(slots=True)
-class _Unit:
-    """A waiting message."""
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-    due_ms: int | None  # from its unit, None where that has no due time
-
-
-@attrs.define(eq=False)
-class _Level:
-    """One level: its next message, and when to deliver it."""
-
-    level: int
-    queue_id: int
-    queue_offset: int  # of the next message to deliver
-    times: DueTimes
-    due_ms: int | None = None  # due time of that one, None while unknown
-    retry_at: float = 0.0  # Trio time of the next attempt
-    retry_s: float = 0.0  # last backoff, 0 after a success
 
 
 @attrs.frozen
@@ -128,7 +95,7 @@ class ScheduleMessageService:
         self._serve_woken = serve_woken
         self._dead_letters = dead_letters
         self._stats = stats
-        self._table: list[_Level] = []
+        self._queues: list[LevelQueue] = []  # of level 1, 2, ...
         self._clock_set_back: ClockSetBack | None = None
         self._more = trio.Event()
         self._is_flush_asked = False
@@ -145,7 +112,7 @@ class ScheduleMessageService:
 
     def message_delayed(self, level: int) -> None:
         """Wake the task if the message may be the head of its level. The caller counts it."""
-        if level <= len(self._table) and self._table[level - 1].due_ms is None:
+        if level <= len(self._queues) and self._queues[level - 1].due_ms is None:
             self._more.set()
 
     def statistics(self) -> ScheduleMessageStatistics:
@@ -201,31 +168,14 @@ class ScheduleMessageService:
         # Levels that the settings no longer have are served too, so that no message waits forever.
         count = max([levels.level_max, *(queue_id + 1 for queue_id in queue_ids)])
         for level in range(1, count + 1):
-            times = DueTimes(
-                delay_ms=levels.delay_ms(level) if level <= levels.level_max else None,
-                begin_ms=now_ms,
-                end_offset=store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1),
+            queue = LevelQueue(
+                level, store=store, levels=levels, offsets=self._offsets, clock=self._clock, begin_ms=now_ms
             )
-            queue_offset = self._offsets.offset_table.get(level, 0)
-            self._table.append(_Level(level, level - 1, queue_offset, times))
-            self._correct(self._table[-1], is_known=level in self._offsets.offset_table)
+            self._queues.append(queue)
+            self._lost_count += queue.correct(is_known=level in self._offsets.offset_table)
         self._clock_set_back = ClockSetBack(timestamp_ms=now_ms, current_time=trio.current_time())
         self._dead_letters.begin()
         await until_done(self._skip_delivered)
-
-    def _correct(self, level: _Level, *, is_known: bool) -> None:
-        """Move an offset into the range of its queue. Skipped messages count as lost if the offset is known."""
-        min_offset = self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
-        max_offset = self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
-        corrected = min(max(level.queue_offset, min_offset), max_offset)
-        if corrected != level.queue_offset:
-            if is_known:
-                _log.error(
-                    "delay level %d: the next offset is %d, but its queue has %d to %d; it goes on at %d",
-                    level.level, level.queue_offset, min_offset, max_offset, corrected,
-                )  # fmt: skip
-                self._lost_count += max(0, corrected - level.queue_offset)
-            self._move(level, corrected)
 
     async def _skip_delivered(self) -> None:
         """Advance past deliveries made after the progress was persisted; they are found in the log."""
@@ -235,8 +185,8 @@ class ScheduleMessageService:
         delivered = await self._delivered_since(begin)
         if not delivered:
             return
-        for level in self._table:
-            await self._skip(level, delivered)
+        for queue in self._queues:
+            await self._skip(queue, delivered)
         _log.info(
             "%d delayed messages had been delivered since the progress was written: they are skipped",
             self._already_delivered_count,
@@ -245,7 +195,7 @@ class ScheduleMessageService:
     async def _delivered_since(self, begin: int) -> set[int]:
         """Return the physical offsets of the originals of all copies in the log from ``begin`` on."""
         delivered: set[int] = set()
-        if not any(self._has_more(level) for level in self._table):
+        if not any(queue.has_more() for queue in self._queues):
             return delivered
         while True:
             window = await self._store.record_reader.prepared_offsets(begin)
@@ -254,14 +204,14 @@ class ScheduleMessageService:
             delivered.update(~prepared for _, prepared in window.prepared_offsets if prepared < 0)
             begin = window.next_offset
 
-    async def _skip(self, level: _Level, delivered: set[int]) -> None:
-        last, at = max(delivered), level.queue_offset
+    async def _skip(self, queue: LevelQueue, delivered: set[int]) -> None:
+        last, at = max(delivered), queue.queue_offset
         while True:
-            units = await self._units(level, at, MESSAGES_PER_TURN)
+            units = await queue.units(at)
             for unit in units:
                 if unit.physical_offset in delivered:
                     self._already_delivered_count += 1
-                    self._move(level, unit.queue_offset + 1)
+                    queue.move_to(unit.queue_offset + 1)
             if not units or units[-1].physical_offset > last:
                 return
             at = units[-1].queue_offset + 1
@@ -272,69 +222,48 @@ class ScheduleMessageService:
         """Give one turn to each level that may have a message due; return whether any made progress."""
         self._check_clock()
         is_busy = False
-        for level in self._table:
+        for queue in self._queues:
             try:
-                if self._may_be_due(level) and await self._take_turn(level):
+                if queue.may_be_due() and await self._take_turn(queue):
                     is_busy = True
             except ShortageError:  # of file descriptors, while reading: nothing was delivered
-                level.retry_at = trio.current_time() + _RETRY_SECONDS_MAX
+                queue.pause()
         return is_busy
 
-    def _may_be_due(self, level: _Level) -> bool:
-        if trio.current_time() < level.retry_at or not self._has_more(level):
-            return False
-        return level.due_ms is None or level.due_ms <= self._clock.timestamp_ms()
-
-    def _has_more(self, level: _Level) -> bool:
-        return level.queue_offset < self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id)
-
-    async def _take_turn(self, level: _Level) -> bool:
+    async def _take_turn(self, queue: LevelQueue) -> bool:
         """Deliver the due messages of a level, at most a turn of them; return whether there were any."""
-        if level.queue_offset < self._store.min_offset_in_queue(SCHEDULE_TOPIC, level.queue_id):
-            self._correct(level, is_known=True)
-        units = await self._units(level, level.queue_offset, MESSAGES_PER_TURN)
-        due: list[_Unit] = []
-        size_bytes = 0
-        for unit in units:
-            due_ms = await self._due_ms(level, unit)
-            if due_ms > self._clock.timestamp_ms() or (due and size_bytes + unit.size > BYTES_PER_TURN):
-                level.due_ms = due_ms
-                break
-            due.append(unit)
-            size_bytes += unit.size
-        else:
-            level.due_ms = None
+        self._lost_count += queue.correct(is_known=True)  # the log's oldest files may have been deleted meanwhile
+        due = await queue.due_units()
         if not due:
             return False
         if not await self._progress.is_anchored():
-            level.retry_s = _RETRY_SECONDS_MAX
-            level.retry_at = trio.current_time() + level.retry_s
+            queue.back_off(RETRY_SECONDS_MAX)
             return False
         records = await self._store.record_reader.records([(unit.physical_offset, unit.size) for unit in due])
-        self._deliver(level, due, records)
+        self._deliver(queue, due, records)
         await trio.lowlevel.checkpoint()
         return True
 
-    def _deliver(self, level: _Level, units: Sequence[_Unit], records: Sequence[bytes | None]) -> None:
+    def _deliver(self, queue: LevelQueue, units: Sequence[DelayedUnit], records: Sequence[bytes | None]) -> None:
         """Put messages into their own queues. No await here: a copy and its offset change in one step."""
         for unit, record in zip(units, records, strict=True):
-            if not self._deliver_one(level, unit, record):
-                level.due_ms = None
+            if not self._deliver_one(queue, unit, record):
+                queue.due_ms = None
                 break
-            self._move(level, unit.queue_offset + 1)
+            queue.move_to(unit.queue_offset + 1)
         self._store.end_burst()
         self._serve_woken()
         if self._store.sync_flush:
             self._flush_soon()
 
-    def _deliver_one(self, level: _Level, unit: _Unit, record: bytes | None) -> bool:
+    def _deliver_one(self, queue: LevelQueue, unit: DelayedUnit, record: bytes | None) -> bool:
         """Deliver a message, make it a dead letter or count it as lost; False when it must be retried."""
         message = read_delayed_message(record)
         if isinstance(message, str):
-            self._count_lost(level, unit, message)
+            self._count_lost(queue, unit, message)
             return True
         if message.fault is not None:
-            return self._keep(level, unit, message, message.fault)
+            return self._keep(queue, unit, message, message.fault)
         status, physical_offset, _ = self._store.put(
             message.topic,
             message.queue_id,
@@ -350,63 +279,48 @@ class ScheduleMessageService:
             ~unit.physical_offset,
         )
         if status in FINAL_STATUSES:
-            return self._keep(level, unit, message, status.name)
+            return self._keep(queue, unit, message, status.name)
         if status is not PutMessageStatus.PUT_OK:
-            self._retry_later(level, unit, status)
+            self._retry_later(queue, unit, status)
             return False
-        level.retry_s = 0.0
+        queue.end_backoff()
         self._delivered_count += 1
         if self._stats is not None:
             size_bytes = self._store.wrote_offset - physical_offset
-            self._stats.inc_queue_get(SCHEDULE_CONSUMER, SCHEDULE_TOPIC, level.queue_id, 1, size_bytes)
+            self._stats.inc_queue_get(SCHEDULE_CONSUMER, SCHEDULE_TOPIC, queue.queue_id, 1, size_bytes)
             self._stats.inc_group_get(SCHEDULE_CONSUMER, SCHEDULE_TOPIC, 1, size_bytes)
             self._stats.inc_topic_put(message.topic, 1, size_bytes)
         return True
 
-    def _keep(self, level: _Level, unit: _Unit, message: DelayedMessage, why: str) -> bool:
+    def _keep(self, queue: LevelQueue, unit: DelayedUnit, message: DelayedMessage, why: str) -> bool:
         """Store an undeliverable message as a dead letter; False when that must be retried."""
         status = self._dead_letters.put(message, unit.physical_offset, why)
         if status in FINAL_STATUSES:
-            self._count_lost(level, unit, f"{why}, nor kept as a dead letter: {status.name}")
+            self._count_lost(queue, unit, f"{why}, nor kept as a dead letter: {status.name}")
         elif status is not PutMessageStatus.PUT_OK:
-            self._retry_later(level, unit, status)
+            self._retry_later(queue, unit, status)
             return False
-        level.retry_s = 0.0
+        queue.end_backoff()
         return True
 
-    def _count_lost(self, level: _Level, unit: _Unit, why: str) -> None:
+    def _count_lost(self, queue: LevelQueue, unit: DelayedUnit, why: str) -> None:
         """Count and log a message that cannot be read or kept. Its record, if there is one, stays in the log."""
         self._lost_count += 1
         if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
             _log.error(
                 "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
-                level.level, unit.queue_offset, unit.physical_offset, why,
+                queue.level, unit.queue_offset, unit.physical_offset, why,
             )  # fmt: skip
 
-    def _retry_later(self, level: _Level, unit: _Unit, status: PutMessageStatus) -> None:
+    def _retry_later(self, queue: LevelQueue, unit: DelayedUnit, status: PutMessageStatus) -> None:
         """Schedule a retry with backoff, without limit: the store refuses only temporarily."""
         self._refused_count += 1
-        level.retry_s = min(max(2 * level.retry_s, _RETRY_SECONDS_MIN), _RETRY_SECONDS_MAX)
-        level.retry_at = trio.current_time() + level.retry_s
+        queue.back_off()
         if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
             _log.warning(
                 "delay level %d: the message at queue offset %d is retried, the store refuses it: %s, %s",
-                level.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",
+                queue.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",
             )  # fmt: skip
-
-    def _move(self, level: _Level, queue_offset: int) -> None:
-        level.queue_offset = queue_offset
-        self._offsets.offset_table[level.level] = queue_offset
-        level.times.passed(queue_offset)
-
-    async def _units(self, level: _Level, queue_offset: int, count: int) -> list[_Unit]:
-        listing = await self._store.list_units(SCHEDULE_TOPIC, level.queue_id, queue_offset, count)
-        found = []
-        for at, unit in enumerate(() if listing is None else listing.units, queue_offset):
-            tags_code = unit.ext.tags_code if unit.ext is not None else unit.tags_code
-            has_no_time = is_ext_address(tags_code) or _HASH_MIN <= tags_code < _HASH_MAX
-            found.append(_Unit(at, unit.physical_offset, unit.size, None if has_no_time else tags_code))
-        return found
 
     def _flush_soon(self) -> None:
         """Request a flush of the deliveries: under SYNC_FLUSH only a waiting caller causes one."""
@@ -421,14 +335,6 @@ class ScheduleMessageService:
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
-    async def _due_ms(self, level: _Level, unit: _Unit) -> int:
-        """Return when a message is due by the current wall clock."""
-        due_ms = unit.due_ms
-        if due_ms is None:
-            stored_ms = await self._store.store_timestamp_of(SCHEDULE_TOPIC, level.queue_id, unit.queue_offset)
-            due_ms = self._levels.deliver_timestamp_ms(level.level, stored_ms)
-        return level.times.due_ms(unit.queue_offset, due_ms, self._clock.timestamp_ms())
-
     def _check_clock(self) -> None:
         if self._clock_set_back is None:
             return  # before run: no due time is cached yet
@@ -438,19 +344,14 @@ class ScheduleMessageService:
         if not set_back_ms:
             return
         _log.warning("the clock was set back by %d ms: the due times of delayed messages are corrected", set_back_ms)
-        for level in self._table:
-            level.times.set_back(self._store.max_offset_in_queue(SCHEDULE_TOPIC, level.queue_id), set_back_ms)
-            level.due_ms = None
+        for queue in self._queues:
+            queue.clock_set_back(set_back_ms)
 
     async def _wait(self) -> None:
         """Sleep until a message is due, or one arrives that may be the head of its level."""
         now_ms = self._clock.timestamp_ms()
-        wait_s = LOOK_SECONDS
-        for level in self._table:
-            if level.due_ms is not None:
-                wait_s = min(wait_s, max((level.due_ms - now_ms) / 1000, level.retry_at - trio.current_time()))
-            elif level.retry_s and self._has_more(level):
-                wait_s = min(wait_s, level.retry_at - trio.current_time())
+        waits_s = [queue.wait_s(now_ms) for queue in self._queues]
+        wait_s = min([LOOK_SECONDS, *(each for each in waits_s if each is not None)])
         with trio.move_on_after(max(wait_s, 0.0)):
             await self._more.wait()
         if self._more.is_set():

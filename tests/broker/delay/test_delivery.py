@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.delay.delivery import MESSAGES_PER_TURN
+from rocketpy.broker.delay.level_queue import MESSAGES_PER_TURN
 from rocketpy.protocol.fastjson import loads
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
