@@ -19,8 +19,8 @@ BROKER_PORT = 10911
 """Default port of a broker; the VIP port is two below it, the HA port one above it."""
 
 _ONE_THREAD = "one Trio thread serves every request"
-_NO_QUEUE = "requests are served as they are read; what a connection may hold is bounded instead"
-_NOT_REFUSED = "to answer it takes no longer than to refuse it"
+_NO_QUEUE = "requests are served as they are read; the buffer of a connection is bounded instead"
+_NOT_REFUSED = "answering a request takes no longer than refusing it"
 _LEVELS = ("DEBUG", "INFO", "WARN", "ERROR", "OFF")
 _LEVEL_OF_ONE = OneOf("", *_LEVELS)
 _LEVEL_EXPECTED = "DEBUG, INFO, WARN, ERROR or OFF; empty: as logLevel says"
@@ -166,7 +166,7 @@ class BrokerConfig:
     wait_time_mills_in_pull_queue: int = setting(5000, ignored=_NOT_REFUSED)
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, ignored=_NOT_REFUSED)
     wait_time_mills_in_transaction_queue: int = setting(3000, ignored=_NOT_REFUSED)
-    transfer_msg_by_heap: bool = setting(True, ignored="records are read once and sent as they were read")
+    transfer_msg_by_heap: bool = setting(True, ignored="records are read once and sent unchanged")
     flush_consumer_offset_history_interval: int = setting(60_000, ignored=_UNUSED)
     filter_server_nums: int = setting(0, ignored=_UNUSED, fixed=True)
     high_speed_mode: bool = setting(False, ignored=_UNUSED)

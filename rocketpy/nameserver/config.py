@@ -48,7 +48,7 @@ class NamesrvConfig:
     rocketmq_home: str | None = setting(None, ignored="nothing is loaded from RocketMQ's home", fixed=True)
     kv_config_path: str = setting("~/namesrv/kvConfig.json", expected="a file name", fixed=True)
     config_store_path: str = setting("~/namesrv/namesrv.properties", expected="a file name", fixed=True)
-    product_env_name: str = setting("center", ignored="no other environment is asked for topics")
+    product_env_name: str = setting("center", ignored="topics of other environments are not looked up")
     cluster_test: bool = setting(False, live=True)
     order_message_enable: bool = setting(False, important=True, live=True)
     log_directory: str = setting("", expected="a directory; empty: standard error", fixed=True)

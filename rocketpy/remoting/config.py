@@ -95,7 +95,7 @@ class NettyClientConfig:
     client_close_socket_if_timeout: bool = setting(True)
     use_tls: bool | None = setting(None, key="useTLS", expected="true or false; empty: as tls.enable says", fixed=True)
     client_oneway_semaphore_value: int = setting(
-        65_535, ignored="a oneway request waits for nobody; what a connection may hold is bounded instead"
+        65_535, ignored="oneway requests have no limit of their own; the buffer of a connection is bounded instead"
     )
     client_async_semaphore_value: int = setting(65_535, unit="requests")
     client_socket_snd_buf_size: int = setting(0, unit="bytes")

@@ -17,9 +17,9 @@ from rocketpy.store import layout
 
 _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
-_NO_WAIT = "a delivery never waits for the disk"
+_NO_WAIT = "delivery never waits for a flush"
 _NO_DLEDGER = "DLedger is not supported"
-_UNLINKED = "a file is unlinked at once, whoever reads it, and its space goes back with the last reader"
+_UNLINKED = "a deleted file is unlinked at once; readers keep it, and its space is freed when the last one closes it"
 
 
 class FlushDiskType(enum.Enum):
