@@ -1,6 +1,6 @@
 """Administration of a cluster: topics, routes, clusters. Works with rocketpy and Java brokers alike.
 
-Compatibility: ``DefaultMQAdminExtImpl`` (4.9.8); client.md 14.
+Compatibility: ``DefaultMQAdminExtImpl`` (4.9.8).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings common to all clients, with RocketMQ's defaults.
 
-Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8); client.md 1 and 3.
+Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8).
 """
 
 from __future__ import annotations

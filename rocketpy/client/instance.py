@@ -5,7 +5,7 @@ nameserver is kept while it answers. Rule: a cached route stays when a nameserve
 has just started knows none), until a new route replaces it. An error code in a broker's answer becomes
 :class:`BrokerError`; transport failures are raised unchanged, so a caller can tell "refused" from "unknown".
 
-Compatibility: ``MQClientInstance`` (4.9.8); client.md 2. A nameserver that times out is skipped too, where Java skips
+Compatibility: ``MQClientInstance`` (4.9.8). A nameserver that times out is skipped too, where Java skips
 only one that refuses the connection; heartbeats of a client are sent concurrently.
 """
 

@@ -7,7 +7,7 @@ commits only processed messages.
 While it follows a topic, a stream survives failures of brokers and nameservers: it retries, and adds new queues. With
 an end it raises instead, because the caller relies on having read everything.
 
-Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with ``assign`` (4.9.8); client.md 9.
+Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with ``assign`` (4.9.8).
 """
 
 from __future__ import annotations

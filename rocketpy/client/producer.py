@@ -5,7 +5,7 @@ only after a transport failure or one of the codes that mean "another broker may
 other than SEND_OK still means that the message is stored. A message that was repeated may be stored twice: its unique
 key (``msg_id``) is the same.
 
-Compatibility: ``DefaultMQProducerImpl`` (4.9.8); client.md 3. When all attempts have failed, the exception of the last
+Compatibility: ``DefaultMQProducerImpl`` (4.9.8). When all attempts have failed, the exception of the last
 one is raised unwrapped, with a note that lists the brokers tried.
 """
 

@@ -3,7 +3,7 @@
 The caller decides which queues to read from which offset, and commits its progress.
 :meth:`PullConsumer.open_messages` reads all queues of a topic as one stream.
 
-Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8); client.md 6 and 9. As in Java, the tags are
+Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8). As in Java, the tags are
 compared again here, because the broker compares only their hashes.
 """
 

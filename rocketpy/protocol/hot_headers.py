@@ -5,7 +5,7 @@ The fast path is strict: any doubt (a missing field, a number out of range, non-
 changes the meaning) raises :data:`HOT_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
 header or explains the error.
 
-Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` of 4.9.8; wire.md 2.2.
+Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` of 4.9.8.
 """
 
 from __future__ import annotations

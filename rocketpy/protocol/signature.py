@@ -7,7 +7,7 @@ ext fields like any other, so they are signed too.
 Java's clients sign the marker ``_UNIQUE_KEY_QUERY`` of a query by unique key, and its broker leaves it out, so that
 every such query fails there. Compatibility: :func:`signature_matches` accepts a signature made either way.
 
-Compatibility: ``AclClientRPCHook``, ``AclUtils`` and ``AclSigner`` (4.9.8); broker.md 19, trap 31. Keys are ordered by
+Compatibility: ``AclClientRPCHook``, ``AclUtils`` and ``AclSigner`` (4.9.8). Keys are ordered by
 their UTF-16 code units, as Java's strings are.
 """
 

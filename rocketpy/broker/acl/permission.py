@@ -1,6 +1,6 @@
 """Permissions of an account on a topic or group: PUB, SUB, both or none.
 
-Compatibility: ``Permission`` of RocketMQ's acl module (4.9.8); broker.md 19.
+Compatibility: ``Permission`` of RocketMQ's acl module (4.9.8).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 An unknown access key takes as long as a wrong signature: it is checked against the key of a dummy account. The table
 follows the files; an invalid file keeps its previous content in effect, and the log names the fault.
 
-Compatibility: ``PlainPermissionManager`` (4.9.8), broker.md 19. Java decodes a body before any check; here the body of
+Compatibility: ``PlainPermissionManager`` (4.9.8). Java decodes a body before any check; here the body of
 an unauthenticated request is not decoded. A removed account is unknown here, and "No PlainAccessResource" in Java.
 """
 

@@ -1,6 +1,6 @@
 """GET_BROKER_RUNTIME_INFO: the broker's runtime figures.
 
-Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8); broker.md 18, wire.md 3.4. Every key of a Java
+Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8). Every key of a Java
 broker is present. Requests are served as they are read, so there are no thread pool queues: their sizes and wait times
 are 0, and their capacities come from the settings.
 """

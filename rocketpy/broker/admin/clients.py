@@ -1,6 +1,6 @@
 """Requests relayed to consumers: offset reset, status, running info, direct consume.
 
-Compatibility: ``Broker2Client`` and ``AdminBrokerProcessor.callConsumer`` (4.9.8); broker.md 18 and 20. Consumers are
+Compatibility: ``Broker2Client`` and ``AdminBrokerProcessor.callConsumer`` (4.9.8). Consumers are
 asked concurrently, where Java asks one after the other, and an unsupported client version is detected before any
 request is sent. A group that is not online is refused, where Java fails with a null pointer. The operator's signature
 is removed before relaying; Java forwards it to the consumer.

@@ -6,7 +6,7 @@ between; joined, the pieces have exactly the bytes that the generic encoder prod
 GET_BROKER_CONSUME_STATS lists all groups with their topics and covers write queues; GET_CONSUME_STATS covers read
 queues, as in RocketMQ. The lag of a group that has consumed a whole queue is 0, even if retention deleted the messages.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8).
 """
 
 from __future__ import annotations

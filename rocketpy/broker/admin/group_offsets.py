@@ -1,6 +1,6 @@
 """Requests that compare or copy the offsets of groups.
 
-Compatibility: ``AdminBrokerProcessor`` and ``ConsumerOffsetManager`` (4.9.8); broker.md 18, trap 21. Two faults of
+Compatibility: ``AdminBrokerProcessor`` and ``ConsumerOffsetManager`` (4.9.8). Two faults of
 RocketMQ are not copied. QUERY_CORRECTION_OFFSET ignores the filtered groups (RocketMQ deletes their offsets in every
 topic) and compares with the group named (RocketMQ looks it up under swapped names and finds nothing).
 CLONE_GROUP_OFFSET without a topic copies every topic (RocketMQ copies none).

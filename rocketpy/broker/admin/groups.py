@@ -1,6 +1,6 @@
 """Administration of groups: create, change, delete, list, and their connected members.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A group without a name is refused; Java responds with
+Compatibility: ``AdminBrokerProcessor`` (4.9.8). A group without a name is refused; Java responds with
 success or a null pointer exception.
 """
 

@@ -1,6 +1,6 @@
 """Requests for the min, max and timestamp offsets of queues.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. A queue that does not exist has the offsets 0 and no
+Compatibility: ``AdminBrokerProcessor`` (4.9.8). A queue that does not exist has the offsets 0 and no
 earliest time (-1); a negative queue id is refused, where Java creates a queue for it.
 """
 

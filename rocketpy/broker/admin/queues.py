@@ -1,6 +1,6 @@
 """QUERY_CONSUME_QUEUE: the units of a queue as ``mqadmin queryCq`` shows them, with a group's filter results.
 
-Compatibility: ``AdminBrokerProcessor.queryConsumeQueue`` (4.9.8); broker.md 18. One response has at most UNITS_MAX
+Compatibility: ``AdminBrokerProcessor.queryConsumeQueue`` (4.9.8). One response has at most UNITS_MAX
 units, and a negative number is refused; in RocketMQ the end of a file is the only limit.
 """
 

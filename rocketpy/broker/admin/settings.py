@@ -3,7 +3,7 @@
 No request changes a path, a command, an address or code to load. This refuses the attacks of CVE-2023-33246 and its
 successors through ``rocketmqHome``, ``filterServerNums`` and ``brokerConfigPath``, whatever the configured black list.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Refusals name the key. Keys that take effect at the next
+Compatibility: ``AdminBrokerProcessor`` (4.9.8). Refusals name the key. Keys that take effect at the next
 start are named in the remark of the success. Java refuses only the keys of its black list, so a request can change the
 store path, the addresses and the nameservers.
 """

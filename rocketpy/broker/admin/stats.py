@@ -2,7 +2,7 @@
 
 An unknown name gets the same refusal as a key under which nothing was counted.
 
-Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8); broker.md 17 and 18.
+Compatibility: ``AdminBrokerProcessor.ViewBrokerStatsData`` (4.9.8).
 """
 
 from __future__ import annotations

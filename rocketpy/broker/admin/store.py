@@ -1,6 +1,6 @@
 """Requests that delete expired files and unused queues.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8).
 """
 
 from __future__ import annotations

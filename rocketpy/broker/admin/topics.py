@@ -2,7 +2,7 @@
 
 A change is in the file and registered with the nameservers before it is answered, so clients may send at once.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 18. Queue counts and permissions are bounded here.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8). Queue counts and permissions are bounded here.
 """
 
 from __future__ import annotations

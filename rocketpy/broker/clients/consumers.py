@@ -7,7 +7,7 @@ Rule: the last heartbeat of any member replaces the subscriptions of the whole g
 each other. That is RocketMQ's rule; SubscriptionWatch reports it. Every heartbeat also updates the SQL92 filters; when
 the last member of a group leaves, its filters become inactive.
 
-Compatibility: ``ConsumerManager`` and ``ConsumerGroupInfo`` (4.9.8); broker.md 9. One difference: members of a group
+Compatibility: ``ConsumerManager`` and ``ConsumerGroupInfo`` (4.9.8). One difference: members of a group
 are notified at once when the scan removes a silent client; in Java they find out with their own next rebalance.
 """
 

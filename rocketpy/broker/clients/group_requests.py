@@ -1,6 +1,6 @@
 """GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: requests of rebalancing consumers.
 
-Compatibility: ``ConsumerManageProcessor`` (4.9.8); broker.md 9 and 11. A negative queue id or offset is refused, where
+Compatibility: ``ConsumerManageProcessor`` (4.9.8). A negative queue id or offset is refused, where
 Java stores it.
 """
 

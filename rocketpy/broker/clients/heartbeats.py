@@ -3,7 +3,7 @@
 The memory that heartbeats take is bounded, per connection and in total, and so is each subscription. A group beyond a
 bound is left out: the other groups of the heartbeat are registered, and the response names the reason.
 
-Compatibility: ``ClientManageProcessor`` (4.9.8); broker.md 9. A heartbeat with a group that cannot have a valid retry
+Compatibility: ``ClientManageProcessor`` (4.9.8). A heartbeat with a group that cannot have a valid retry
 topic is refused as a whole, where Java creates a topic that accepts no sends. Java has no bounds.
 """
 

@@ -1,6 +1,6 @@
 """Removal of clients that have disconnected or stopped their heartbeats; the remaining members are notified.
 
-Compatibility: ``ClientHousekeepingService`` (4.9.8); broker.md 9. There the scan removes a silent client first and then
+Compatibility: ``ClientHousekeepingService`` (4.9.8). There the scan removes a silent client first and then
 closes its connection, so its group is not notified. Here the connection is closed, and the rest follows from that.
 """
 

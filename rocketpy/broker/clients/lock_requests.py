@@ -1,6 +1,6 @@
 """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: locks on queues for orderly consumption.
 
-Compatibility: ``AdminBrokerProcessor`` (4.9.8); broker.md 10. Java accepts requests and names of any length.
+Compatibility: ``AdminBrokerProcessor`` (4.9.8). Java accepts requests and names of any length.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Producers that are online: groups and their connections, and connections by client id.
 
-Tables only; a connection is a key here and nothing more. Compatibility: ``ProducerManager`` (4.9.8); broker.md 9.
+Tables only; a connection is a key here and nothing more. Compatibility: ``ProducerManager`` (4.9.8).
 """
 
 from __future__ import annotations

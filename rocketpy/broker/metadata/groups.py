@@ -4,7 +4,7 @@ It maps a group to its :class:`SubscriptionGroupConfig`. A group is created by i
 ``autoCreateSubscriptionGroup`` is on and the table is below its bounds in entries and bytes. Every change increments
 the data version.
 
-Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8); broker.md 13, 20. Where
+Compatibility: ``SubscriptionGroupManager`` and ``LmqSubscriptionGroupManager`` (4.9.8). Where
 automatic creation is off, RocketMQ still creates every group whose name begins with ``CID_RMQ_SYS_``; here only the
 broker's own groups are created then, or when the table is full.
 """

@@ -4,7 +4,7 @@ The nameservers are independent of each other; an unreachable one is logged once
 again. Rule: no registration ever ends the broker. Failures caused by a nameserver or by the table's size are logged and
 retried in the next round; an unexpected failure is contained in the round with that nameserver.
 
-Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8); broker.md 4. A change always sends the whole table, and
+Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8). A change always sends the whole table, and
 concurrent changes are coalesced; Java sends only the topic of an administrative change, which has the same effect. A
 table that does not fit a frame is sent in parts; a nameserver that already has the table's version gets only the last
 part, as a heartbeat. Java stops registering once the table is too large.

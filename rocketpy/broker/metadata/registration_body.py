@@ -4,7 +4,7 @@ A broker registers every 30 seconds and after each change, always with all of it
 microseconds per topic. The cache costs about as much memory as the body itself.
 
 A table that does not fit a frame is registered in parts. A nameserver takes the topics of a registration whose data
-version differs from the last one of that address, and keeps topics that a registration does not name (wire.md 5.3).
+version differs from the last one of that address, and keeps topics that a registration does not name.
 Each part therefore has its own version, and only the last part has the table's::
 
     part 1: topics 0..k, version (timestamp, -counter*2^20 - 1)

@@ -10,7 +10,7 @@ remain: at start :meth:`TopicConfigManager.restore_from_queues` recreates such t
 Automatically created topics (sends, retries, dead letters) are bounded together, in number and in bytes, because the
 whole table must fit a response. Operators, recovery and the broker's own topics are exempt.
 
-Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8); broker.md 12, 20. Automatic creation works
+Compatibility: ``TopicConfigManager`` and ``LmqTopicConfigManager`` (4.9.8). Automatic creation works
 again after it is switched back on; in RocketMQ the template keeps the permission that it lost meanwhile.
 """
 

@@ -17,7 +17,7 @@
 The fast paths do not call this class: they add to the objects of :mod:`.counters`, which are drained before each sample
 (:class:`~rocketpy.broker.monitoring.stats_service.BrokerStatsService`) and before each query.
 
-Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8); broker.md 17. BROKER_PUT_NUMS counts
+Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8). BROKER_PUT_NUMS counts
 everything that is counted for topics, including messages sent back. A deleted topic's counters are removed even when
 ``enableDetailStat`` is off.
 """

@@ -1,6 +1,6 @@
 """QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key and by physical offset. Tasks, because both may read the disk.
 
-Compatibility: ``QueryMessageProcessor`` (4.9.8); broker.md 20. A message id must lead to a record that a unit of its
+Compatibility: ``QueryMessageProcessor`` (4.9.8). A message id must lead to a record that a unit of its
 own queue points to; RocketMQ returns whatever bytes are at the offset. Records that do not fit into one frame are
 omitted; RocketMQ sends them all, and its client closes the connection. Few queries by key run concurrently, because
 each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000.

@@ -5,7 +5,7 @@ An open gate costs the fast path nothing. Closing it invalidates the topics that
 checks the gate first.
 
 Compatibility: ``SendMessageProcessor.rejectRequest`` and what ``BrokerFastFailure`` answers (4.9.8): SYSTEM_BUSY with
-RocketMQ's texts, followed by the cause and the limit; broker.md 16.
+RocketMQ's texts, followed by the cause and the limit.
 """
 
 from __future__ import annotations

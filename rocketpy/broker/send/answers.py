@@ -4,7 +4,7 @@ The plain success in JSON is formatted from a template, because it is the broker
 else goes through the generic encoder. Both carry MSG_REGION and TRACE_ON: without them the Java client fails with a
 NullPointerException.
 
-Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8); broker.md 5, wire.md 2.2.
+Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8).
 """
 
 from __future__ import annotations

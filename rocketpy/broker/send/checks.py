@@ -1,6 +1,6 @@
 """Checks that a broker applies to a send, in RocketMQ's order, and the topic configuration that they yield.
 
-Compatibility: ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5. Two remarks say more than Java's: the one
+Compatibility: ``AbstractSendMessageProcessor.msgCheck`` (4.9.8). Two remarks say more than Java's: the one
 for an illegal queue id names the limit, the one for a topic name its length or its characters.
 """
 

@@ -8,7 +8,7 @@ Rule: the fact that a topic is plain is cached until ``data_version`` is replace
 check per message. Code that closes the broker for sends (:class:`~rocketpy.broker.send.admission.SendGate`, a change of
 ``brokerPermission``) must therefore call :meth:`FastSend.invalidate`.
 
-Compatibility: ``SendMessageProcessor`` (4.9.8); broker.md 5.
+Compatibility: ``SendMessageProcessor`` (4.9.8).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Under SYNC_FLUSH the response waits until the message is durable (GroupCommitSer
 does not wait (WAIT=false, oneway); such a message is still flushed soon. Shared by sends, batches, send-backs and
 replies.
 
-Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8); broker.md 5.
+Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8).
 """
 
 from __future__ import annotations

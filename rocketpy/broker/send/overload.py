@@ -18,7 +18,7 @@ has arrived meanwhile. An open gate costs nothing per message.
 
 Pulls, heartbeats and ends of transactions are not refused for having waited: answering them takes no longer.
 
-Compatibility: ``BrokerFastFailure`` and ``DefaultMessageStore.isOSPageCacheBusy`` (4.9.8); broker.md 16. RocketMQ
+Compatibility: ``BrokerFastFailure`` and ``DefaultMessageStore.isOSPageCacheBusy`` (4.9.8). RocketMQ
 measures how long a put holds its lock, and accepts sends under SYNC_FLUSH however long the disk does not answer.
 """
 

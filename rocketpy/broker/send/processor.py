@@ -7,7 +7,7 @@ requests down both paths and compare records and responses.
 This module checks and rewrites. Durability is the store's: under SYNC_FLUSH the response is deferred to
 GroupCommitService. It knows no sockets and no files.
 
-Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCheck`` (4.9.8); broker.md 5.
+Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCheck`` (4.9.8).
 """
 
 from __future__ import annotations

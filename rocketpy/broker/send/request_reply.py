@@ -11,7 +11,7 @@
 The requester is the producer whose client id the reply names (REPLY_TO_CLIENT). It must be connected to this broker.
 Each reply is a task: it waits for the requester, and under SYNC_FLUSH for the disk.
 
-Compatibility: ``ReplyMessageProcessor`` (4.9.8); broker.md 20. The response code says whether the push succeeded, even
+Compatibility: ``ReplyMessageProcessor`` (4.9.8). The response code says whether the push succeeded, even
 if the copy was not stored; the log has the reason for that.
 """
 

@@ -1,6 +1,6 @@
 """Retry limit of a consumer group, for send-backs and for sends to a retry topic.
 
-Compatibility: ``SendMessageProcessor.handleRetryAndDLQ`` and ``asyncConsumerSendMsgBack`` (4.9.8); broker.md 5 and 6.
+Compatibility: ``SendMessageProcessor.handleRetryAndDLQ`` and ``asyncConsumerSendMsgBack`` (4.9.8).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ in RocketMQ, so it never takes longer than the page cache.
 
 A record in memory is read and put in the same turn. A cold one is read by a task, and the response is deferred.
 
-Compatibility: ``SendMessageProcessor.asyncConsumerSendMsgBack`` (4.9.8); broker.md 6. Java stores the new message with
+Compatibility: ``SendMessageProcessor.asyncConsumerSendMsgBack`` (4.9.8). Java stores the new message with
 the store host of the old one, so an id derived from it points to the wrong record after a store has moved; ours carries
 this broker's. A message of light queues goes back to its group only; Java puts it into all of them again. The
 transaction type of a message that a transaction delivered is cleared.

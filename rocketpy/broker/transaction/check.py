@@ -16,7 +16,7 @@ replays the half and op queues from these offsets, so they are persisted only af
 round yields every few milliseconds, and a cold record is read by a worker thread.
 
 Compatibility: ``TransactionalMessageServiceImpl.check``, ``TransactionalMessageCheckService`` and
-``AbstractTransactionalMessageCheckListener`` (4.9.8); broker.md 15. Here rounds that skip an immune message do not
+``AbstractTransactionalMessageCheckListener`` (4.9.8). Here rounds that skip an immune message do not
 count as checks and do not each append a copy, and the last check may be answered until the next round. RocketMQ gives
 up messages that were immune for long, allows no time for the last answer, and retries a refused record for a minute.
 """

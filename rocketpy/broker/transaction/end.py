@@ -4,7 +4,7 @@ given-up transaction checked again.
 A half message is nearly always in memory, so a request is usually served in its burst. A task serves a request whose
 record is cold, or that arrives before the open transactions are loaded.
 
-Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8); broker.md 15.
+Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8).
 "Unknown" is answered with SUCCESS unless the request is oneway: RocketMQ sends no response, and its caller times out.
 Only records that a unit of the half queue points to can be ended; RocketMQ delivers whatever record is at the offset,
 even one that a producer has forged inside a message body. Under SYNC_FLUSH the answer waits for the flush. Only an open

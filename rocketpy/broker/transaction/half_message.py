@@ -8,7 +8,7 @@ it is called its *origin*.
 Values only: nothing here reads or writes a store.
 
 Compatibility: ``TransactionalMessageBridge.parseHalfMessageInner`` and ``renewHalfMessageInner``,
-``EndTransactionProcessor.endMessageTransaction`` (4.9.8); broker.md 15. RocketMQ names the origin only in the copies of
+``EndTransactionProcessor.endMessageTransaction`` (4.9.8). RocketMQ names the origin only in the copies of
 messages with CHECK_IMMUNITY_TIME_IN_SECONDS; here every copy has it, so that a transaction ends only once, whichever of
 its copies the end names.
 """

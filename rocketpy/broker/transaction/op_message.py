@@ -5,7 +5,7 @@ ended record. When the ended record is a copy, ours name the transaction's origi
 records of this origin up to the offset in the body are ended.
 
 Compatibility: ``TransactionalMessageBridge.addRemoveTagInTransactionOp`` (4.9.8), which writes no origin and ignores
-ours; broker.md 15. WAIT=true is stored as RocketMQ does.
+ours. WAIT=true is stored as RocketMQ does.
 """
 
 from __future__ import annotations

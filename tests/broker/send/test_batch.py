@@ -37,7 +37,7 @@ async def broker() -> AsyncIterator[MessageBroker]:
 
 
 def item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
-    """One message of a batch, in the form of wire.md 4.3."""
+    """One message of a batch, as ``MessageDecoder.encodeMessage`` of Java writes it."""
     head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
     return head + body + struct.pack(">h", len(properties)) + properties
 
