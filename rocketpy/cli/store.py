@@ -113,12 +113,12 @@ def repair(
         for finding in report.left:
             show_finding(finding, as_json=as_json, err=True)
         if not report.steps:
-            print_line("nothing can be mended" if report.left else "nothing has to be mended", err=as_json)
+            print_line("nothing can be repaired" if report.left else "nothing needs repair", err=as_json)
         elif yes:
-            kept = f"; what was there before is in {report.kept_path}" if report.kept_path else ""
+            kept = f"; the original bytes are in {report.kept_path}" if report.kept_path else ""
             print_line(f"done{kept}", err=as_json)
         else:
-            print_line("nothing was written; --yes does these steps", err=as_json)
+            print_line("nothing was written; --yes carries out these steps", err=as_json)
         if report.left or (report.steps and not yes):
             raise typer.Exit(FAILED)
 
@@ -230,7 +230,7 @@ def warn_if_locked(directory: Path) -> bool:
 
     locked = is_locked(str(directory / LOCK_FILE))
     if locked:
-        print_line(f"rocketpy: a broker has {directory} open: what it is writing now is not judged", err=True)
+        print_line(f"rocketpy: a broker has {directory} open: writes in progress are not checked", err=True)
     return locked
 
 

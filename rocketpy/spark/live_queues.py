@@ -80,7 +80,7 @@ def read_queue_range(part: QueueRange, options: ReadOptions) -> Iterator[Message
                         yield message
             fruitless = 0 if next_position > position else fruitless + 1
             if fruitless == FRUITLESS_PULLS_MAX:
-                raise ClientError(response.code, f"no progress at {_place(part, position)}: {response.remark}")
+                raise ClientError(response.code, f"no progress at {_where(part, position)}: {response.remark}")
             position = max(position, next_position)
 
 
@@ -160,11 +160,11 @@ def _next_position(response: RemotingCommand, part: QueueRange, position: int, o
     if options.fail_on_data_loss:
         raise ClientError(
             response.code,
-            f"messages from {_place(part, position)} are no longer there, the broker goes on at {moved_to}: "
+            f"messages from {_where(part, position)} are no longer there, the broker goes on at {moved_to}: "
             "they were deleted after the read was planned (failOnDataLoss=false reads what is left)",
         )
     return moved_to if moved_to > position else part.end
 
 
-def _place(part: QueueRange, position: int) -> str:
+def _where(part: QueueRange, position: int) -> str:
     return f"topic {part.topic} broker {part.broker_name} queue {part.queue_id} offset {position}"

@@ -357,11 +357,11 @@ class MessageStore:
 
     @property
     def running_flags(self) -> RunningFlags:
-        """Which operations the store serves at the moment."""
+        """Flags of the operations that the store serves at the moment."""
         return self._services.running_flags
 
     def execute_delete_files_manually(self) -> None:
-        """Have the next runs delete expired files of the log at any hour of the day."""
+        """Let the next runs delete expired files of the log at any hour of the day."""
         self._services.clean_commit_log.execute_delete_files_manually()
 
     def clean_statistics(self) -> CleanCommitLogStatistics:

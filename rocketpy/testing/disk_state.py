@@ -89,7 +89,7 @@ class Tree:
 
 @attrs.frozen
 class Survival:
-    """What survives a loss of power of what was not synced; whatever is not mentioned does not."""
+    """Unsynced changes that survive a loss of power; all others are lost."""
 
     changes: Set[int] = frozenset()
     """Indexes into :attr:`DiskState.pending`."""

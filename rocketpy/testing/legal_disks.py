@@ -25,7 +25,7 @@ _TEARS_ALL = 3
 
 @attrs.frozen
 class _Variant:
-    """What may become of one file."""
+    """One possible state of a file after a loss of power."""
 
     length: int | None
     """None if it is the durable one."""
@@ -52,7 +52,7 @@ class LegalDisks:
 
     @property
     def unit_count(self) -> int:
-        """How many things survive or do not, each on its own."""
+        """Number of changes that survive or are lost independently."""
         inodes = self.state.inodes
         return len(self.state.pending) + sum(
             bool(inodes[number].lengths) + len(pages) + any(changed & changed - 1 for changed in pages.values())
@@ -61,7 +61,7 @@ class LegalDisks:
 
     @property
     def possible_count(self) -> int:
-        """How many combinations there are, of all sectors of a torn page too."""
+        """Number of combinations, including those of the sectors of a torn page."""
         count: int = 2 ** len(self.state.pending)
         for number, pages in self._dirty.items():
             tears = sum(2 ** changed.bit_count() - 2 for changed in pages.values())

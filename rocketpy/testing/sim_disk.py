@@ -297,7 +297,7 @@ class SimDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """How many descriptors are taken: by open files, their mappings and locks."""
+        """Number of descriptors in use: by open files, their mappings and locks."""
         return len(self._open_files) + sum(file.is_mapped for file in self._open_files) + len(self._locks)
 
     def require_descriptor(self, action: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated disk hands out: open files and locks, and the exception with which its process dies."""
+"""Open files and locks of a simulated disk, and the exception that ends its process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProcessDied(BaseException):
 
 
 class SimFileSystem(Protocol):
-    """What files and locks ask of the disk that they are on."""
+    """The disk, as its open files and locks use it."""
 
     @property
     def before_change(self) -> Callable[[str, str], None] | None:

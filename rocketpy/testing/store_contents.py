@@ -1,4 +1,4 @@
-"""Everything that an open store has, read through its own calls, as values of the reference model.
+"""Contents of an open store, read through its public calls, as values of the reference model.
 
 A queue is read by its units and the log by walking from record to record, so that the two can be held against each
 other. A unit's tags code is read too, by a filter that takes everything and takes note. Nothing is judged here: what a
@@ -81,7 +81,7 @@ async def _read_log(store: MessageStore, log_file_offsets: Sequence[int], tags_c
 
 @attrs.frozen
 class _TakesNote:
-    """A filter that wants everything, and remembers the tags codes."""
+    """A filter that matches everything, and records the tags codes."""
 
     tags_codes: list[int]
     needs_record: bool = False

@@ -59,7 +59,7 @@ class Sent:
 
 @attrs.frozen
 class Found:
-    """What a recovery found: every queue read through its units, and the log walked from its beginning."""
+    """Contents after a recovery: every queue read through its units, and a scan of the log from its beginning."""
 
     queues: Mapping[tuple[str, int], Sequence[Sent]]
     log: Sequence[Sent]

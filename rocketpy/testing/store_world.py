@@ -158,7 +158,7 @@ class StoreWorld:
         self.disk.lose_power(choose)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it, as a person would, who syncs nothing."""
+        """Remove a file, or a directory with all that is in itwithout a sync, as a person would."""
         if self.disk.exists(path):
             self._remove_tree(path)
 
@@ -354,7 +354,7 @@ class StoreWorld:
             self._end()
 
     def _end(self) -> None:
-        """Bring the life to its end; LifeEnded if that is not an orderly one."""
+        """Run the life to its end; LifeEnded if that is not a clean shutdown."""
         run = self._run
         assert run is not None, "the store is open"
         run.run_until(lambda: run.is_over, _STOP_SECONDS_MAX)
@@ -375,12 +375,12 @@ class StoreWorld:
 
 
 class _Killed(Exception):
-    """Ends a life the way nothing orderly does."""
+    """Ends a life without any shutdown."""
 
 
 @attrs.frozen
 class _Sender:
-    """Who waits for the disk."""
+    """A sender that waits for the disk."""
 
     _world: StoreWorld
     _physical_end: int

@@ -51,10 +51,10 @@ async def test_verify_says_where_what_and_what_would_happen(store: BrokenStore) 
     assert ended.status == 1
     assert ended.lines[:5] == [
         f"error: {store.root}/commitlog",
-        "    expected records from offset 65536 of the log on",
-        "    found    65536 bytes that are none (a file is missing), and valid records behind them",
+        "    expected a valid record at offset 65536 of the log",
+        "    found    65536 bytes without a valid record (a file is missing), then valid records",
         "    a start  refuses the store",
-        "    a repair puts placeholders there, or with --cut cuts the log there",
+        "    a repair fills it with placeholders, or truncates the log there with --cut",
     ]
     as_json = await run("store", "verify", "--json", str(store.root))
     assert as_json.status == 1
@@ -94,7 +94,7 @@ async def test_repair_writes_nothing_without_yes(store: BrokenStore) -> None:
     ended = await run("store", "repair", str(store.root))
     assert ended.status == 1
     assert ended.lines[0].startswith(f"1. {store.log_file(0)} from ")
-    assert ended.lines[-1] == "nothing was written; --yes does these steps"
+    assert ended.lines[-1] == "nothing was written; --yes carries out these steps"
     assert store.log_file(0).read_bytes() == before
     assert sorted(path.name for path in store.root.iterdir()) == names
 
@@ -105,19 +105,19 @@ async def test_repair_with_yes_says_where_it_keeps_what_it_changes(store: Broken
     assert ended.status == 0, ended
     (step,) = objects(ended)
     assert step["path"] == str(store.log_file(0))
-    kept = ended.errors.split(" is in ")[1].strip()
+    kept = ended.errors.split(" are in ")[1].strip()
     assert kept.startswith(f"{store.root}/kept-by-repair-")
     assert len(store.kept()) == 1
     assert (await run("store", "verify", str(store.root))).status == 0
     again = await run("store", "repair", "--yes", str(store.root))
-    assert (again.status, again.lines) == (0, ["nothing has to be mended"])
+    assert (again.status, again.lines) == (0, ["nothing needs repair"])
 
 
 async def test_repair_cuts_only_when_asked(store: BrokenStore) -> None:
     broken_stores.garbage_in_log(store)
     filled, cut = [await run("store", "repair", *option, str(store.root)) for option in ((), ("--cut",))]
     assert b"placeholders" in filled.output
-    assert b"cuts the log at offset 70462: 195553 bytes" in cut.output
+    assert b"truncates the log at offset 70462: 195553 bytes" in cut.output
 
 
 # ---- a broker that runs ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import ExtPlace, UnitExtensions
+from rocketpy.store.queue.extension import ExtLocation, UnitExtensions
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.message_reader import MessageReader
@@ -151,7 +151,7 @@ class Parts:
         limits: ReadLimits = LIMITS,
         open_max: int = 100,
         corrects_offsets: bool = True,
-        ext_place: ExtPlace | None = None,
+        ext_location: ExtLocation | None = None,
         unit_extensions: UnitExtensions | None = None,
         has_multi_dispatch: bool = False,
         pool: TransientStorePool | None = None,
@@ -173,7 +173,7 @@ class Parts:
             disk=place.disk,
             open_files=self.open_files,
             file_size=queue_file_size,
-            ext_place=ext_place,
+            ext_location=ext_location,
         )
         self.recovery = StoreRecovery(
             disk=place.disk,

@@ -116,7 +116,7 @@ def parse(text: str) -> tree.Node:
 
 
 class _Builder:
-    """What each rule of the grammar makes of its parts."""
+    """Builds the tree: one method per rule of the grammar."""
 
     def start(self, parts: list[tree.Node]) -> tree.Node:
         return tree.as_boolean(parts[0])
@@ -226,11 +226,11 @@ def _end(state: InteractiveParser, text: str, token: Token | None, last: Token |
 
 def _syntax_error(text: str, token: Token | None, expected: set[str]) -> SelectorError:
     if token is None:
-        line, column = _place(text, len(text) - 1)
+        line, column = _line_and_column(text, len(text) - 1)
         found = "<EOF>"
     else:
         assert token.start_pos is not None
-        line, column = _place(text, token.start_pos)
+        line, column = _line_and_column(text, token.start_pos)
         found = f' {_image(token.type)} "{_escaped(str(token))} "'
     wanted = " ".join(map(_image, sorted(expected)))
     return SelectorError(
@@ -251,9 +251,9 @@ def _lexical_error(text: str, position: int) -> SelectorError:
         if len(begun) == 1:
             bad = ""  # as Java has it: a last character counts as read, and the end as what fits nothing
             position += 1
-    line, column = _place(text, position + len(after))
+    line, column = _line_and_column(text, position + len(after))
     if not bad and position + len(after) >= len(text):
-        line, column = _place(text, len(text) - 1)
+        line, column = _line_and_column(text, len(text) - 1)
         column += 1
     found = f'"{_escaped(bad)}" ({ord(bad)}), ' if bad else "<EOF> "
     return SelectorError(
@@ -277,7 +277,7 @@ def _escaped(text: str) -> str:
     )
 
 
-def _place(text: str, index: int) -> tuple[int, int]:
+def _line_and_column(text: str, index: int) -> tuple[int, int]:
     """Return line and column of a character, from 1 on, tabs reaching to multiples of 8; (0, 0) before the first."""
     if index < 0:
         return 0, 0

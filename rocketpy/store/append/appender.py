@@ -263,7 +263,7 @@ class MessageAppender:
 
     @property
     def refused_count(self) -> int:
-        """How many puts, a batch is one, were refused."""
+        """Number of refused puts; a batch is one."""
         return self._refusals.count
 
     @property

@@ -27,7 +27,7 @@ class TransientStorePool:
 
     @property
     def end_offset(self) -> int:
-        """Where the log would be too long for the pool."""
+        """The physical offset up to which the pool has room."""
         return self.committed_offset + self.size_bytes
 
     def keep(self, parts: Sequence[bytes], timestamp_ms: int) -> None:

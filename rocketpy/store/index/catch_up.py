@@ -50,7 +50,7 @@ class IndexCatchUp:
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the log is left to read; 0 when append hands over."""
+        """Bytes of the log that are left to read; 0 once append supplies the messages."""
         return 0 if self._is_over else max(0, self._commit_log.wrote_offset - self._next_offset)
 
     async def step(self) -> bool:
@@ -122,7 +122,7 @@ class CatchUp(Protocol):
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the log is left to read."""
+        """Bytes of the log that are left to read."""
         ...
 
     async def step(self) -> bool:
@@ -138,7 +138,7 @@ class ReputMessageService:
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the log is left to read."""
+        """Bytes of the log that are left to read."""
         return self._catch_up.behind_bytes
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

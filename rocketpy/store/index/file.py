@@ -54,14 +54,14 @@ _INT_MAX = 0x7FFF_FFFF
 
 @attrs.frozen
 class IndexLayout:
-    """How many slots and entries (entry 0 included) a file has room for. The file does not say it."""
+    """Numbers of slots and entries (entry 0 included) of a file. The file does not record them."""
 
     slot_count: int
     entry_count: int
 
     @property
     def entries_position(self) -> int:
-        """Where entry 0 would be."""
+        """Position of entry 0, which is never used."""
         return HEADER_SIZE + self.slot_count * SLOT_SIZE
 
     @property
@@ -113,7 +113,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many more keys fit."""
+        """Number of further keys that fit."""
         return self.layout.entry_count - self.header.index_count
 
     def put(self, hashes: Sequence[int], physical_offsets: Sequence[int], timestamps_ms: Sequence[int]) -> None:

@@ -118,7 +118,7 @@ def _hash_mixed(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
 
 
 class _Levels:
-    """What the steps need for one width of lane: shift, mask and factor of each."""
+    """Shift, mask and factor of each step, for one width of lane."""
 
     def __init__(self, lane: int) -> None:
         self.steps: list[tuple[int, int, int]] = []
@@ -139,7 +139,7 @@ class _Levels:
 
 
 class _Prefixes(dict[tuple[str, bytes, int], int]):
-    """What ``topic#`` and the beginning of a key add to the hash of the rest, by its length; unsigned.
+    """Summands of ``topic#`` and the beginning of a key in the hash, by the length of the rest; unsigned.
 
     Forgets everything when it is full.
     """

@@ -79,7 +79,7 @@ _FOREVER = 1 << 62
 
 @attrs.frozen
 class QueryOffsetResult:
-    """What the index has for a key, newest first, and how far it has come."""
+    """Offsets that the index has for a key, newest first, and up to where the index is built."""
 
     physical_offsets: list[int]
     index_last_update_timestamp_ms: int
@@ -134,7 +134,7 @@ class IndexService:
         self._files: list[
             IndexFile
         ] = []  # in order of creation; all but the last are full, or were left by an older run
-        self._unsynced: list[IndexFile] = []  # full, and the checkpoint does not vouch for them yet
+        self._unsynced: list[IndexFile] = []  # full, and not yet covered by the checkpoint
         self._left_over = _Keys([], [], [])
         self._no_space: str | None = None
         self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
@@ -176,7 +176,7 @@ class IndexService:
 
     @property
     def behind(self) -> int:
-        """How many messages wait for their keys to be built."""
+        """Lag of the index: messages whose keys are not built yet."""
         return len(self.pending) + bool(self._left_over.hashes)
 
     @property
@@ -427,8 +427,8 @@ class IndexService:
     async def delete_expired_files(self, log_min_offset: int) -> int:
         """Delete leading files all of whose messages are before a physical offset; return how many.
 
-        Never the last one, nor one that is still to be synced. Queries find nothing in them at once; who is at it goes
-        on. A loss of power may bring some back, which does no harm: what they name is not in the log.
+        Never the last one, nor one that is still to be synced. Queries find nothing in them at once; a running one goes
+        on. A loss of power may bring some back, which is harmless: their records are no longer in the log.
         """
         files = self._files
         count = 0

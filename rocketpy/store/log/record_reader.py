@@ -42,10 +42,10 @@ class RecordReader:
         self._run_blocking = run_blocking
         self._end_burst = end_burst
 
-    async def records(self, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+    async def records(self, spans: Sequence[tuple[int, int]]) -> list[bytes | None]:
         """Return the record at each (physical offset, size); None where it was deleted or there is no valid record."""
         self._end_burst()
-        return await read_anywhere(lambda: self._records(places), self._run_blocking)
+        return await read_anywhere(lambda: self._records(spans), self._run_blocking)
 
     async def prepared_offsets(self, physical_offset: int) -> LogWindow | None:
         """Return the preparedTransactionOffsets of the next records from an offset on; None at the end of the log.
@@ -60,12 +60,12 @@ class RecordReader:
 
     # ---- as steps -------------------------------------------------------------------------------------------------
 
-    def _records(self, places: Sequence[tuple[int, int]]) -> Steps[list[bytes | None]]:
-        located = [self._commit_log.locate(physical_offset, size) for physical_offset, size in places]
-        reads: Reads = [(*at, size) for at, (_, size) in zip(located, places, strict=True) if at is not None]
+    def _records(self, spans: Sequence[tuple[int, int]]) -> Steps[list[bytes | None]]:
+        located = [self._commit_log.locate(physical_offset, size) for physical_offset, size in spans]
+        reads: Reads = [(*at, size) for at, (_, size) in zip(located, spans, strict=True) if at is not None]
         contents = iter((yield reads) if reads else ())
         records: list[bytes | None] = []
-        for at, (physical_offset, size) in zip(located, places, strict=True):
+        for at, (physical_offset, size) in zip(located, spans, strict=True):
             content = next(contents) if at is not None else b""
             records.append(content if _is_record(content, physical_offset, size) else None)
         return records

@@ -18,7 +18,7 @@ from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import add_sparse_file, reserve_step
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, ExtPlace, is_ext_address
+from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, ExtLocation, is_ext_address
 from rocketpy.store.read.steps import Steps
 
 
@@ -27,7 +27,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_disk",
-        "_ext_place",
+        "_ext_location",
         "_open_files",
         "_space_end",
         "ext",
@@ -56,7 +56,7 @@ class ConsumeQueue:
         disk: Disk,
         open_files: OpenFiles,
         file_size: int,
-        ext_place: ExtPlace | None = None,
+        ext_location: ExtLocation | None = None,
     ) -> None:
         self.next_offset = 0  # of the next message; units of those before it are written or in ``units``
         self.reserved_offset = 0  # units before it have their space, in files that are open
@@ -76,7 +76,7 @@ class ConsumeQueue:
         self._disk = disk
         self._open_files = open_files
         self.file_size = file_size  # of new files
-        self._ext_place = ext_place
+        self._ext_location = ext_location
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}..{self.max_offset})"
@@ -110,7 +110,7 @@ class ConsumeQueue:
     @property
     def writes_ext(self) -> bool:
         """Whether new units get an extension."""
-        return self._ext_place is not None and self._ext_place.is_written
+        return self._ext_location is not None and self._ext_location.is_written
 
     def extended_tags_code(self, tags_code: int, store_timestamp_ms: int, bit_map: bytes | None) -> int:
         """Return what goes into the tagsCode field of the next unit: an address if the queue has an extension.
@@ -281,12 +281,12 @@ class ConsumeQueue:
         return mapped_file
 
     def _make_ext(self) -> ConsumeQueueExt:
-        place = self._ext_place
-        assert place is not None, self
+        location = self._ext_location
+        assert location is not None, self
         self.ext = ConsumeQueueExt(
-            path=f"{place.path}/{self.topic}/{self.queue_id}",
+            path=f"{location.path}/{self.topic}/{self.queue_id}",
             disk=self._disk,
             open_files=self._open_files,
-            file_size=place.file_size,
+            file_size=location.file_size,
         )
         return self.ext

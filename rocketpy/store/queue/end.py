@@ -64,7 +64,7 @@ class FoundUnits:
 
 @attrs.frozen
 class FileEnd:
-    """What one file holds: how many valid units from its beginning, the last of them, and whether zeros follow."""
+    """Valid units at the beginning of one file: their number, the last one, and whether zeros follow."""
 
     count: int
     last_units: bytes

@@ -5,7 +5,7 @@ address is an offset with the sign bit set: a tags code up to :data:`~rocketpy.s
 
 Rules: nothing here is needed to find a message. What cannot be stored is left out, and the unit holds its plain tags
 code; an address that leads nowhere means that the message may be wanted. But no address ever leads to another message's
-unit: addresses are never given twice while a unit of the queue has one, and after a crash one is believed only if the
+unit: an address is never reused while a unit of the queue has it, and after a crash an address counts only if the
 storeTimestamp at it is the record's. The format has no checksum.
 
 Compatibility: ``ConsumeQueueExt`` (4.9.8), byte for byte; RocketMQ gives an address twice when the file lost its end.
@@ -81,8 +81,8 @@ def is_ext_address(tags_code: int) -> bool:
 
 
 @attrs.frozen
-class ExtPlace:
-    """Where the extensions of a store are, and whether new units get one."""
+class ExtLocation:
+    """Directory and file size of a store's extensions; ``is_written``: new units get one."""
 
     path: str
     file_size: int
@@ -139,7 +139,7 @@ class ConsumeQueueExt:
             mapped_file = self.files.find(last_offset)
             if mapped_file is None:  # its file was lost
                 self.files.remove_all()
-                offset = self._base_behind(last_offset)
+                offset = self._base_after(last_offset)
             elif unit is None:
                 offset = mapped_file.end_offset
             else:
@@ -153,7 +153,7 @@ class ConsumeQueueExt:
                     file.truncate(mapped_file.size)
                     file.sync()
         elif last_tags_code is not None and not self.files:
-            offset = self._base_behind(_LOST_FILES_END)
+            offset = self._base_after(_LOST_FILES_END)
         if len(self.files) < file_count or (self.files and not trusts_clear):
             self._disk.sync_directory(self.files.path)
         self._is_as_loaded = False
@@ -208,8 +208,8 @@ class ConsumeQueueExt:
 
     def get(self, address: int) -> CqExtUnit | None:
         """Return the unit at an address, None if there is none. Blocks if it is cold."""
-        place = self._locate(address + _SIGN, EXT_UNIT_SIZE_MAX)
-        return None if place is None else read_ext_unit(place[0].file().read(place[1], place[2]))
+        located = self._locate(address + _SIGN, EXT_UNIT_SIZE_MAX)
+        return None if located is None else read_ext_unit(located[0].file().read(located[1], located[2]))
 
     def groups(self, addresses: Iterable[int]) -> list[tuple[list[int], tuple[MappedFile, int, int]]]:
         """Return what to read for addresses in rising order: those that one read brings, and its file, position, size.
@@ -220,16 +220,16 @@ class ConsumeQueueExt:
         read_end = -1
         for address in addresses:
             offset = address + _SIGN
-            place = self._locate(offset, EXT_UNIT_SIZE_MAX)
-            if place is None:
+            located = self._locate(offset, EXT_UNIT_SIZE_MAX)
+            if located is None:
                 continue
-            mapped_file, position, size = place
+            mapped_file, position, size = located
             if groups and groups[-1][1][0] is mapped_file and offset <= read_end:
                 members, (_, begin, _) = groups[-1]
                 members.append(address)
                 groups[-1] = members, (mapped_file, begin, position + size - begin)
             else:
-                groups.append(([address], place))
+                groups.append(([address], located))
             read_end = offset + size
         return groups
 
@@ -252,7 +252,7 @@ class ConsumeQueueExt:
         self.files.load(drop_after_gap=True)
         self.flushed_offset = self.wrote_offset = self.files.end_offset
 
-    def distrust(self, last_tags_code: int | None) -> None:
+    def reset_flushed_offset(self, last_tags_code: int | None) -> None:
         """Count nothing past the unit with this address as durable: after a kill it may be in memory only."""
         if last_tags_code is not None and is_ext_address(last_tags_code):
             self.flushed_offset = last_tags_code + _SIGN
@@ -299,7 +299,7 @@ class ConsumeQueueExt:
         size = min(size, mapped_file.end_offset - offset, self.wrote_offset - offset)
         return (mapped_file, offset - mapped_file.base_offset, size) if size > 0 else None
 
-    def _base_behind(self, offset: int) -> int:
+    def _base_after(self, offset: int) -> int:
         return (offset // self._file_size + 1) * self._file_size
 
     def _add_file(self) -> MappedFile:

@@ -94,7 +94,7 @@ def named_queues(text: str) -> list[str]:
 def name_fault(name: str) -> str | None:
     """Return why no message may name a queue, whatever topics there are; None if it may.
 
-    The broker's own topics are refused, and the retries and dead letters of groups: what is in them is believed to come
+    The broker's own topics are refused, and the retries and dead letters of groups: their messages are assumed to come
     from the broker. Names of light queues are not topics: RocketMQ's MQTT server makes them of any text.
     """
     if name.startswith(LMQ_PREFIX):

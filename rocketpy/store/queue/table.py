@@ -19,7 +19,7 @@ from rocketpy.store.disk.interface import Disk, DiskFile, remove_directory_if_em
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.queue.extension import ConsumeQueueExt, ExtPlace
+from rocketpy.store.queue.extension import ConsumeQueueExt, ExtLocation
 
 _PAGE_SIZE = 4096
 _DELETED_PREFIX = "deleted-before-"
@@ -81,14 +81,14 @@ class ConsumeQueueTable:
         disk: Disk,
         open_files: OpenFiles,
         file_size: int,
-        ext_place: ExtPlace | None = None,
+        ext_location: ExtLocation | None = None,
         files_per_flush_max: int = FILES_PER_FLUSH_MAX,
         units_removed: Callable[[int], None] | None = None,
     ) -> None:
         self._units_removed = units_removed  # called with how many go, before the files of deleted queues do
         self._files_per_flush_max = files_per_flush_max
         self.path = path
-        self._ext_place = ext_place
+        self._ext_location = ext_location
         self._disk = disk
         self._open_files = open_files
         self._file_size = file_size
@@ -123,11 +123,11 @@ class ConsumeQueueTable:
                     if not queue.files and not self._disk.is_directory(f"{self.path}/{topic}/{name}"):
                         self._forget(topic, queue_id)
                 elif name.startswith(_DELETED_PREFIX):
-                    self._forget_deletion(topic)  # names come in order: a later deletion takes the place of an earlier
+                    self._forget_deletion(topic)  # names come in order: a later deletion replaces an earlier one
                     self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
             yield
-        if self._ext_place is not None:
-            yield from self._load_exts(self._ext_place.path)
+        if self._ext_location is not None:
+            yield from self._load_exts(self._ext_location.path)
 
     def _forget(self, topic: str, queue_id: int) -> None:
         """Take a queue out of memory that turned out to be a foreign file."""
@@ -147,7 +147,7 @@ class ConsumeQueueTable:
 
     def sync_directories(self) -> Iterator[None]:
         """Make durable which queues there are, and which files these have. Blocks; yields after each topic."""
-        paths = [self.path] if self._ext_place is None else [self.path, self._ext_place.path]
+        paths = [self.path] if self._ext_location is None else [self.path, self._ext_location.path]
         for path in paths:
             for topic in self._directories(path):
                 above = os.path.join(path, topic)
@@ -193,7 +193,7 @@ class ConsumeQueueTable:
                 disk=self._disk,
                 open_files=self._open_files,
                 file_size=self._file_size,
-                ext_place=self._ext_place,
+                ext_location=self._ext_location,
             )
         return queue
 
@@ -220,8 +220,8 @@ class ConsumeQueueTable:
             self.unflushed.pop(queue, None)
             queue.remove_files()
         self._tails.pop(topic, None)
-        if self._ext_place is not None:
-            remove_directory_if_empty(self._disk, f"{self._ext_place.path}/{topic}")
+        if self._ext_location is not None:
+            remove_directory_if_empty(self._disk, f"{self._ext_location.path}/{topic}")
 
     def remove_queue(self, queue: ConsumeQueue) -> str:
         """Delete a queue of which the log has no message any more; its next message begins at 0 again.
@@ -241,15 +241,15 @@ class ConsumeQueueTable:
 
     def forget_deletions(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""
-        for topic, place in list(self.deleted_before.items()):
-            if place <= log_min_offset:
+        for topic, physical_offset in list(self.deleted_before.items()):
+            if physical_offset <= log_min_offset:
                 self._forget_deletion(topic)
                 remove_directory_if_empty(self._disk, f"{self.path}/{topic}")
 
     def _forget_deletion(self, topic: str) -> None:
-        place = self.deleted_before.pop(topic, None)
-        if place is not None:
-            self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(place)}")
+        physical_offset = self.deleted_before.pop(topic, None)
+        if physical_offset is not None:
+            self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}")
 
     @property
     def unit_count(self) -> int:

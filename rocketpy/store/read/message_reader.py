@@ -104,10 +104,10 @@ class MessageReader:
             or begin < log_end - limits.memory_bytes
         ):
             return None
-        place = commit_log.locate(begin, span)
-        if place is None:
+        located = commit_log.locate(begin, span)
+        if located is None:
             return None
-        body = place[0].file().read_nowait(place[1], span)
+        body = located[0].file().read_nowait(located[1], span)
         if body is None:
             return None
         if span != body_size:
@@ -202,8 +202,8 @@ class MessageReader:
         head = yield from self._read_log(physical_offset, _HEAD.size)
         if head is None:
             return None
-        size, magic, _, _, place = _HEAD.unpack(head)
-        if magic != MESSAGE_MAGIC_CODE or size < _HEAD.size or place != physical_offset:
+        size, magic, _, _, found_offset = _HEAD.unpack(head)
+        if magic != MESSAGE_MAGIC_CODE or size < _HEAD.size or found_offset != physical_offset:
             return None
         return (yield from self._read_log(physical_offset, size))
 
@@ -218,10 +218,10 @@ class MessageReader:
         window = yield from self._window(physical_offset)
         if window is None:
             return None
-        size, magic, queue_id, queue_offset, place = _HEAD.unpack_from(window)
+        size, magic, queue_id, queue_offset, found_offset = _HEAD.unpack_from(window)
         (sys_flag,) = _SYS_FLAG.unpack_from(window)
         head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
-        if magic != MESSAGE_MAGIC_CODE or place != physical_offset or head_size > len(window):
+        if magic != MESSAGE_MAGIC_CODE or found_offset != physical_offset or head_size > len(window):
             return None
         (body_size,) = _BODY_SIZE.unpack_from(window, head_size - _BODY_SIZE.size)
         topic_at = head_size + body_size
@@ -243,11 +243,11 @@ class MessageReader:
 
     def _window(self, physical_offset: int) -> Steps[bytes | None]:
         """Return up to ``_WINDOW_SIZE`` bytes of the log from an offset on, None if no record can begin there."""
-        place = self._commit_log.locate(physical_offset, RECORD_HEAD.size)
-        if place is None:
+        located = self._commit_log.locate(physical_offset, RECORD_HEAD.size)
+        if located is None:
             return None
-        end = min(physical_offset + _WINDOW_SIZE, place[0].end_offset, self._commit_log.wrote_offset)
-        (content,) = yield [(place[0], place[1], end - physical_offset)]
+        end = min(physical_offset + _WINDOW_SIZE, located[0].end_offset, self._commit_log.wrote_offset)
+        (content,) = yield [(located[0], located[1], end - physical_offset)]
         return content if len(content) == end - physical_offset else None
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> Steps[int]:
@@ -358,10 +358,10 @@ class MessageReader:
         return physical_offset, record_size
 
     def _read_log(self, physical_offset: int, size: int) -> Steps[bytes | None]:
-        place = self._commit_log.locate(physical_offset, size)
-        if place is None:
+        located = self._commit_log.locate(physical_offset, size)
+        if located is None:
             return None
-        (content,) = yield [(place[0], place[1], size)]
+        (content,) = yield [(located[0], located[1], size)]
         return content if len(content) == size else None
 
 
@@ -383,7 +383,7 @@ def _damage(queue: ConsumeQueue, scan: QueueScan) -> str:
 def _ext_units(ext: ConsumeQueueExt, units: bytes) -> Steps[Mapping[int, CqExtUnit]]:
     """Return the ConsumeQueueExt units for the addresses among the tags codes of units."""
     groups = ext.groups(sorted(code for _, _, code in UNIT.iter_unpack(units) if is_ext_address(code)))
-    contents = (yield [place for _, place in groups]) if groups else []
+    contents = (yield [located for _, located in groups]) if groups else []
     found = {}
     for (addresses, _), content in zip(groups, contents, strict=True):
         for address in addresses:

@@ -54,7 +54,7 @@ assert _NUMBERS.size == 56
 
 @attrs.frozen
 class DurableEnds:
-    """What is known to be durable by offset, which no clock can make untrue."""
+    """Durable ends by offset: unlike timestamps, no change of the clock makes them wrong."""
 
     log_flushed_offset: int
     """The log is durable up to here: a record before it that is not valid is damage, and no crash's doing."""
@@ -84,12 +84,12 @@ class StoreCheckpoint:
 
     @property
     def min_timestamp_ms(self) -> int:
-        """What was stored up to here is durable in log and queues; RocketMQ's three seconds of caution included."""
+        """Messages stored up to this time are durable in log and queues; less RocketMQ's margin of three seconds."""
         return max(0, min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - _TOLERANCE_MS)
 
     @property
     def min_timestamp_index_ms(self) -> int:
-        """What was stored up to here is durable in the index too."""
+        """Messages stored up to this time are durable in the index too."""
         return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
 
     def flush(self) -> bool:
@@ -119,10 +119,10 @@ class StoreCheckpoint:
         return True
 
     def units_removed(self, count: int) -> None:
-        """Vouch for fewer units: queues with ``count`` units are about to be deleted. Blocks for one small write.
+        """Count ``count`` fewer units as durable: their queues are about to be deleted. Blocks for one small write.
 
-        It is written before the queues go, so that recovery after a kill does not miss their units, and walk the whole
-        log for them. It is not durable: after a loss of power that walk is possible, and finds the same.
+        The count is written before the queues are deleted. Otherwise recovery after a kill would miss their units, and
+        scan the whole log for them. It is not synced: after a loss of power that scan may happen, with the same result.
         """
         self.removed_unit_count += count
         if self.ends is None:

@@ -74,22 +74,22 @@ class LogDispatcher:
 
     def _dispatch_run(self, run: Run, record_of: Callable[[int], CheckedMessage], *, is_from_beginning: bool) -> None:
         """Take the units of a run that are there and its records'; make the others from the records."""
-        places, sizes, done = run.physical_offsets, run.sizes, 0
+        physical_offsets, sizes, done = run.physical_offsets, run.sizes, 0
         deleted_before = self._queues.deleted_before.get(run.topic, 0)
-        if places[0] < deleted_before:
-            done = bisect_left(places, deleted_before)
+        if physical_offsets[0] < deleted_before:
+            done = bisect_left(physical_offsets, deleted_before)
         recovery = self._recoveries.find(run.topic, run.queue_id) if layout.names_a_directory(run.topic) else None
-        while done < len(places):
+        while done < len(physical_offsets):
             adopted = 0
             if recovery is not None and run.queue_offset + done == recovery.queue.next_offset:
-                adopted = recovery.adopt_units(places[done:], sizes[done:])
+                adopted = recovery.adopt_units(physical_offsets[done:], sizes[done:])
                 if adopted:
                     self._queues.unflushed[recovery.queue] = None
             done += adopted
             # After matching units comes one that must be checked alone; if the first mismatches, the rest almost
             # certainly does.
-            looked_at = places[done : done + 1] if adopted else places[done:]
-            self.dispatch([record_of(place) for place in looked_at], is_from_beginning=is_from_beginning)
+            looked_at = physical_offsets[done : done + 1] if adopted else physical_offsets[done:]
+            self.dispatch([record_of(offset) for offset in looked_at], is_from_beginning=is_from_beginning)
             done += len(looked_at)
 
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
@@ -99,8 +99,8 @@ class LogDispatcher:
         touched: dict[ConsumeQueue, None] = {}
         try:
             for record in records:
-                places = queue_offsets_of(record, is_multi_dispatch=self._is_multi_dispatch)
-                for index, ((topic, queue_id), queue_offset) in enumerate(places):
+                queue_offsets = queue_offsets_of(record, is_multi_dispatch=self._is_multi_dispatch)
+                for index, ((topic, queue_id), queue_offset) in enumerate(queue_offsets):
                     if record.physical_offset < self._queues.deleted_before.get(topic, 0):
                         continue
                     recovery = self._recoveries.find(topic, queue_id)

@@ -51,12 +51,12 @@ class LogEnds:
 
     @property
     def min_offset(self) -> int:
-        """Where the first file begins."""
+        """The offset at which the first file begins."""
         return self.spans[0][0] if self.spans else 0
 
     @property
     def end_offset(self) -> int:
-        """Where the last file ends."""
+        """The offset at which the last file ends."""
         return self.spans[-1][1] if self.spans else 0
 
     def file_at(self, physical_offset: int) -> int | None:
@@ -66,7 +66,7 @@ class LogEnds:
 
 @attrs.frozen
 class WalkBegin:
-    """Where a start begins to read the log."""
+    """The offset or file at which a start begins to scan the log."""
 
     is_clean: bool
     """Whether the last stop was a clean shutdown, all evidence considered."""
@@ -79,7 +79,7 @@ class WalkBegin:
 
 @attrs.frozen(kw_only=True)
 class LastStop:
-    """What the small files of a store say."""
+    """State of the last stop, as the small files of a store record it."""
 
     seems_clean: bool
     """No abort file, and a checkpoint; the note has not been asked."""
@@ -90,7 +90,7 @@ class LastStop:
 
     @classmethod
     def of(cls, *, has_abort_file: bool, checkpoint: StoreCheckpoint, note: OrderlyEnd | None) -> LastStop:
-        """Return what the files say; ``note`` is what could be read, believed or not."""
+        """Return the state that the files record; ``note`` is the readable note, trustworthy or not."""
         return cls(
             seems_clean=not has_abort_file and checkpoint.physic_msg_timestamp_ms > 0,
             durable_before_ms=checkpoint.min_timestamp_ms,

@@ -1,4 +1,4 @@
-"""The small files in which one run of a store tells the next how it ended: three empty markers and a one-line note.
+"""The small files that record how a run of a store ended: three empty markers and a one-line note.
 
 ::
 
@@ -140,7 +140,7 @@ class FailedSyncMark:
 class OrderlyEnd:
     """Where log, queues and index ended: the note of a clean shutdown, in the file ``orderly-end``.
 
-    It is believed only after a clean shutdown, and only if the queues still end as it says. Then recovery begins its
+    It counts only after a clean shutdown, and only if the queues still end as it says. Then recovery begins its
     walk at that end instead of up to three files before it, and an index that ends elsewhere is known to be incomplete.
     RocketMQ ignores the file: if a Java broker has appended since, some queue ends elsewhere, and the walk is the usual
     one. Losing the file costs time and nothing else.

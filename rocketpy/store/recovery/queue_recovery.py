@@ -123,7 +123,7 @@ class QueueRecovery:
         queue.set_end(queue_offset)
         queue.flushed_offset = queue_offset
         if queue.ext is not None:
-            queue.ext.distrust(queue.last_tags_code(self.unit_at))
+            queue.ext.reset_flushed_offset(queue.last_tags_code(self.unit_at))
 
     def stale_units(self, queue_offset: int, count: int) -> bytes:
         """Return the bytes at the position of units, as an earlier run left them; fewer at the end of a file."""

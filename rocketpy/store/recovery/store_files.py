@@ -21,7 +21,7 @@ from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import BitMapOf, ExtPlace
+from rocketpy.store.queue.extension import BitMapOf, ExtLocation
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
 from rocketpy.store.recovery.dispatcher import TagsCodeOf
@@ -77,7 +77,7 @@ class StoreFiles:
             disk=disk,
             open_files=self.open_files,
             file_size=config.consume_queue_file_size,
-            ext_place=ExtPlace(
+            ext_location=ExtLocation(
                 path=config.consume_queue_ext_path,
                 file_size=config.mapped_file_size_consume_queue_ext,
                 is_written=config.enable_consume_queue_ext,

@@ -97,7 +97,7 @@ class CleanCommitLogService:
         self._hanged: list[MappedFile] = []  # deleted while they were read
 
     def execute_delete_files_manually(self) -> None:
-        """Have the next twenty runs delete expired files at any hour of the day."""
+        """Let the next twenty runs delete expired files at any hour of the day."""
         self._manual_runs = MANUAL_RUNS
 
     def statistics(self) -> CleanCommitLogStatistics:

@@ -49,7 +49,7 @@ class GroupCommitStatistics:
 
 @attrs.frozen
 class FlushWait:
-    """How many requests wait for the disk, and how long the current sync has taken so far."""
+    """Number of requests that wait for the disk, and the duration of the current sync so far."""
 
     waiting_count: int = 0
     sync_seconds: float = 0.0

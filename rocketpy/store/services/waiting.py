@@ -1,4 +1,4 @@
-"""How services wait: for a wake-up or a timeout, and for the end of a shortage of descriptors or space."""
+"""Waiting in services: for a wake-up or a timeout, and for the end of a shortage of descriptors or space."""
 
 from __future__ import annotations
 

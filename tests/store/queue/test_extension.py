@@ -21,7 +21,14 @@ from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.queue.extension import BitMapOf, CqExtUnit, ExtPlace, UnitExtensions, is_ext_address, read_ext_unit
+from rocketpy.store.queue.extension import (
+    BitMapOf,
+    CqExtUnit,
+    ExtLocation,
+    UnitExtensions,
+    is_ext_address,
+    read_ext_unit,
+)
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import RecoveryMark
@@ -40,8 +47,8 @@ MIN_ADDRESS = -(1 << 63)
 BITS = bytes(range(14))
 
 
-def ext_place(place: Place, *, is_written: bool = True, file_size: int = FILE_SIZE) -> ExtPlace:
-    return ExtPlace(f"{place.root}/consumequeue_ext", file_size, is_written)
+def ext_location(place: Place, *, is_written: bool = True, file_size: int = FILE_SIZE) -> ExtLocation:
+    return ExtLocation(f"{place.root}/consumequeue_ext", file_size, is_written)
 
 
 def table_at(place: Place, *, is_written: bool = True, load: bool = False, is_clean: bool = True) -> ConsumeQueueTable:
@@ -50,7 +57,7 @@ def table_at(place: Place, *, is_written: bool = True, load: bool = False, is_cl
         disk=place.disk,
         open_files=OpenFiles(disk=place.disk, open_max=16),
         file_size=400,
-        ext_place=ext_place(place, is_written=is_written),
+        ext_location=ext_location(place, is_written=is_written),
     )
     if load:
         for _ in table.load():
@@ -164,7 +171,7 @@ def test_java_units_are_read_and_written_byte_for_byte(line: dict[str, Any], tmp
         disk=place.disk,
         open_files=OpenFiles(disk=place.disk, open_max=16),
         file_size=6000,
-        ext_place=ext_place(place, file_size=4096),
+        ext_location=ext_location(place, file_size=4096),
     ).find(line["topic"], line["queueId"])
     fields = []
     for unit in units:
@@ -246,7 +253,7 @@ def test_space_is_reserved_in_steps_and_a_full_disk_costs_the_extension_only() -
         disk=disk,
         open_files=OpenFiles(disk=disk, open_max=8),
         file_size=4000,
-        ext_place=ext_place(place, file_size=1 << 20),
+        ext_location=ext_location(place, file_size=1 << 20),
     )
     append(queue, 4096 // 34)
     assert queue.extended_tags_code(7, 8, BITS) == 7
@@ -376,7 +383,7 @@ def test_an_extension_without_a_queue_goes(place: Place) -> None:
 
 def parts_with_ext(place: Place, *, is_written: bool = True, is_clean: bool = False) -> Parts:
     return Parts(
-        place, ext_place=ext_place(place, is_written=is_written), queue_file_size=6000, log_file_size=1 << 16,
+        place, ext_location=ext_location(place, is_written=is_written), queue_file_size=6000, log_file_size=1 << 16,
         is_clean=is_clean,
     )  # fmt: skip
 
@@ -558,8 +565,8 @@ def test_what_an_address_no_longer_says_the_client_decides(place: Place) -> None
 def test_extensions_of_neighbours_are_read_in_one_go() -> None:
     disk = SimDisk()
     parts = Parts(
-        Place(disk, "/store"), ext_place=ext_place(Place(disk, "/store"), file_size=1 << 20), queue_file_size=60_000,
-        log_file_size=1 << 20,
+        Place(disk, "/store"), ext_location=ext_location(Place(disk, "/store"), file_size=1 << 20),
+        queue_file_size=60_000, log_file_size=1 << 20,
     )  # fmt: skip
     put_with_ext(parts, 800, BITS)
     before = disk.calls["read"]
@@ -651,7 +658,7 @@ def bit_map_of(topic: str, properties: Mapping[str, str]) -> bytes | None:
 def parts_at(place: Place, *, has_multi_dispatch: bool = False, bit_map_of: BitMapOf = bit_map_of) -> Parts:
     return Parts(
         place,
-        ext_place=ExtPlace(f"{place.root}/consumequeue_ext", 1 << 16, is_written=True),
+        ext_location=ExtLocation(f"{place.root}/consumequeue_ext", 1 << 16, is_written=True),
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of),
         has_multi_dispatch=has_multi_dispatch,
     )
@@ -721,7 +728,7 @@ def test_a_failed_write_of_an_extension_is_final(is_batch: bool) -> None:
     place = Place(disk, "/store")
     parts = Parts(
         place,
-        ext_place=ExtPlace(f"{place.root}/consumequeue_ext", 64, is_written=True),
+        ext_location=ExtLocation(f"{place.root}/consumequeue_ext", 64, is_written=True),
         unit_extensions=UnitExtensions(bit_map_of=None),
     )
     parts.put(b"1", "T")

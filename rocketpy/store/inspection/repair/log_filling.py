@@ -3,7 +3,7 @@
 The lost records are derived from three sources, in this order: the units of queues that point into the range (offset,
 size, queue and queue offset); the heads of records whose bodies are damaged; and the queue offsets that are missing
 between the records before and after the range (their physical offsets are unknown, so they go into the gaps). A start
-accepts a log only if the queue offsets of every queue are consecutive. So a record is placed only if its queue offset
+accepts a log only if the queue offsets of every queue are consecutive. So a record is written only if its queue offset
 is the next one of its queue. All other bytes become fillers; a file ends in a BLANK.
 
 The result depends on the log and the queues only. If a repair crashes after some of its records have reached the disk,
@@ -92,7 +92,7 @@ class _Chain:
     missing: list[tuple[int, int]]  # queue offsets with an unknown physical offset
 
     @property
-    def wants_a_place(self) -> bool:
+    def lacks_offset(self) -> bool:
         """Whether the physical offset of the next queue offset is unknown."""
         while self.missing and self.next_offset is not None and self.missing[0][1] <= self.next_offset:
             self.missing.pop(0)
@@ -136,7 +136,7 @@ class LogFilling:
             missing = [] if each.begin is None else _without((each.begin, each.end), sorted(known.get(key, [])))
             chain = _Chain(key, each.begin, each.end, each.after_offset, each.before_offset, missing)
             self._chains.setdefault(key, []).append(chain)
-        self._placing = sorted(
+        self._unlocated = sorted(
             (chain for chains in self._chains.values() for chain in chains if chain.missing),
             key=lambda chain: (chain.key, chain.after_offset),
         )
@@ -248,7 +248,7 @@ class LogFilling:
             return self._continuity.next_offset(key) is None
         if chain.next_offset is None or chain.next_offset == queue_offset:
             return queue_offset < chain.end
-        return has_gap and chain.next_offset < queue_offset < chain.end and chain.wants_a_place
+        return has_gap and chain.next_offset < queue_offset < chain.end and chain.lacks_offset
 
     def _follow(self, key: QueueKey, queue_offset: int, offset: int) -> bool:
         chain = self._chain_at(key, offset)
@@ -262,9 +262,9 @@ class LogFilling:
     def _fits_something(self, begin: int, end: int) -> bool:
         return any(
             chain.after_offset <= begin < chain.before_offset
-            and chain.wants_a_place
+            and chain.lacks_offset
             and placeholder_size_min(chain.key[0]) <= end - begin
-            for chain in self._placing
+            for chain in self._unlocated
         )
 
     def _fill_gap(self, begin: int, end: int, timestamp_ms: int) -> Iterator[Piece]:
@@ -304,10 +304,10 @@ class LogFilling:
     def _invent(self, begin: int, end: int) -> Iterator[tuple[QueueKey, int, int]]:
         """Yield queue, queue offset and size of records that go between two offsets, as many as fit."""
         free = end - begin
-        for chain in self._placing:
+        for chain in self._unlocated:
             if not chain.after_offset <= begin < chain.before_offset:
                 continue
-            while chain.wants_a_place:
+            while chain.lacks_offset:
                 assert chain.next_offset is not None
                 size = placeholder_size(chain.key[0], begin)
                 if size > free:

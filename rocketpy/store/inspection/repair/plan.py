@@ -42,8 +42,8 @@ from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.recovery.checkpoint import DurableEnds
 
 _TOLERANCE_MS = 3000  # recovery subtracts this from the timestamps of a checkpoint
-_WHY_QUEUE = "from there on its units are not those of its records"
-_WHY_INDEX = "its entries are not those of the log's records"
+_WHY_QUEUE = "from there on its units do not match its records"
+_WHY_INDEX = "its entries do not match the log's records"
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class RepairPlanner:
         """Return the plan; without steps if nothing needs repair."""
         inventory, found = self._inventory, self._found
         steps: list[RepairStep] = [
-            MoveAway(path=path, why="it is where the log has, or should have, another file")
+            MoveAway(path=path, why="the log has, or needs, another file at that offset")
             for path in inventory.misplaced
         ]
         steps += self._lengths()
@@ -135,19 +135,19 @@ class RepairPlanner:
                     break
                 why = _why(found.damages, hole)
                 steps.append(FillHole(hole=hole, placeholder_count=filling.placeholder_count - count, why=why))
-            places = [each for each in (stopped, filling.first_break) if each is not None]
-            if not places or (cut_offset is not None and min(places) >= cut_offset):
+            cut_offsets = [each for each in (stopped, filling.first_break) if each is not None]
+            if not cut_offsets or (cut_offset is not None and min(cut_offsets) >= cut_offset):
                 return holes, steps, cut_offset, filling.first_invented
-            cut_offset = min(places)
+            cut_offset = min(cut_offsets)
 
     def _first_cut(self) -> int | None:
         found = self._found
         if self._cut:
-            places = [damage.begin_offset for damage in found.damages]
-            places += [each.physical_offset for each in found.breaks]
-            if places:
-                return min(places)
-        is_end_lost = found.log_end < found.last_end.durable_end or found.gap_behind_end is not None
+            cut_offsets = [damage.begin_offset for damage in found.damages]
+            cut_offsets += [each.physical_offset for each in found.breaks]
+            if cut_offsets:
+                return min(cut_offsets)
+        is_end_lost = found.log_end < found.last_end.durable_end or found.gap_after_end is not None
         return found.log_end if is_end_lost else None
 
     def _holes(self) -> Iterator[Hole]:
@@ -182,12 +182,12 @@ class RepairPlanner:
     def _why_cut(self, offset: int) -> str:
         for damage in self._found.damages:
             if damage.begin_offset == offset:
-                return f"{damage.why}; it was asked for, or no record fits there"
+                return f"{damage.why}; requested by --cut, or no record fits there"
         if any(each.physical_offset == offset for each in self._found.breaks):
-            return "a queue does not continue there"
+            return "a queue's offsets are not consecutive there"
         if offset >= self._found.log_end:
             return "a file is missing, or the log was durable beyond this offset, but nothing valid follows"
-        return "a queue cannot continue there, however the damage before it is filled"
+        return "a queue's offsets cannot be consecutive there, however the damage before it is filled"
 
     # ---- the next start -------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class RepairPlanner:
             flushed = min(flushed, max(left, default=0))
         return RewindCheckpoint(
             root=inventory.root,
-            why="units or index entries must be made again, or the log ends elsewhere now",
+            why="units or index entries must be rebuilt, or the log ends elsewhere now",
             ends=DurableEnds(log_flushed_offset=flushed, durable_offset=min(begin, flushed), unit_count=0),
             physic_msg_timestamp_ms=java_ms,
             index_msg_timestamp_ms=index_ms,

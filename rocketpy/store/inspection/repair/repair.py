@@ -24,7 +24,7 @@ from rocketpy.store.inspection.verify.findings import Finding
 from rocketpy.store.inspection.verify.queue_units import is_unit, units_between
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
-_DISTRUSTED_MAX = 1000
+_REJECTED_MAX = 1000
 _SPARE_BYTES = 1 << 20
 _ROUNDS_MAX = 4
 
@@ -123,19 +123,21 @@ def _require_possible(disk: Disk, inspection: StoreInspection, plan: RepairPlan)
 
 def _inspect(disk: Disk, root: str, commit_log_paths: Sequence[str], progress: Progress | None) -> StoreInspection:
     """Inspect everything; again, if queues show that a record's head is wrong although its checksum is right."""
-    distrusted: frozenset[int] = frozenset()
+    rejected_offsets: frozenset[int] = frozenset()
     while True:
         with ExitStack() as scope:
-            inspection = StoreInspection(disk, root, commit_log_paths=commit_log_paths, distrusted=distrusted)
+            inspection = StoreInspection(
+                disk, root, commit_log_paths=commit_log_paths, rejected_offsets=rejected_offsets
+            )
             scope.callback(inspection.close)
             for done, total in inspection.run():
                 if progress is not None:
                     progress(done, total)
-            more = distrusted | _inconsistent_records(inspection)
-            if more == distrusted or len(distrusted) >= _DISTRUSTED_MAX:
+            more = rejected_offsets | _inconsistent_records(inspection)
+            if more == rejected_offsets or len(rejected_offsets) >= _REJECTED_MAX:
                 scope.pop_all()  # the caller closes it
                 return inspection
-        distrusted = more
+        rejected_offsets = more
 
 
 def _inconsistent_records(inspection: StoreInspection) -> frozenset[int]:
@@ -155,7 +157,7 @@ def _inconsistent_records(inspection: StoreInspection) -> frozenset[int]:
         queue = inspection.inventory.queues.get((each.topic, each.queue_id))
         if queue is None:
             continue
-        end = max(each.expected + 1, min(each.found, each.expected + _DISTRUSTED_MAX))
+        end = max(each.expected + 1, min(each.found, each.expected + _REJECTED_MAX))
         for queue_offset, unit in units_between(inspection.opened, queue, each.expected, end):
             if is_unit(unit) and unit[0] <= each.physical_offset:
                 record = inspection.record_at(unit[0])

@@ -28,7 +28,7 @@ STAGING_SUFFIX = ".repaired"
 
 @attrs.frozen
 class RepairContext:
-    """What the steps of one repair share."""
+    """Shared context of the steps of one repair."""
 
     disk: Disk
     root: str
@@ -57,7 +57,7 @@ class RepairStep(Protocol):
 
     @property
     def does(self) -> str:
-        """What happens."""
+        """A description of the change."""
         ...
 
     @property
@@ -105,12 +105,12 @@ class SetLength:
 
     @property
     def begin(self) -> int:
-        """Where the shorter of the two ends."""
+        """The smaller of the two lengths."""
         return min(self.size, self.length)
 
     @property
     def end(self) -> int:
-        """Where the longer of the two ends."""
+        """The larger of the two lengths."""
         return max(self.size, self.length)
 
     @property
@@ -121,7 +121,7 @@ class SetLength:
     @property
     def does(self) -> str:
         """Extends or truncates."""
-        return f"extends it by zeros to {self.size}" if self.length < self.size else f"cuts it to {self.size}"
+        return f"extends it by zeros to {self.size}" if self.length < self.size else f"truncates it to {self.size}"
 
     def apply(self, context: RepairContext) -> None:
         """Back up the truncated part, then set the length."""
@@ -182,12 +182,12 @@ class FillHole:
 
     @property
     def begin(self) -> int:
-        """Where the damage begins."""
+        """The position at which the damage begins."""
         return self.hole.begin_offset - self.hole.base_offset
 
     @property
     def end(self) -> int:
-        """Where the damage ends."""
+        """The position after the damage."""
         return self.hole.end_offset - self.hole.base_offset
 
     @property
@@ -199,7 +199,7 @@ class FillHole:
     def does(self) -> str:
         """With the number of messages that are known to be lost."""
         what = f"{self.placeholder_count} placeholders of lost messages, the rest is covered by fillers"
-        return f"makes a file of {what}" if self.hole.is_new_file else f"writes {what}"
+        return f"creates a file of {what}" if self.hole.is_new_file else f"writes {what}"
 
     def apply(self, context: RepairContext) -> None:
         """Write the records; a new file appears atomically."""
@@ -273,7 +273,7 @@ class RewindCheckpoint:
     @property
     def does(self) -> str:
         """With the offset."""
-        return f"has the next start walk through the log from {self.ends.durable_offset} on"
+        return f"has the next start scan the log from {self.ends.durable_offset} on"
 
     def apply(self, context: RepairContext) -> None:
         """Create the abort file, then write the checkpoint, then move the note of a clean shutdown away.
@@ -318,20 +318,20 @@ class CutLog:
 
     @property
     def kept_bytes(self) -> int:
-        """What goes of the first file."""
+        """The bytes that are removed from the first file."""
         return self.files[0].end_offset - max(self.offset, self.files[0].base_offset)
 
     @property
     def does(self) -> str:
         """With the number of bytes lost."""
-        return f"cuts the log at offset {self.offset}: {self.lost_bytes} bytes up to its last record go"
+        return f"truncates the log at offset {self.offset}: {self.lost_bytes} bytes up to its last record are lost"
 
     def apply(self, context: RepairContext) -> None:
         """Move files away, last one first, so that there never is a gap; then clear the rest of the first."""
-        first, *behind = self.files
+        first, *later = self.files
         if first.base_offset > self.offset:
-            behind = list(self.files)
-        for file in reversed(behind):
+            later = list(self.files)
+        for file in reversed(later):
             context.kept.move(file.path, self.why)
         if first.base_offset <= self.offset:
             clear_from(context, first, self.offset - first.base_offset, self.why)
@@ -358,13 +358,13 @@ class CutQueue:
 
     @property
     def kept_bytes(self) -> int:
-        """What goes of the first file."""
+        """The bytes that are removed from the first file."""
         return self._files[0].size if self._files else 0
 
     @property
     def does(self) -> str:
         """With the queue offset."""
-        return f"cuts the queue at queue offset {self.queue_offset}, to be made again from there"
+        return f"truncates the queue at queue offset {self.queue_offset}; it is rebuilt from there"
 
     @property
     def _files(self) -> list[StoreFile]:
@@ -389,7 +389,7 @@ class RestoreTable:
     why: str
     begin: None = None
     end: None = None
-    does: str = "writes it anew from its .bak"
+    does: str = "restores it from its .bak"
     kept_bytes: int = 0
 
     def apply(self, context: RepairContext) -> None:

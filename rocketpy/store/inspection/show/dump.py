@@ -96,8 +96,8 @@ class StoreDump:
             if kind is None:
                 raise StoreError("no file of a store", path=path)
             yield from self._file(path, kind)
-        for place in self._opened.unreadable:
-            yield Item("unreadable", {"path": place.path, "position": place.position, "why": place.why})
+        for each in self._opened.unreadable:
+            yield Item("unreadable", {"path": each.path, "position": each.position, "why": each.why})
 
     def _directory(self, path: str) -> Iterator[Item]:
         logs: list[str] = []
@@ -165,8 +165,8 @@ class StoreDump:
                         "why": damage.why,
                     },
                 )
-        behind = next((each.why for each in walk.tail if not each.is_zero), "free space" if walk.tail else "nothing")
-        yield Item("end", {"physical_offset": walk.end_offset, "behind": behind})
+        after = next((each.why for each in walk.tail if not each.is_zero), "free space" if walk.tail else "nothing")
+        yield Item("end", {"physical_offset": walk.end_offset, "behind": after})
 
     def _log_files(self, paths: Sequence[str]) -> list[StoreFile]:
         listed = []
@@ -195,11 +195,11 @@ class StoreDump:
         position = offset - file.base_offset
         raw = self._opened.read(file.path, position, _RAW_SHOWN)
         size, magic = int.from_bytes(raw[:4], "big"), int.from_bytes(raw[4:8], "big", signed=True)
-        place = {"physical_offset": offset, "path": file.path, "position": position}
+        where = {"physical_offset": offset, "path": file.path, "position": position}
         if magic == BLANK_MAGIC_CODE:
-            return Item("blank", {**place, "size": size})
+            return Item("blank", {**where, "size": size})
         why = "a damaged record" if magic == MESSAGE_MAGIC_CODE else "no record"
-        return Item("nothing", {**place, "why": why, "bytes": f"0x{raw.hex()}"})
+        return Item("nothing", {**where, "why": why, "bytes": f"0x{raw.hex()}"})
 
     def _body(self, body: bytes) -> dict[str, object]:
         options = self._options

@@ -97,8 +97,8 @@ class StoreExport:
                 yield from self._of_log(self._last_end.walk_begin)
         else:
             yield from self._of_log(None)
-        for place in self._opened.unreadable:
-            self._report(place.why)
+        for each in self._opened.unreadable:
+            self._report(each.why)
 
     def close(self) -> None:
         """Close every file."""
@@ -120,8 +120,8 @@ class StoreExport:
             if is_pre_blank(unit) or unit[0] + unit[1] <= log_min:
                 continue
             record = read_record(self._inventory.log_files, self._opened, unit[0])
-            place = (queue.topic, queue.queue_id), queue_offset
-            if record is None or (place not in queue_offsets_of(record, is_multi_dispatch=True)):
+            expected = (queue.topic, queue.queue_id), queue_offset
+            if record is None or (expected not in queue_offsets_of(record, is_multi_dispatch=True)):
                 skipped.add(queue_offset, f"no valid record of it at {unit[0]} of the log")
                 continue
             skipped.end()
@@ -154,11 +154,11 @@ class StoreExport:
         return any(
             self._options.is_met_by(record, *key, queue_offset)
             and queue_offset >= self._queue_ends.get(key[1], 0)
-            and (not index or self._is_believed(record, key, queue_offset))
+            and (not index or self._has_unit_in(record, key, queue_offset))
             for index, (key, queue_offset) in enumerate(queue_offsets_of(record, is_multi_dispatch=True))
         )
 
-    def _is_believed(self, record: CheckedMessage, key: QueueKey, queue_offset: int) -> bool:
+    def _has_unit_in(self, record: CheckedMessage, key: QueueKey, queue_offset: int) -> bool:
         """Whether a record belongs to a queue that it names besides its own."""
         if self._has_multi_dispatch or key[0].startswith(LMQ_PREFIX):
             return True

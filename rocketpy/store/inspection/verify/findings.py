@@ -12,14 +12,14 @@ import attrs
 
 
 class Severity(enum.Enum):
-    """How much a finding matters, the worst first."""
+    """Severity of a finding, the worst first."""
 
     ERROR = "error"
     """Messages are lost, wrong or out of reach; or a start refuses the store."""
     WARNING = "warning"
     """Something serves less than it should, although every message is there."""
     NOTICE = "notice"
-    """What a crash, another broker or a person leaves behind; a start deals with it, or nothing has to be done."""
+    """Left by a crash, another broker or a person; the next start resolves it, or it is harmless."""
 
     @property
     def is_severe(self) -> bool:

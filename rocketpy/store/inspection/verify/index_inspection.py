@@ -30,8 +30,8 @@ _KNOWN_SLOT_COUNTS = (5_000_000, 250_000)  # of a Java broker, and of ours when 
 _SEARCH_SLOTS_MAX = 20_000
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 _WINDOW_SIZE = 1 << 20
-_MOVE = "moves it and the later ones away; the next start makes them again from the log"
-_START = "trusts it after an orderly stop, and may make it again after a crash: queries by key miss messages"
+_MOVE = "moves it and the later ones away; the next start rebuilds them from the log"
+_START = "trusts it after a clean shutdown, may rebuild it after a crash: queries by key miss messages"
 
 
 def layout_of(opened: ReadOnlyFiles, path: str, size: int) -> IndexLayout | None:
@@ -71,7 +71,7 @@ def _possible_slot_counts(opened: ReadOnlyFiles, path: str, size: int, header: I
     """Yield possible numbers of slots: the newest entry is where the file contains its physical offset."""
     yield from _KNOWN_SLOT_COUNTS
     wanted = header.end_physical_offset.to_bytes(8, "big", signed=True)
-    if not any(wanted):  # one message at the very beginning of the log: its place is no mark
+    if not any(wanted):  # one message at the very beginning of the log: its offset, 0, cannot be searched for
         yield from range(_WORDS_PER_ENTRY, min(size // SLOT_SIZE, _SEARCH_SLOTS_MAX))
         return
     before = HEADER_SIZE + (header.index_count - 1) * ENTRY_SIZE + SLOT_SIZE  # the slots left out
@@ -144,13 +144,13 @@ class IndexInspection:
         self.first_missing = -1
         self.entry_count = 0
         self.bad_from: str | None = None
-        """The first file that must be made again."""
+        """The first file that must be rebuilt."""
         self.rebuild_offset: int | None = None
         """The physical offset from which the index must be rebuilt."""
 
     @property
     def end_offset(self) -> int:
-        """Where the newest entry's record is; -1 without any."""
+        """Physical offset of the newest entry's record; -1 without any."""
         return max((each.header.end_physical_offset for each in self._files), default=-1)
 
     def vouched_for(self, index_timestamp_ms: int) -> tuple[int, int]:
@@ -182,15 +182,15 @@ class IndexInspection:
         hashes = iter(hash_index_keys(topics, keys))
         for record, count in keyed:
             if is_placeholder(record):
-                self._pass_over(record.physical_offset, record.physical_offset + record.size)
+                self._skip(record.physical_offset, record.physical_offset + record.size)
             else:
                 self._compare(record.physical_offset, [next(hashes) for _ in range(count)])
 
     def see_damage(self, damage: Damage) -> None:
-        """Skip the entries of messages lost in a damage."""
-        self._pass_over(damage.begin_offset, damage.end_offset)
+        """Skip the entries of messages that were lost in a damaged range."""
+        self._skip(damage.begin_offset, damage.end_offset)
 
-    def _pass_over(self, begin_offset: int, end_offset: int) -> None:
+    def _skip(self, begin_offset: int, end_offset: int) -> None:
         for file in self._files:
             self._look(file, begin_offset - 1, [])
             while (entry := self._entry(file)) is not None and entry[1] < end_offset:
@@ -208,7 +208,7 @@ class IndexInspection:
             self.missing_count += 1
 
     def _look(self, file: _File, physical_offset: int, hashes: list[int]) -> bool:
-        """Check the entries of a file up to a record; return whether there is one for it."""
+        """Check the entries of a file up to a record; return whether the record has one."""
         has_entry = False
         while (entry := self._entry(file)) is not None and (
             entry[1] <= physical_offset or self._is_out_of_order(file, physical_offset)
@@ -278,13 +278,15 @@ class IndexInspection:
                     position=24,
                     expected=f"messages before the log's end at {log_end_offset}",
                     found=f"one at {header.end_physical_offset}",
-                    start="removes it and makes it again",
+                    start="removes and rebuilds it",
                     repair=NOTHING,
                 )
             elif file.why:
                 self._is_bad(file.path)
                 found = f"{file.why}, and {file.wrong_count - 1} like it" if file.wrong_count > 1 else file.why
-                yield _finding(file.path, file.where, "entries of records of the log, older ones behind newer", found)
+                yield _finding(
+                    file.path, file.where, "entries of the log's records, each linking to an older one", found
+                )
             elif not _is_sane(header):
                 self._is_bad(file.path)
                 yield _finding(file.path, 0, "a header whose begin is before its end", str(header))
@@ -294,7 +296,7 @@ class IndexInspection:
                 path=f"{self._inventory.root}/index",
                 expected=f"entries for {self.missing_count} messages from {self.first_missing} on",
                 found="none: queries by key do not find them",
-                start=NOTHING if is_clean else "makes those behind the last full file again",
+                start=NOTHING if is_clean else "rebuilds those after the last full file",
                 repair=NOTHING,
             )
 

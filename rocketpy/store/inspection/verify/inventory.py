@@ -19,7 +19,7 @@ from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 
 CONFIG_DIRECTORY = "config"
 DELETED_PREFIX = "deleted-before-"
-_FOREIGN_START = "rocketpy passes over it; a Java broker may not start with it"
+_FOREIGN_START = "rocketpy ignores it; a Java broker may not start with it"
 
 
 @attrs.frozen
@@ -88,7 +88,7 @@ class Inventory:
 
     @property
     def log_min_offset(self) -> int:
-        """Where the log begins."""
+        """The physical offset at which the log begins."""
         return self.log_files[0].base_offset if self.log_files else 0
 
     @property
@@ -152,7 +152,7 @@ def _find_log(disk: Disk, inventory: Inventory) -> None:
                 severity=Severity.NOTICE,
                 path=path,
                 expected="a file of full length",
-                found="no bytes: a crash while it was made",
+                found="no bytes: a crash while it was created",
                 start="removes it; a Java broker does not start with it",
                 repair="removes it",
             )
@@ -230,7 +230,7 @@ def _wrong_length(file: StoreFile, *, is_last: bool) -> Finding:
         expected=f"a length of {file.size}",
         found=f"{file.length}",
         start=start,
-        repair="extends it" if is_short else "cuts it to its length",
+        repair="extends it" if is_short else "truncates it to that length",
     )
 
 

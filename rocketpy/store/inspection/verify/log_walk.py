@@ -58,14 +58,14 @@ class Damage:
     is_zero: bool = False
     reaches_file_end: bool = False
     suspects: tuple[CheckedMessage, ...] = ()
-    is_stale_behind: bool = False
-    """Older records follow that a truncation has left in place."""
+    has_stale_records_after: bool = False
+    """Older records follow, which a truncation has left."""
     timestamp_ms: int = 0
     """The storeTimestamp of the records around it."""
 
     @property
     def size(self) -> int:
-        """How many bytes it is."""
+        """Its size in bytes."""
         return self.end_offset - self.begin_offset
 
 
@@ -89,14 +89,14 @@ class LogWalk:
         *,
         durable_end: int = 0,
         begin_offset: int | None = None,
-        distrusted: frozenset[int] = frozenset(),
+        rejected_offsets: frozenset[int] = frozenset(),
     ) -> None:
         """Prepare a walk, from the beginning or from a record at ``begin_offset``.
 
-        Records before ``durable_end`` are known to be written by the last owner of the store. Records at ``distrusted``
-        offsets count as damaged: their checksums are right, but a checksum covers the body only.
+        Records before ``durable_end`` are known to be written by the last owner of the store. Records at
+        ``rejected_offsets`` count as damaged: their checksums are right, but a checksum covers the body only.
         """
-        self._distrusted = distrusted
+        self._rejected_offsets = rejected_offsets
         self._files = files
         self._opened = opened
         self._durable_end = durable_end
@@ -144,7 +144,7 @@ class LogWalk:
             if record.status is RecordStatus.MESSAGE and not objection(record, file.base_offset + position):
                 if self._pending:
                     if self._is_stale(record):
-                        self._pending[-1] = attrs.evolve(self._pending[-1], is_stale_behind=True)
+                        self._pending[-1] = attrs.evolve(self._pending[-1], has_stale_records_after=True)
                         self._is_over = True
                         return
                     yield from self._confirm_damages(record.store_timestamp)
@@ -196,12 +196,12 @@ class LogWalk:
                 begin = position - self._window_begin
                 available = len(self._window) - begin
         record = check_message(self._window, begin, min(available, file.size - position))
-        if file.base_offset + position in self._distrusted and record.status is RecordStatus.MESSAGE:
+        if file.base_offset + position in self._rejected_offsets and record.status is RecordStatus.MESSAGE:
             return CheckedMessage(RecordStatus.DAMAGED, why="record: topic, queue or queue offset are not its own")
         return record
 
     def _look_at(self, file: StoreFile, position: int, size: int) -> None:
-        """Have the window hold ``size`` bytes from a position on, as far as the file has them."""
+        """Fill the window with ``size`` bytes from a position on, as far as the file has them."""
         end = min(position + size, file.size, file.length)
         begin = self._window_begin
         if self._window_path != file.path or position < begin or end > begin + len(self._window):
@@ -246,7 +246,7 @@ class LogWalk:
             begin = position - self._window_begin
             available = len(self._window) - begin
             record = check_message(self._window, begin, min(available, file.size - position), check_crc=False)
-            if file.base_offset + position in self._distrusted:
+            if file.base_offset + position in self._rejected_offsets:
                 position += max(record.size, 1)
                 continue
             if record.status is not RecordStatus.MESSAGE or objection(record, file.base_offset + position):

@@ -135,8 +135,8 @@ class QueueContinuity:
         if len(self.breaks) >= _BREAKS_MAX:
             return -1
         expected, after_offset = (0, 0) if queue is None else (queue.next_offset, queue.end_offset)
-        place = record.physical_offset, record.topic, record.queue_id
-        self.breaks.append(OffsetBreak(*place, expected, record.queue_offset, after_offset, is_alone))
+        record_key = record.physical_offset, record.topic, record.queue_id
+        self.breaks.append(OffsetBreak(*record_key, expected, record.queue_offset, after_offset, is_alone))
         return len(self.breaks) - 1
 
     def _need(self, record: CheckedMessage, begin: int | None, after_offset: int) -> None:

@@ -73,12 +73,12 @@ class QueueInspection:
     def see(self, records: Sequence[CheckedMessage]) -> None:
         """Check the units of valid records, in log order."""
         for record in records:
-            places = queue_offsets_of(record, is_multi_dispatch=True)
-            for key, queue_offset in places[:1]:
+            queue_offsets = queue_offsets_of(record, is_multi_dispatch=True)
+            for key, queue_offset in queue_offsets[:1]:
                 if self._misses_unit(key, record, queue_offset):
                     self._lose(key, queue_offset, queue_offset + 1, record.physical_offset)
-            for key, queue_offset in places[1:]:
-                if key != places[0][0]:
+            for key, queue_offset in queue_offsets[1:]:
+                if key != queue_offsets[0][0]:
                     self._see_named(key, record, queue_offset)
 
     def cursor_of(self, key: QueueKey) -> QueueCursor:

@@ -24,10 +24,10 @@ from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY, UNIT_SIZE
 from rocketpy.store.queue.multi_dispatch import QueueKey
 
-CUT = "cuts the queue there; the next start makes its units again from the log"
-REBUILD = "has the next start make them from the log"
-_NOT_LOOKED_AT = "does not look there: consumers are given what is there"
-_NOT_MADE = "does not make them: it does not look there"
+CUT = "truncates the queue there; the next start rebuilds its units from the log"
+REBUILD = "has the next start rebuild them from the log"
+_NOT_SCANNED = "does not scan there: consumers get what is there"
+_NOT_REBUILT = "does not rebuild them: it does not scan there"
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class _Kind(enum.Enum):
     FINE = "fine"  # expired, or before the first message
     HOLE = "hole"
     WRONG = "wrong"
-    BEHIND = "behind"
+    PAST_END = "past the end"
     DAMAGED = "damaged"  # what it points to
 
 
@@ -112,9 +112,9 @@ class QueueVerdict:
         topic, queue_id = key
         is_deleted = known_topics is not None and topic not in known_topics and not topic.startswith(LMQ_PREFIX)
         for each in ranges:
-            severity, start, repair = Severity.ERROR, _NOT_MADE, REBUILD
+            severity, start, repair = Severity.ERROR, _NOT_REBUILT, REBUILD
             if each.physical_offset >= self._log.walk_begin or self._log.is_live:
-                severity, start, repair = Severity.NOTICE, "makes them", NOTHING
+                severity, start, repair = Severity.NOTICE, "rebuilds them", NOTHING
             elif is_deleted:
                 severity, start, repair = Severity.NOTICE, "nothing: the topic was deleted", NOTHING
             else:
@@ -131,10 +131,10 @@ class QueueVerdict:
     def _lost(self, cursor: QueueCursor, each: OffsetRange) -> Iterator[Finding]:
         log = self._log
         is_tail = each.end >= cursor.next_unit
-        severity, start, repair = Severity.NOTICE, "makes them", NOTHING
+        severity, start, repair = Severity.NOTICE, "rebuilds them", NOTHING
         is_made = each.physical_offset >= log.walk_begin and (is_tail or not log.is_clean)
         if not is_made and not (log.is_live and is_tail):
-            severity, start, repair = Severity.ERROR, _NOT_MADE, REBUILD
+            severity, start, repair = Severity.ERROR, _NOT_REBUILT, REBUILD
             self.rebuild_offsets.append(each.physical_offset)
             self.faults.append(QueueFault(cursor.queue, each.begin, each.physical_offset))
         expected = f"units of the records from {each.physical_offset} of the log on"
@@ -152,7 +152,7 @@ class QueueVerdict:
                     path=queue.path,
                     expected=f"a file that begins at {previous.end_offset}",
                     found=f"none up to {following.base_offset}",
-                    start="drops what is behind; it makes units again only where it walks through the log",
+                    start="drops the files after the gap; rebuilds units only where it scans the log",
                     repair=CUT,
                 )
         for each in cursor.unmatched:
@@ -162,8 +162,8 @@ class QueueVerdict:
             yield from self._judge(queue, run, is_tail=True)
         for each in cursor.wrong_tags:
             self.faults.append(QueueFault(queue, each.begin, each.physical_offset))
-            expected, found = "the tags code of its record", "another: a filter by tag passes it over"
-            yield _finding(queue, each.begin, each.end, Severity.WARNING, expected, found, _NOT_LOOKED_AT, CUT)
+            expected, found = "the tags code of its record", "another: a tag filter skips the message"
+            yield _finding(queue, each.begin, each.end, Severity.WARNING, expected, found, _NOT_SCANNED, CUT)
         for each in cursor.lost:
             yield from self._lost(cursor, each)
 
@@ -193,7 +193,7 @@ class QueueVerdict:
         index = bisect_right(log.damages, physical_offset, key=lambda damage: damage.begin_offset) - 1
         if index >= 0 and physical_offset + size <= log.damages[index].end_offset:
             return _Kind.DAMAGED, index
-        return (_Kind.BEHIND if physical_offset + size > log.end_offset else _Kind.WRONG), -1
+        return (_Kind.PAST_END if physical_offset + size > log.end_offset else _Kind.WRONG), -1
 
     def _judge(self, queue: QueueFiles, run: _Run, *, is_tail: bool) -> Iterator[Finding]:
         log = self._log
@@ -206,20 +206,24 @@ class QueueVerdict:
             return
         count = run.end - run.begin
         is_replaced = not log.is_clean and self._physical_before(queue, run.begin) >= log.walk_begin
-        severity, start, repair = Severity.ERROR, _NOT_LOOKED_AT, CUT
+        severity, start, repair = Severity.ERROR, _NOT_SCANNED, CUT
         # Units after all records of the queue are truncated with the log; one at a record's queue offset is wrong.
-        if run.kind is _Kind.BEHIND and is_tail and run.begin >= (log.next_offset((queue.topic, queue.queue_id)) or 0):
-            severity, start, repair = Severity.NOTICE, "cuts them", NOTHING
+        if (
+            run.kind is _Kind.PAST_END
+            and is_tail
+            and run.begin >= (log.next_offset((queue.topic, queue.queue_id)) or 0)
+        ):
+            severity, start, repair = Severity.NOTICE, "truncates them", NOTHING
         elif is_replaced:
-            severity, start, repair = Severity.NOTICE, "makes them again from the log", NOTHING
+            severity, start, repair = Severity.NOTICE, "rebuilds them from the log", NOTHING
         else:
             self._fault(queue, run.begin)
         if run.kind is _Kind.HOLE:
             found = "none" if count == 1 else f"none, {count} times"
         else:
             physical_offset, size, _ = run.first
-            end = f"behind the log's end at {log.end_offset}"
-            what = end if run.kind is _Kind.BEHIND else self._what_is_at(physical_offset, queue)
+            end = f"after the log's end at {log.end_offset}"
+            what = end if run.kind is _Kind.PAST_END else self._what_is_at(physical_offset, queue)
             others = f", and {count - 1} like it" if count > 1 else ""
             found = f"{size} bytes at {physical_offset} of the log: {what}{others}"
         expected = "a unit of a record of this queue"

@@ -12,7 +12,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import Disk, DiskFile
 
 _PAGE_SIZE = 4096
-_UNREADABLE_MAX = 1000  # remembered at most
+_UNREADABLE_MAX = 1000  # bound of the noted ranges
 
 
 @attrs.frozen

@@ -33,18 +33,18 @@ _FIRST_RECORD_SIZE = 76
 
 @attrs.frozen
 class LastEnd:
-    """How the last owner of a store left it."""
+    """State in which the last owner left the store."""
 
     is_clean: bool
-    """Whether a start takes the last stop for a clean shutdown."""
+    """Whether a start treats the last stop as a clean shutdown."""
     has_abort_file: bool
     checkpoint: StoreCheckpoint
     orderly_end: OrderlyEnd | None
-    """The note of a clean shutdown, if a start believes it."""
+    """The note of a clean shutdown; None if a start would ignore it."""
     durable_end: int
-    """A record of the log before here that is not valid is damage: a start refuses the store."""
+    """An invalid record before this offset is damage: a start refuses the store."""
     walk_begin: int
-    """A start looks at records from here on."""
+    """A start scans records from this offset on."""
 
 
 def read_last_end(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> LastEnd:
@@ -162,9 +162,9 @@ def small_file_findings(
             expected="a note of a clean shutdown that checkpoint, log and queues agree with",
             found=repr(opened.read(noted_path, 0, 80)),
             start=(
-                "walks up to three log files to find the end"
+                "scans up to three log files to find the end"
                 if last_end.is_clean
-                else f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on"
+                else f"recovers as after a crash, and scans the log from {last_end.walk_begin} on"
             ),
             repair=NOTHING,
         )
@@ -174,7 +174,7 @@ def small_file_findings(
             path=noted_path,
             expected="the note of a clean shutdown, or an abort file",
             found="neither: the abort file was removed by hand",
-            start=f"recovers as after a crash, and walks through the log from {last_end.walk_begin} on",
+            start=f"recovers as after a crash, and scans the log from {last_end.walk_begin} on",
             repair=NOTHING,
         )
     for path in inventory.config_files:
@@ -196,8 +196,8 @@ def _checkpoint_findings(inventory: Inventory, last_end: LastEnd) -> Iterator[Fi
                 position=number * 8,
                 expected="a time in milliseconds",
                 found=f"{time_ms}",
-                start="takes it at its word: after a crash it begins its walk too late, or at the beginning",
-                repair="writes the checkpoint anew",
+                start="trusts it: after a crash it begins its scan too late, or at the beginning of the log",
+                repair="rewrites the checkpoint",
             )
 
 
@@ -219,7 +219,7 @@ def _json_findings(disk: Disk, opened: ReadOnlyFiles, path: str) -> Iterator[Fin
             yield _json_finding(path + ".bak", Severity.NOTICE, backup, NOTHING, NOTHING)
     elif backup is None:
         severity = Severity.NOTICE if main in (_MISSING, _EMPTY) else Severity.WARNING
-        yield _json_finding(path, severity, main, "reads the .bak", "writes it anew from the .bak")
+        yield _json_finding(path, severity, main, "reads the .bak", "restores it from the .bak")
     elif main != _MISSING:
         yield _json_finding(path, Severity.ERROR, f"{main}; .bak: {backup}", "refuses to start", NOTHING)
 

@@ -58,9 +58,9 @@ class StoreInspection:
         *,
         commit_log_paths: Sequence[str] = (),
         is_live: bool = False,
-        distrusted: frozenset[int] = frozenset(),
+        rejected_offsets: frozenset[int] = frozenset(),
     ) -> None:
-        """``is_live``: a broker has the store open. Records at ``distrusted`` places count as damaged.
+        """``is_live``: a broker has the store open. Records at ``rejected_offsets`` count as damaged.
 
         StoreError if ``root`` is no directory.
         """
@@ -74,7 +74,10 @@ class StoreInspection:
         self._times = TimeInspection()
         self._continuity = QueueContinuity(log_min_offset=self.inventory.log_min_offset)
         self._walk = LogWalk(
-            self.inventory.log_files, self.opened, durable_end=self.last_end.durable_end, distrusted=distrusted
+            self.inventory.log_files,
+            self.opened,
+            durable_end=self.last_end.durable_end,
+            rejected_offsets=rejected_offsets,
         )
         self.finding_count = 0
         self.findings: list[Finding] = []
@@ -94,7 +97,7 @@ class StoreInspection:
         return self._walk.tail
 
     @property
-    def gap_behind_end(self) -> Damage | None:
+    def gap_after_end(self) -> Damage | None:
         """A file that is missing after the end of the log although a later one exists."""
         return next((each for each in self.tail if not each.path), None)
 
@@ -120,7 +123,7 @@ class StoreInspection:
 
     @property
     def continuity(self) -> QueueContinuity:
-        """Where each queue of the log continues."""
+        """The next queue offset of each queue of the log."""
         return self._continuity
 
     def record_at(self, physical_offset: int) -> CheckedMessage | None:
@@ -183,8 +186,8 @@ class StoreInspection:
         self.in_damages = verdict.in_damages
         self._add(self.index.finish(self.log_end, is_clean=last_end.is_clean, is_live=self._is_live))
         self._add(small_file_findings(self.disk, self.inventory, self.opened, last_end, is_live=self._is_live))
-        for place in self.opened.unreadable:
-            self._add([_unreadable(place.path, place.position, place.why)])
+        for each in self.opened.unreadable:
+            self._add([_unreadable(each.path, each.position, each.why)])
 
     def _add(self, findings: Sequence[Finding] | Iterator[Finding]) -> None:
         for finding in findings:
@@ -200,7 +203,7 @@ class StoreInspection:
         for each in self.breaks:
             yield self._break(each)
         for odd in self.odd_times:
-            path, position = self._place(odd.offset)
+            path, position = self._locate(odd.offset)
             yield Finding(
                 severity=Severity.WARNING,
                 path=path,
@@ -214,28 +217,28 @@ class StoreInspection:
 
     def _damage(self, damage: Damage) -> Finding:
         last_end = self.last_end
-        behind = self.log_end - damage.end_offset
+        after = self.log_end - damage.end_offset
         is_crash_like = damage.begin_offset >= last_end.durable_end and damage.begin_offset >= last_end.walk_begin
         if not damage.path:
             start = "refuses the store"
         elif damage.begin_offset < last_end.walk_begin:
-            start = "does not look there: consumers get what is there, or an error"
+            start = "does not scan there: consumers get these bytes, or an error"
         elif is_crash_like:
-            start = f"takes it for the end of the log and cuts {behind} bytes of records behind it"
+            start = f"takes it for the end of the log and truncates the {after} bytes of records after it"
         else:
             start = "refuses the store"
         return Finding(
             severity=Severity.ERROR,
             path=damage.path or self.inventory.commit_log_paths[0],
             position=damage.position if damage.path else None,
-            expected=f"records from offset {damage.begin_offset} of the log on",
-            found=f"{damage.size} bytes that are none ({damage.why}), and valid records behind them",
+            expected=f"a valid record at offset {damage.begin_offset} of the log",
+            found=f"{damage.size} bytes without a valid record ({damage.why}), then valid records",
             start=start,
-            repair="puts placeholders there, or with --cut cuts the log there",
+            repair="fills it with placeholders, or truncates the log there with --cut",
         )
 
     def _break(self, each: OffsetBreak) -> Finding:
-        path, position = self._place(each.physical_offset)
+        path, position = self._locate(each.physical_offset)
         is_looked_at = each.physical_offset >= self.last_end.walk_begin
         return Finding(
             severity=Severity.ERROR,
@@ -243,8 +246,8 @@ class StoreInspection:
             position=position,
             expected=f"queue offset {each.expected} of {each.topic!r}, queue {each.queue_id}",
             found=f"{each.found}",
-            start="takes it for the end of the log" if is_looked_at else "does not look there",
-            repair="cuts the log there, with --cut only",
+            start="takes it for the end of the log" if is_looked_at else "does not scan there",
+            repair="truncates the log there, with --cut only",
         )
 
     def _tail(self) -> Iterator[Finding]:
@@ -252,44 +255,44 @@ class StoreInspection:
         durable_end = self.last_end.durable_end
         files = self.inventory.log_files
         if self.log_end < durable_end and not self._is_live:
-            path, position = self._place(self.log_end)
+            path, position = self._locate(self.log_end)
             why = tail[0].why if tail else "the end of the last file"
             yield Finding(
                 severity=Severity.ERROR,
                 path=path,
                 position=position,
                 expected=f"records up to offset {durable_end} of the log, which were durable",
-                found=f"{why}, and no valid record behind it",
+                found=f"{why}, and no valid record after it",
                 start="refuses the store",
-                repair="cuts the log there",
+                repair="truncates the log there",
             )
             return
-        gap = self.gap_behind_end
+        gap = self.gap_after_end
         if gap is not None:
             yield Finding(
                 severity=Severity.ERROR,
                 path=self.inventory.commit_log_paths[0],
                 expected=f"a file that begins at {gap.begin_offset}",
-                found=f"none up to {gap.end_offset}, and no record behind",
+                found=f"none up to {gap.end_offset}, and no record after it",
                 start="refuses the store",
-                repair="takes away the files behind",
+                repair="moves away the files after the gap",
             )
             return
-        first = next((each for each in tail if not each.is_zero or each.is_stale_behind), None)
+        first = next((each for each in tail if not each.is_zero or each.has_stale_records_after), None)
         if first is None or self._is_live:
             return
-        stale = ", then older records that a truncation has left there" if first.is_stale_behind else ""
+        stale = ", then older records that a truncation has left" if first.has_stale_records_after else ""
         yield Finding(
             severity=Severity.NOTICE,
             path=first.path or files[-1].path,
             position=first.position,
-            expected="free space behind the last record",
-            found=f"{first.why}{stale}: what a crash leaves behind",
+            expected="free space after the last record",
+            found=f"{first.why}{stale}: left by a crash",
             start="clears it",
             repair=NOTHING,
         )
 
-    def _place(self, offset: int) -> tuple[str, int | None]:
+    def _locate(self, offset: int) -> tuple[str, int | None]:
         for file in self.inventory.log_files:
             if file.base_offset <= offset < file.end_offset:
                 return file.path, offset - file.base_offset
@@ -303,6 +306,6 @@ def _unreadable(path: str, position: int | None, why: str) -> Finding:
         position=position,
         expected="bytes that the disk can read",
         found=why,
-        start="stops there",
-        repair="refuses while a file cannot be opened; takes what cannot be read for zeros",
+        start="fails there",
+        repair="is refused while a file cannot be opened; treats unreadable bytes as zeros",
     )

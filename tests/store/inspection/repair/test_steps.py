@@ -102,7 +102,7 @@ CASES = {
     "shorten": Case(
         SetLength(path=LOG_FILES[2].path, size=600, length=SIZE),
         (600, 1000, 400),
-        "cuts it to 600",
+        "truncates it to 600",
         {LOG_FILES[2].path: b"C" * 600},
         [b"C" * 400],
     ),
@@ -123,21 +123,21 @@ CASES = {
     "cut the log in a file": Case(
         CutLog(files=LOG_FILES[1:], offset=1300, lost_bytes=1700, why=WHY),
         (300, None, 700),
-        "cuts the log at offset 1300: 1700 bytes up to its last record go",
+        "truncates the log at offset 1300: 1700 bytes up to its last record are lost",
         {LOG_FILES[1].path: b"B" * 300 + bytes(700), LOG_FILES[2].path: None, LOG_FILES[0].path: b"A" * SIZE},
         [b"C" * SIZE, b"B" * 700],
     ),
     "cut the log between files": Case(
         CutLog(files=LOG_FILES[1:], offset=900, lost_bytes=2100, why=WHY),
         (0, None, 1000),
-        "cuts the log at offset 900: 2100 bytes up to its last record go",
+        "truncates the log at offset 900: 2100 bytes up to its last record are lost",
         {LOG_FILES[1].path: None, LOG_FILES[2].path: None, LOG_FILES[0].path: b"A" * SIZE},
         [b"C" * SIZE, b"B" * SIZE],
     ),
     "cut a queue": Case(
         CutQueue(queue=QUEUE_FILES, queue_offset=13, why=WHY),
         (3 * UNIT_SIZE, None, QUEUE_SIZE),
-        "cuts the queue at queue offset 13, to be made again from there",
+        "truncates the queue at queue offset 13; it is rebuilt from there",
         {
             QUEUE_FILES.files[0].path: b"a" * QUEUE_SIZE,
             QUEUE_FILES.files[1].path: b"b" * 60 + bytes(140),
@@ -148,7 +148,7 @@ CASES = {
     "restore a table": Case(
         RestoreTable(path=f"{ROOT}/config/topics.json", why=WHY),
         (None, None, 0),
-        "writes it anew from its .bak",
+        "restores it from its .bak",
         {f"{ROOT}/config/topics.json": b"whole"},
         [b"broken"],
     ),
@@ -161,7 +161,7 @@ CASES = {
             index_msg_timestamp_ms=4,
         ),
         (None, None, CHECKPOINT_SIZE),
-        "has the next start walk through the log from 1000 on",
+        "has the next start scan the log from 1000 on",
         {f"{ROOT}/orderly-end": None, f"{ROOT}/abort": b""},
         [b"\1" * CHECKPOINT_SIZE, b"noted"],
     ),

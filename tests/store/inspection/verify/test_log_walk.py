@@ -131,13 +131,13 @@ def test_older_records_behind_the_end_are_stale_unless_they_were_durable(place: 
     result, rest = walk(place)
     assert rest == found[:21]
     assert result.end_offset == sum(last)
-    assert result.tail[0].is_stale_behind
+    assert result.tail[0].has_stale_records_after
     assert len(walk(place, durable_end=found[-1][0])[1]) == COUNT - 1
 
 
 def test_records_may_be_distrusted(place: Place) -> None:
     _, found = walk(place)
-    result, rest = walk(place, distrusted=frozenset({found[4][0]}))
+    result, rest = walk(place, rejected_offsets=frozenset({found[4][0]}))
     assert rest == found[:4] + found[5:]
     assert [(each.begin_offset, each.size, each.suspects) for each in result.damages] == [(*found[4], ())]
 

@@ -90,9 +90,11 @@ def test_at_the_end_of_a_queue_a_start_makes_what_lies_where_it_walks(bench: Ben
     for number in (4, 5):
         bench.unit(number, 0, 0, 0)
     judged = judge(bench, walk_begin=bench.records[4].physical_offset)
-    assert [(each.severity, each.start, each.repair) for each in judged.findings] == [(NOTICE, "makes them", NOTHING)]
-    assert judge(bench).severities == [ERROR], "but not where it does not look"
-    assert judge(bench, is_live=True).severities == [NOTICE], "a broker may be about to make them"
+    assert [(each.severity, each.start, each.repair) for each in judged.findings] == [
+        (NOTICE, "rebuilds them", NOTHING)
+    ]
+    assert judge(bench).severities == [ERROR], "but not where it does not scan"
+    assert judge(bench, is_live=True).severities == [NOTICE], "a broker may be about to write them"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_units_behind_the_end_of_the_log_go_with_it_unless_a_record_has_that_off
     judged = judge(bench, next_offset=next_offset)
     (finding,) = judged.findings
     assert finding.severity is severity
-    assert "behind the log's end at" in finding.found
+    assert "after the log's end at" in finding.found
     assert judge(bench, is_live=True).findings == [], "while a broker writes they are ahead of our look"
 
 

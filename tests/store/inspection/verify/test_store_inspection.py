@@ -205,7 +205,7 @@ def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "where", "start"),
     [
-        (broken_stores.zeros_up_to_file_end, (log(FILE_SIZE), 29_796), "does not look there"),
+        (broken_stores.zeros_up_to_file_end, (log(FILE_SIZE), 29_796), "does not scan there"),
         (broken_stores.remove_log_file, ("commitlog", None), "refuses the store"),
         (broken_stores.remove_two_log_files, ("commitlog", None), "refuses the store"),
     ],
@@ -239,7 +239,7 @@ def test_files_of_other_lengths_and_names_are_noticed(tmp_path: Path) -> None:
     assert store.severe() == []
     notices = {str(Path(each.path).relative_to(store.root)): each.repair for each in store.inspect().findings}
     assert notices == {
-        log(FILE_SIZE): "cuts it to its length",
+        log(FILE_SIZE): "truncates it to that length",
         log(10 * FILE_SIZE): "removes it",
         "commitlog/.DS_Store": "nothing",
         "index/notes": "nothing",
