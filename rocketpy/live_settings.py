@@ -48,7 +48,7 @@ class ChangeableSettings:
         write: WriteSettings,
         check: Callable[[Sequence[object]], None] | None = None,
     ) -> None:
-        """Take the objects that are replaced in place; ``check`` raises SettingsError for values in wrong company."""
+        """Take the objects that are replaced in place; ``check`` raises SettingsError for an invalid combination."""
         self.values = tuple(values)
         self.next_values = self.values
         """The same with what counts from the next start; other objects as soon as something has changed."""

@@ -54,7 +54,7 @@ _PLAIN_VALUE = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f]+\Z")
 
 @attrs.frozen
 class Concern:
-    """What one file is about. ``is_periodic``: lines that come whatever happens, for files only unless asked for."""
+    """Subject of one log file. ``is_periodic``: lines at fixed intervals, which go to files only unless requested."""
 
     name: str
     logger: str

@@ -37,7 +37,7 @@ class FixedSettingError(SettingsError):
 
 
 class LiveSettings:
-    """The settings of one broker. ``values`` are the objects that everybody reads, ``unknown`` the other keys of the
+    """The settings of one broker. ``values`` are the objects that all features share, ``unknown`` the other keys of the
     file; ``check`` raises SettingsError for values with which the broker would not start."""
 
     def __init__(

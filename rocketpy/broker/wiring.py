@@ -138,7 +138,7 @@ class Wiring:
         return dispatcher
 
     def connection_closed(self, connection: Connection) -> None:
-        """Have each feature forget a connection that has ended; a failure of one does not keep it from the others."""
+        """Drop a connection that has ended from each feature; a failure of one does not stop the others."""
         for feature in self.features:
             with Contained(_log, "the end of the connection to %s", connection.peer):
                 feature.connection_closed(connection)

@@ -1,4 +1,4 @@
-"""What a nameserver is told at start and may be told later: its settings, and the file they are written back to.
+"""Settings of a nameserver, and the file to which changes by request are written.
 
 :class:`NamesrvConfiguration` answers UPDATE_NAMESRV_CONFIG and GET_NAMESRV_CONFIG. Rule: a change is accepted whole or
 refused whole, and an accepted one is in the file before it is answered. It knows no request.
@@ -58,7 +58,7 @@ class NamesrvConfig:
     )
     route_change_allow_list: str = setting(
         "",
-        expected="addresses or networks separated by ;, empty for everybody",
+        expected="addresses or networks separated by ;, empty for all",
         fixed=True,
         validator=_are_networks,
     )
@@ -73,12 +73,12 @@ class NamesrvConfig:
 
     @property
     def kv_config_file(self) -> str:
-        """Where the KV table is kept, with ``~`` resolved."""
+        """Path of the KV table, with ``~`` resolved."""
         return os.path.expanduser(self.kv_config_path)
 
     @property
     def config_store_file(self) -> str:
-        """Where changed settings are written, with ``~`` resolved."""
+        """Path to which changed settings are written, with ``~`` resolved."""
         return os.path.expanduser(self.config_store_path)
 
     @property
@@ -97,7 +97,7 @@ class NamesrvConfiguration:
 
     Compatibility: Java answers SUCCESS to a value that does not parse and goes on with the old one, and to a key that
     it does not know; here both are refused.
-    What is only looked at when the process starts is written to the file and counts from the next start, as in Java,
+    A setting that is read only at start is written to the file and counts from the next start, as in Java,
     which shows the new value only; here the value in force has a key of its own until then;
     paths and addresses (``listenPort``, ``bindAddress``) no request changes. Comments in the file survive.
     """

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 
 V3_0_7_SNAPSHOT = 28
-"""The first client that takes offsets from a broker, and tells its own."""
+"""The first client that accepts offsets from a broker, and reports its own."""
 V3_1_8_SNAPSHOT = 62
-"""The first client that tells about itself, and consumes a message on demand."""
+"""The first client that reports its state, and consumes a message on demand."""
 
 _BEFORE_3_0_1 = (
     "SNAPSHOT ALPHA1 BETA1 BETA2 BETA3 BETA4 BETA5 BETA6_SNAPSHOT BETA6 BETA7_SNAPSHOT BETA7 BETA8_SNAPSHOT BETA8 "

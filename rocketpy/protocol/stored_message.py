@@ -172,7 +172,7 @@ def decode_message(
     position when there is no whole, consistent record, the checksum is wrong or the body does not decompress, and
     :class:`~rocketpy.errors.LocalProtocolError` when the package for its compression is missing.
 
-    Compatibility: Java's decoder checks neither magic nor lengths, and drops the rest of a buffer without a word.
+    Compatibility: Java's decoder checks neither magic nor lengths, and silently drops the rest of a buffer.
     """
     if position + _TOTAL_AND_MAGIC.size <= len(buffer):
         _, magic = _TOTAL_AND_MAGIC.unpack_from(buffer, position)

@@ -109,7 +109,7 @@ def server_context(config: TlsServerConfig, randbelow: Callable[[int], int] = se
     elif config.client_auth is ClientAuth.REQUIRE:
         raise SettingsError(
             "tls.server.need.client.auth = 'require': expected tls.server.authClient=true beside it, "
-            "a certificate that nobody vouches for proves nothing"
+            "a certificate without a trusted issuer proves nothing"
         )
     return context
 
@@ -161,7 +161,7 @@ class ServerTls:
         assert self.mode is not TlsMode.DISABLED
         if self._context is None:
             self._context = server_context(self._config, self._randbelow)
-            self._report("made a certificate for TLS test mode: it encrypts, and proves nothing about who we are")
+            self._report("made a certificate for TLS test mode: it encrypts, and does not authenticate this server")
         return self._context
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

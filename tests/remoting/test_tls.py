@@ -286,7 +286,7 @@ def test_test_mode_makes_one_certificate_and_says_what_it_is_worth() -> None:
     tls = ServerTls(TlsServerConfig(), report=told.append)
     assert told == []
     assert tls.context is tls.context
-    assert told == ["made a certificate for TLS test mode: it encrypts, and proves nothing about who we are"]
+    assert told == ["made a certificate for TLS test mode: it encrypts, and does not authenticate this server"]
 
 
 async def test_without_files_there_is_nothing_to_look_at() -> None:

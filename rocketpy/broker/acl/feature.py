@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a broker without access control does not load it
 
 
 class AclFeature(Feature):
-    """What a dispatcher needs to check requests, derived from the accounts; ``accounts`` is None without any."""
+    """Request checks for a dispatcher, derived from the accounts; ``accounts`` is None without any."""
 
     def __init__(self, accounts: PlainPermissionManager | None) -> None:
         self.authorize: Authorize | None = None

@@ -1,4 +1,4 @@
-"""What a request code needs of the account that makes the request: the vocabulary of ``needs=`` in ``register``.
+"""Permissions that a request code requires of an account: the values of ``needs=`` in ``register``.
 
 ::
 
@@ -47,7 +47,7 @@ def _no_resources(request: RemotingCommand, body_size_max: int) -> Needed:
 
 @attrs.frozen(kw_only=True)
 class Needs:
-    """What one request code needs besides a signature."""
+    """Permissions that one request code requires besides a signature."""
 
     resources: Resources = _no_resources
     strict_resources: Resources = _no_resources  # further ones with aclStrict

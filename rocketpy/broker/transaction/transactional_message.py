@@ -37,7 +37,7 @@ _log = logging.getLogger("rocketpy.broker.transaction")
 
 
 class TransactionEnd(enum.Enum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"

@@ -85,7 +85,7 @@ class Connection:
 
 @attrs.frozen
 class ConsumerConnection:
-    """Who consumes in a group, and how."""
+    """The consumers of a group, and its settings."""
 
     connection_set: JavaSet[Connection] = attrs.field(factory=list)
     subscription_table: dict[str, SubscriptionData] = attrs.field(factory=dict)
@@ -96,7 +96,7 @@ class ConsumerConnection:
 
 @attrs.frozen
 class ProducerConnection:
-    """Who produces in a group."""
+    """The producers of a group."""
 
     connection_set: JavaSet[Connection] = attrs.field(factory=list)
 

@@ -1,4 +1,4 @@
-"""What clients tell a broker about themselves: who they are and what they subscribe to."""
+"""Heartbeats: the identity, groups and subscriptions of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where topics are: what a nameserver answers about routes and clusters."""
+"""Routes of topics and clusters, as a nameserver returns them."""
 
 from __future__ import annotations
 

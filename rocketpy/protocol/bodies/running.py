@@ -1,4 +1,4 @@
-"""What a running consumer says of itself when an administrator asks."""
+"""State of a running consumer, as it reports it to an administrator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROP_CONSUMER_START_TIMESTAMP = "PROP_CONSUMER_START_TIMESTAMP"
 
 
 class CMResult(StrEnum):
-    """How a listener took one message."""
+    """Result of a listener for one message."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"
@@ -34,7 +34,7 @@ class CMResult(StrEnum):
 
 @attrs.frozen
 class ProcessQueueInfo:
-    """What a consumer holds of a queue: messages pulled and not yet consumed, locks, times."""
+    """A consumer's local state of one queue: messages pulled and not yet consumed, locks, times."""
 
     commit_offset: Int64 = 0
     cached_msg_min_offset: Int64 = 0

@@ -55,7 +55,7 @@ _INTEGER = re.compile(r"[+-]?0{0,64}[0-9]{1,19}")
 
 
 class CarriesFields(Protocol):
-    """What a header is read from: a command."""
+    """A command, as the source of a header's fields."""
 
     ext_fields: dict[str, str] | None
 

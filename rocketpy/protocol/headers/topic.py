@@ -14,7 +14,7 @@ class CreateTopicRequestHeader:
     """Request 17. ``default_topic`` and ``order`` are for clients' eyes: a broker ignores both."""
 
     topic: str
-    default_topic: str | None = None  # declared not-null in RocketMQ, and never looked at
+    default_topic: str | None = None  # declared not-null in RocketMQ, and never read
     read_queue_nums: Int32
     write_queue_nums: Int32
     perm: Int32

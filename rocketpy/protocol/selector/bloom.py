@@ -23,7 +23,7 @@ _C2 = 0x4CF5AD432745937F
 
 @attrs.frozen
 class BloomFilter:
-    """How long bit maps are, and which bits a text owns.
+    """Length of the bit maps, and the bits of each text.
 
     ``error_rate`` is in percent (1 to 99), ``expected_count`` how many filters a map is made for; ValueError otherwise.
 

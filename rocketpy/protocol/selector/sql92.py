@@ -1,7 +1,7 @@
 """SQL92 selectors: a text in, a decision about the properties of a message out.
 
 Three-valued: an expression is TRUE, FALSE or NULL for a message, or fails with an error; only TRUE matches. It is
-compiled to closures once (:func:`compile_sql92` remembers texts, and those that are none).
+compiled to closures once (:func:`compile_sql92` caches results, errors included).
 
 >>> compile_sql92("price > 10 AND TAGS = 'new'").matches({"price": "12", "TAGS": "new"})
 True
@@ -33,7 +33,7 @@ from rocketpy.protocol.selector.sql92_values import (
 )
 
 CACHED_TEXTS: Final = 100
-"""So many texts are remembered with what became of them, as in RocketMQ."""
+"""Bound of the cached texts, as in RocketMQ."""
 
 Properties = Mapping[str, str]
 _Evaluate = Callable[[Properties], Value | None]
@@ -65,7 +65,7 @@ class Sql92Selector:
 
 def compile_sql92(text: str) -> Sql92Selector:
     """Return the selector that a text means; SelectorError says why it is none, in RocketMQ's words first."""
-    check_size(text)  # first: what is too long must not be remembered
+    check_size(text)  # first: a text that is too long must not be cached
     found = _compiled(text)
     if isinstance(found, str):
         raise SelectorError(found)

@@ -29,7 +29,7 @@ Compare = Callable[[Value, Value], int]
 
 
 class Kind(Enum):
-    """What a part of an expression is, if it is not NULL: Java's class."""
+    """Type of a part of an expression that is not NULL: Java's class."""
 
     INTEGER = "java.lang.Integer"
     LONG = "java.lang.Long"
