@@ -19,7 +19,7 @@ _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
 _NO_WAIT = "delivery never waits for a flush"
 _NO_DLEDGER = "DLedger is not supported"
-_UNLINKED = "a deleted file is unlinked at once; readers keep it, and its space is freed when the last one closes it"
+_UNLINKED = "a deleted file is unlinked at once; its space is freed when the last reader closes it"
 
 
 class FlushDiskType(enum.Enum):
