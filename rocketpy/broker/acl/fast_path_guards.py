@@ -267,7 +267,7 @@ class FastPathGuards:
         """Return and cache a session for a peer of a global white list; ``_NO_SESSION`` for any other peer."""
         if not self._manager.is_white(host_of_peer(peer)):
             return _NO_SESSION
-        return self._remember(code, peer, Session("", None, True, True, _matches_nothing))
+        return self._cache(code, peer, Session("", None, True, True, _matches_nothing))
 
     def _open_session(self, code: int, peer: str, access_key: str) -> Session:
         """Return and cache a session of a peer with this access key; ``_NO_SESSION`` for an unknown key."""
@@ -276,9 +276,9 @@ class FastPathGuards:
             return _NO_SESSION
         needs_no_signature = account.is_white(host_of_peer(peer))
         matches = account.signing_key.matches_digest
-        return self._remember(code, peer, Session(access_key, account, False, needs_no_signature, matches))
+        return self._cache(code, peer, Session(access_key, account, False, needs_no_signature, matches))
 
-    def _remember(self, code: int, peer: str, session: Session) -> Session:
+    def _cache(self, code: int, peer: str, session: Session) -> Session:
         if sum(map(len, self.sessions.values())) >= _SESSIONS_MAX:
             self._forget_all()
         self.sessions[code][peer] = session

@@ -29,7 +29,7 @@ QUEUES_PER_FLUSH_MAX = 4096
 
 @attrs.define(eq=False)
 class QueueFlushRange:
-    """What one flush of queues makes durable."""
+    """The units that one flush of queues makes durable."""
 
     queues: list[tuple[ConsumeQueue, int]]  # with the queue offset up to which it is flushed afterwards
     files: list[tuple[MappedFile, DiskFile]]  # held until end_flush
@@ -99,7 +99,7 @@ class ConsumeQueueTable:
 
     @property
     def pending_max(self) -> int:
-        """How many queues should have pending units at most, because their files stay open: half of those that may."""
+        """Bound of the queues with pending units, whose files stay open: half of the files that may be open."""
         return max(self._open_files.open_max // 2, 1)
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -253,7 +253,7 @@ class ConsumeQueueTable:
 
     @property
     def unit_count(self) -> int:
-        """How many units the queues have together, counted from the beginning of each: expired ones too."""
+        """Number of units of all queues, counted from the beginning of each: expired ones too."""
         return sum(queue.max_offset for queue in self)
 
     # ---- flush ----------------------------------------------------------------------------------------------------

@@ -257,9 +257,9 @@ class QueueRecovery:
         Records of the same sizes may soon have the physical offsets of those whose units are dropped here. A unit that
         came back then would match one of them, and its tags code would be served for it.
         """
-        # The order matters. The mark comes first: killed before the syncs below, the page cache has zeros and the disk
-        # the old units, and only the mark makes the next recovery sync. Between the two truncates the file is short,
-        # which recover() repairs. The directory is synced last, because that covers every file that was removed.
+        # The order matters. The mark comes first: after a kill before the syncs below, the page cache has zeros and the
+        # disk has the old units, and only the mark makes the next recovery sync. Between the two truncates the file is
+        # short, which recover() repairs. The directory is synced last, because that covers every file that was removed.
         self._before_clearing()
         queue, end = self.queue, queue_offset * UNIT_SIZE
         queue.files.remove_after(end)

@@ -46,10 +46,10 @@ _COPY_SIZE = 1 << 20
 
 @attrs.frozen
 class RecoveryReport:
-    """What recovery found and did."""
+    """Result of a recovery: its findings and changes."""
 
     end_offset: int
-    timestamp_ms: int  # the latest storeTimestamp of a record that was looked at, 0 without any
+    timestamp_ms: int  # the latest storeTimestamp of the scanned records, 0 without any
     scanned_from: int
     record_count: int
     unit_count: int  # written because they were missing, or after a crash not trusted
@@ -136,7 +136,7 @@ class StoreRecovery:
                     recovery.remove_files()
             return
         scanner = yield from self._walk(begin)
-        # Before anything of the log is removed: a log that ends too early is damage, and a tool may mend it.
+        # Before anything of the log is removed: a log that ends too early is damage, and a tool may repair it.
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
         # Killed from here on, the next walk finds the same end of the log, and cuts the same once more.
         yield from self._cut_queues(scanner.end_offset)
@@ -170,7 +170,7 @@ class StoreRecovery:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How far the walk has come: the offset, and where the last file ends."""
+        """Progress of the scan: its offset, and the end of the last file."""
         return (0, 0) if self._progress is None else (self._progress.end_offset, self._commit_log.files.end_offset)
 
     def _recover_queues(self) -> Iterator[None]:

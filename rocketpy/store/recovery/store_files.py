@@ -109,7 +109,7 @@ class StoreFiles:
 
     @property
     def report(self) -> RecoveryReport:
-        """What recovery found."""
+        """Result of the recovery."""
         assert self._report is not None, "recovery has run"
         return self._report
 
