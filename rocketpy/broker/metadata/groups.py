@@ -36,7 +36,10 @@ PREDEFINED_GROUPS = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
-OWN_GROUPS = frozenset(("CID_RMQ_SYS_TRANS",))
+CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+"""The consumer group whose offsets mark how far the half and op queues of transactions are processed."""
+
+OWN_GROUPS = frozenset((CHECK_GROUP,))
 """The broker's own groups, which are created whatever the settings are."""
 
 NAME_LENGTH_MAX = 255

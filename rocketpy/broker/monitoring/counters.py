@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from rocketpy.store import layout
+from rocketpy.protocol.stored_message import store_timestamp_position
 
 _PLACE = struct.Struct(">qi")
 """Physical offset and system flag, 28 bytes into a record."""
@@ -76,7 +76,7 @@ class GroupGetCounter:
         if not head:
             return None
         physical_offset, sys_flag = _PLACE.unpack_from(head, _PLACE_POSITION)
-        (store_timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
+        (store_timestamp_ms,) = _TIMESTAMP.unpack_from(head, store_timestamp_position(sys_flag))
         return self.log_end - physical_offset, max(0, self.pulled_ms - store_timestamp_ms)
 
 

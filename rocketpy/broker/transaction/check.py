@@ -31,6 +31,7 @@ import trio
 
 from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.groups import CHECK_GROUP
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.transaction.check_request import check_request
@@ -52,9 +53,6 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
-
-CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-"""The consumer group whose offsets mark how far the half and op queues are processed."""
 
 ROUND_SECONDS_MAX = 60.0
 TICK_SECONDS = 1.0

@@ -8,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.broker.metadata.groups import CHECK_GROUP
 from rocketpy.broker.send.put import MessageExtBrokerInner, PutMessageResult
-from rocketpy.broker.transaction.check import CHECK_GROUP, TransactionCheckStatistics
+from rocketpy.broker.transaction.check import TransactionCheckStatistics
 from rocketpy.broker.transaction.replay import queue_ends
 from rocketpy.protocol.compression import CompressionType, compress
 from rocketpy.protocol.message import MessageExt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.transaction.check import CHECK_GROUP
+from rocketpy.broker.metadata.groups import CHECK_GROUP
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
