@@ -17,6 +17,8 @@ import pytest
 import trio
 
 from rocketpy.protocol import stored_message
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, TOPIC_SIZE_MAX, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.index import file as index_file
 from rocketpy.store.index.hash import hash_index_key
@@ -182,7 +184,7 @@ def test_the_table_of_address_families_is_the_structs() -> None:
     for number, head in enumerate(stored_message.RECORD_HEADS):
         flag = number << 4
         hosts = [int(each[:-1]) for each in _one_by_one(head.format) if each.endswith("s")]
-        made.append((flag, hosts[0], layout.store_timestamp_position(flag), hosts[1], head.size))
+        made.append((flag, hosts[0], store_timestamp_position(flag), hosts[1], head.size))
     assert found == made
 
 
@@ -190,9 +192,9 @@ def test_the_numbers_that_the_page_names() -> None:
     for text in (
         f"{stored_message.MESSAGE_MAGIC_CODE & 0xFFFF_FFFF:#X}".replace("X", "x"),
         f"{stored_message.BLANK_MAGIC_CODE & 0xFFFF_FFFF:#X}".replace("X", "x"),
-        f"at most {layout.TOPIC_SIZE_MAX} ",
-        f"at most {layout.PROPERTIES_SIZE_MAX:,} ",
-        f"{layout.BLANK_SIZE_MIN} bytes\nafter it",
+        f"at most {TOPIC_SIZE_MAX} ",
+        f"at most {PROPERTIES_SIZE_MAX:,} ",
+        f"{BLANK_SIZE_MIN} bytes\nafter it",
         "20 + bitMapSize                  |\n     2 +",
         f"0 to {layout.EXT_UNIT_SIZE_MAX - layout.EXT_UNIT.size:,} ",
         f"with {END_BLANK_SIZE} bytes to spare",

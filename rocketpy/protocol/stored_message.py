@@ -73,12 +73,12 @@ Compatibility: RocketMQ accepts any size up to that of the file.
 # (sysFlag >> 4) & 3.
 RECORD_HEADS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
 RECORD_HEAD = RECORD_HEADS[0]
+PROPERTIES_SIZE = Struct(">h")
 _TOTAL_AND_MAGIC = Struct(">ii")
 _SYS_FLAG = Struct(">36xi")
 _ADDRESS_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-_PROPERTIES_SIZE = Struct(">h")
 BLANK_SIZE_MIN = _TOTAL_AND_MAGIC.size
-RECORD_SIZE_MIN = RECORD_HEADS[0].size + 1 + _PROPERTIES_SIZE.size
+RECORD_SIZE_MIN = RECORD_HEADS[0].size + 1 + PROPERTIES_SIZE.size
 assert [part.size for part in RECORD_HEADS] == [88, 100, 100, 112]
 assert RECORD_SIZE_MIN == 91
 assert BLANK_SIZE_MIN == 8
@@ -262,12 +262,17 @@ def encode_message(message: MessageExt) -> bytes:
         )
     except struct.error as error:
         raise LocalProtocolError(f"record: {error} in {attrs.evolve(message, body=b'')!r}") from None
-    return b"".join((head, body, bytes((len(topic),)), topic, _PROPERTIES_SIZE.pack(len(properties)), properties))
+    return b"".join((head, body, bytes((len(topic),)), topic, PROPERTIES_SIZE.pack(len(properties)), properties))
 
 
 def record_head_size(born_host: bytes, store_host: bytes) -> int:
     """Return the size of the head of a record with these addresses."""
     return RECORD_HEADS[_address_flags(born_host, store_host) >> 4].size
+
+
+def store_timestamp_position(sys_flag: int) -> int:
+    """Return the position of storeTimestamp in a record: after a born host of 8 or 20 bytes."""
+    return 68 if sys_flag & BORN_HOST_V6_FLAG else 56
 
 
 def pack_record_head(
@@ -392,7 +397,7 @@ def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, i
     topic_end = body_end + 1 + topic_size
     if topic_size > TOPIC_SIZE_MAX or topic_end + 2 > record_end:
         raise _inconsistent(position, f"a topic of 0 to {TOPIC_SIZE_MAX} bytes within the record", topic_size)
-    (properties_size,) = _PROPERTIES_SIZE.unpack_from(buffer, topic_end)
+    (properties_size,) = PROPERTIES_SIZE.unpack_from(buffer, topic_end)
     if topic_end + 2 + properties_size != record_end:
         raise _inconsistent(position, f"properties of {record_end - topic_end - 2} bytes", properties_size)
     return fields, body_start, body_end, topic_end

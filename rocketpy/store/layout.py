@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import struct
 
+from rocketpy.protocol.stored_message import TOPIC_SIZE_MAX
+
 COMMIT_LOG_DIRECTORY = "commitlog"
 CONSUME_QUEUE_DIRECTORY = "consumequeue"
 CONSUME_QUEUE_EXT_DIRECTORY = "consumequeue_ext"
@@ -35,23 +37,8 @@ RECOVERING_FILE = "recovering"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #
-# Records back to back; their box and the struct of their head are in protocol/stored_message.
-
-PROPERTIES_SIZE = struct.Struct(">h")
-TOPIC_SIZE_MAX = 127
-PROPERTIES_SIZE_MAX = 32_767
-
-HOST_V4_SIZE = 8
-HOST_V6_SIZE = 20
-SYS_FLAG_BORN_V6 = 0x10
-SYS_FLAG_STORE_V6 = 0x20
-SYS_FLAG_TRANSACTION_MASK = 0xC
-SYS_FLAG_TRANSACTION_ROLLBACK = 0xC
-SYS_FLAG_NO_QUEUE = 0x4
-"""Set in both prepared (0x4) and rollback (0xC): such a record gets no queue offset and no unit."""
-
-# A full file ends in a BLANK that covers all remaining bytes; a record fits only if it leaves 8 bytes for the BLANK.
-BLANK_SIZE_MIN = 8
+# Records back to back: their box is in protocol/stored_message. A full file ends in a BLANK that covers all remaining
+# bytes; a record fits only if it leaves the 8 bytes that a BLANK needs.
 
 # ---- ConsumeQueue ---------------------------------------------------------------------------------------------------
 #
@@ -127,8 +114,3 @@ def names_a_directory(topic: str) -> bool:
     """
     size = len(topic.encode("utf-8", "replace"))
     return 0 < size <= TOPIC_SIZE_MAX and "/" not in topic and "\0" not in topic and topic not in (".", "..")
-
-
-def store_timestamp_position(sys_flag: int) -> int:
-    """Return the position of storeTimestamp in a record: after a born host of 8 or 20 bytes."""
-    return 68 if sys_flag & SYS_FLAG_BORN_V6 else 56

@@ -13,9 +13,14 @@ import attrs
 import trio
 
 from rocketpy.clock import Clock, ManualClock
-from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message, decode_messages
+from rocketpy.protocol.stored_message import (
+    RecordStatus,
+    check_message,
+    decode_message,
+    decode_messages,
+    store_timestamp_position,
+)
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.layout import store_timestamp_position
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.queue.extension import BitMapOf

@@ -32,6 +32,7 @@ from rocketpy.protocol.stored_message import (
     encode_message,
     pack_record_head,
     record_head_size,
+    store_timestamp_position,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -399,3 +400,12 @@ def test_the_address_bits_of_a_head_follow_its_addresses(claimed: int) -> None:
             assert int.from_bytes(head[36:40]) == 0x101 | born_flag | store_flag
             assert len(head) == record_head_size(born_host, store_host)
             assert len(head) == 88 + (12 if born_flag else 0) + (12 if store_flag else 0)
+
+
+def test_a_store_timestamp_is_after_the_born_host() -> None:
+    for born_host in (bytes(8), bytes(20)):
+        for store_host in (bytes(8), bytes(20)):
+            head = pack_record_head(200, 1, 2, 3, 4, 5, 0, 6, born_host, 0x0123_4567_89AB_CDEF, store_host, 8, 9, 10)
+            sys_flag = int.from_bytes(head[36:40])
+            position = store_timestamp_position(sys_flag)
+            assert head[position : position + 8].hex() == "0123456789abcdef"

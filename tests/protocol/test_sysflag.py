@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy.protocol.sysflag import (
     COMPRESSED_FLAG,
+    NO_QUEUE_FLAG,
     PULL_LITE_PULL_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
@@ -41,3 +42,7 @@ def test_the_transaction_type_is_replaced_and_nothing_else() -> None:
         changed = with_transaction_type(flag, wanted)
         assert transaction_type(changed) == wanted
         assert changed & ~TRANSACTION_ROLLBACK_TYPE == COMPRESSED_FLAG | 0x310
+
+
+def test_prepared_and_rolled_back_share_the_bit_of_no_queue() -> None:
+    assert [bool(flag & NO_QUEUE_FLAG) for flag in (0x0, 0x4, 0x8, 0xC)] == [False, True, False, True]

@@ -21,15 +21,6 @@ def test_other_names_are_no_files_of_ours(name: str) -> None:
     assert layout.base_offset_of(name) is None
 
 
-def test_a_store_timestamp_is_after_the_born_host() -> None:
-    assert layout.store_timestamp_position(0x20) == 56
-    assert layout.store_timestamp_position(layout.SYS_FLAG_BORN_V6) == 68
-
-
-def test_prepared_and_rolled_back_share_the_bit_of_no_queue() -> None:
-    assert [bool(flag & layout.SYS_FLAG_NO_QUEUE) for flag in (0x0, 0x4, 0x8, 0xC)] == [False, True, False, True]
-
-
 @pytest.mark.parametrize(
     ("topic", "is_one"),
     [("T", True), ("%RETRY%g", True), ("a" * 127, True), ("a" * 128, False), ("订" * 43, False)]

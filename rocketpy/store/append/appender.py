@@ -25,7 +25,22 @@ from zlib import crc32
 
 from rocketpy.clock import Clock
 from rocketpy.errors import DescriptorShortageError, ShortageError, StoreError
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_HEAD, pack_record_head, record_head_size
+from rocketpy.protocol.host import HOST_V4_SIZE
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
+from rocketpy.protocol.stored_message import (
+    BLANK_SIZE_MIN,
+    MESSAGE_MAGIC_CODE,
+    RECORD_HEAD,
+    pack_record_head,
+    record_head_size,
+)
+from rocketpy.protocol.sysflag import (
+    BORN_HOST_V6_FLAG,
+    NO_QUEUE_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_ROLLBACK_TYPE,
+    TRANSACTION_TYPE_MASK,
+)
 from rocketpy.store import layout
 from rocketpy.store.append.batch import BatchRecords, MessageBatch, SharedFields, measured_records, tail_for
 from rocketpy.store.append.burst_counts import BurstCounts
@@ -51,7 +66,7 @@ _pack_unit = layout.UNIT.pack
 PlainMessage: TypeAlias = tuple[str, int, bytes, bytes, int, Sequence[bytes], int, int, int, bytes, int, int]
 """What :meth:`MessageAppender.put` takes, in its order."""
 
-_UNUSUAL_FLAGS = layout.SYS_FLAG_NO_QUEUE | layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6
+_UNUSUAL_FLAGS = NO_QUEUE_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
 class MessageAppender:
@@ -83,14 +98,14 @@ class MessageAppender:
         self.writable_or_why = self._refusals.writable_or_why
         # A record of this size needs no check of its parts: neither its body nor its properties can be too long.
         self._message_size_max = message_size_max
-        self._plain_size_max = min(layout.PROPERTIES_SIZE_MAX, message_size_max)
+        self._plain_size_max = min(PROPERTIES_SIZE_MAX, message_size_max)
         self._index_feed = IndexFeed(index, has_pool=pool is not None)
         self._index_work = self._index_feed.work
         self._message_arriving = message_arriving
         self._multi_dispatch = multi_dispatch
         self._lmq_limit = lmq_limit
         self._unit_extensions = unit_extensions
-        has_v6_host = len(store_host) != layout.HOST_V4_SIZE
+        has_v6_host = len(store_host) != HOST_V4_SIZE
         self._does_more = has_v6_host or unit_extensions is not None or multi_dispatch is not None  # all are unusual
         self.pool = pool  # what ended bursts wait in, if they do
         if pool is not None:
@@ -240,7 +255,7 @@ class MessageAppender:
 
         Return (PUT_OK, physical offsets, first queue offset), or a refusal with nothing.
         """
-        if sys_flag & layout.SYS_FLAG_TRANSACTION_MASK or not batch.bodies or b"\0" in b"".join(batch.properties):
+        if sys_flag & TRANSACTION_TYPE_MASK or not batch.bodies or b"\0" in b"".join(batch.properties):
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)[0], [], -1
         shared = SharedFields(queue_id, sys_flag, born_timestamp, born_host, self._store_host, reconsume_times)
         records = measured_records(batch, topic, shared)
@@ -362,7 +377,7 @@ class MessageAppender:
         properties = addressed.properties
         head_size = record_head_size(born_host, self._store_host)
         size = head_size + 3 + len(topic.encode("utf-8", "replace")) + len(body) + len(properties)
-        unit_count = 0 if sys_flag & layout.SYS_FLAG_NO_QUEUE else 1
+        unit_count = 0 if sys_flag & NO_QUEUE_FLAG else 1
         queue_keys = addressed.queue_keys if unit_count else ()
         queue = self._queue_with_room(topic, queue_id, size, unit_count, queue_keys)
         if isinstance(queue, PutMessageStatus):
@@ -385,7 +400,7 @@ class MessageAppender:
         if self._unit_extensions is not None and units:
             units = [_pack_unit(physical_offset, size, *self._extended(queue, (tags_code,), (properties,)))]
         self._append(queue, [head, body, tail_for(queue, len(properties)), properties], units, physical_offset + size)
-        if keys and sys_flag & layout.SYS_FLAG_TRANSACTION_MASK != layout.SYS_FLAG_TRANSACTION_ROLLBACK:
+        if keys and sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE:
             self._index_work.append((topic, keys, physical_offset, self._burst_timestamp_ms))
         return _PUT_OK, physical_offset, queue_offset
 
@@ -396,7 +411,7 @@ class MessageAppender:
             queue is not None
             and self.wrote_offset + records.total_size <= self._room_end
             and records.bodies_size <= self._message_size_max
-            and len(records.longest_properties) <= layout.PROPERTIES_SIZE_MAX
+            and len(records.longest_properties) <= PROPERTIES_SIZE_MAX
             and queue.next_offset + records.count <= queue.reserved_offset
         ):
             return queue
@@ -409,7 +424,7 @@ class MessageAppender:
         """Return the queue with room for everything, in the queues named besides too; or why there is none."""
         if self._lmq_limit is not None and self._lmq_limit.refuses([topic, *(name for name, _ in queue_keys)]):
             return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
-        if size + layout.BLANK_SIZE_MIN > self._commit_log.file_size:
+        if size + BLANK_SIZE_MIN > self._commit_log.file_size:
             return PutMessageStatus.MESSAGE_ILLEGAL
         pool = self.pool
         if pool is not None and self.wrote_offset + size > pool.end_offset:
@@ -429,7 +444,7 @@ class MessageAppender:
         if len(self._touched) >= self._touched_max:
             self.end_burst()
         try:
-            if self.wrote_offset + size + layout.BLANK_SIZE_MIN > commit_log.end_of_file:
+            if self.wrote_offset + size + BLANK_SIZE_MIN > commit_log.end_of_file:
                 self._write_log()
                 commit_log.add_file()
                 self.wrote_offset = commit_log.wrote_offset
@@ -509,5 +524,5 @@ class MessageAppender:
         if self._refusals.is_open and not self._does_more:
             commit_log, pool = self._commit_log, self.pool
             pending_end = commit_log.wrote_offset + _PENDING_BYTES_MAX if pool is None else pool.end_offset
-            file_end = commit_log.end_of_file - layout.BLANK_SIZE_MIN
+            file_end = commit_log.end_of_file - BLANK_SIZE_MIN
             self._room_end = min(file_end, commit_log.reserved_offset, pending_end)

@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
-from rocketpy.protocol.stored_message import pack_record_head, record_head_size
+from rocketpy.protocol.stored_message import PROPERTIES_SIZE, pack_record_head, record_head_size
 from rocketpy.store import layout
 
 BatchRecord: TypeAlias = tuple[int, bytes, bytes, int, Sequence[bytes]]
@@ -198,7 +198,7 @@ def tail_for(queue: Tails, properties_size: int) -> bytes:
         if len(tails) >= _TAILS_MAX:
             tails.clear()
         topic = queue.topic.encode("utf-8", "replace")
-        tail = tails[properties_size] = bytes((len(topic),)) + topic + layout.PROPERTIES_SIZE.pack(properties_size)
+        tail = tails[properties_size] = bytes((len(topic),)) + topic + PROPERTIES_SIZE.pack(properties_size)
     return tail
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.clock import Clock
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.store import layout
 from rocketpy.store.index.feed import Index
 from rocketpy.store.results import PutMessageStatus
@@ -37,11 +38,11 @@ class MessageLimits:
         """Return why a message is refused, None if it is not. ``body_size`` is that of all messages of a batch."""
         if not layout.names_a_directory(topic):
             return _ILLEGAL
-        if len(properties) > 3 * layout.PROPERTIES_SIZE_MAX:
+        if len(properties) > 3 * PROPERTIES_SIZE_MAX:
             return _ILLEGAL  # no UTF-8 has more bytes than thrice its characters: so much need not be counted
-        if len(properties) > layout.PROPERTIES_SIZE_MAX:
+        if len(properties) > PROPERTIES_SIZE_MAX:
             characters = properties.decode("utf-8", "replace").encode("utf-16-le")
-            if len(characters) // 2 > layout.PROPERTIES_SIZE_MAX:
+            if len(characters) // 2 > PROPERTIES_SIZE_MAX:
                 return _ILLEGAL  # RocketMQ counts Java's characters first
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         if body_size > self.message_size_max or queue_id < 0 or b"\0" in properties:

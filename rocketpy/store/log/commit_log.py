@@ -20,7 +20,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import DiskFullError
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, encode_blank
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, encode_blank, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
@@ -123,7 +123,7 @@ class CommitLog:
         """
         base_offset = self.end_of_file or self.wrote_offset
         if self._last is not None:
-            self.make_room(min(self.wrote_offset + layout.BLANK_SIZE_MIN, base_offset))
+            self.make_room(min(self.wrote_offset + BLANK_SIZE_MIN, base_offset))
         directory = self._take_file(base_offset)
         mapped_file = self.files.append(base_offset, self.file_size, directory=directory, is_held=True)
         if self._last is not None and self.wrote_offset < base_offset:
@@ -280,5 +280,5 @@ def first_store_timestamp(file: DiskFile) -> int:
     if len(head) < _FIRST_RECORD_SIZE:
         return 0
     magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
-    position = layout.store_timestamp_position(sys_flag)
+    position = store_timestamp_position(sys_flag)
     return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0

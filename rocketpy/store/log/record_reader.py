@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE
+from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from rocketpy.runner import RunBlocking
-from rocketpy.store import layout
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.read.steps import Reads, Steps, read_anywhere
 
@@ -83,9 +83,9 @@ class RecordReader:
             record_size, magic, sys_flag, prepared_offset = _HEAD.unpack_from(window, position)
             if magic != MESSAGE_MAGIC_CODE or record_size < _HEAD.size:
                 break
-            if sys_flag & (layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6):
+            if sys_flag & (BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG):
                 at = position + _PREPARED_AT
-                at += _V6_MORE * (bool(sys_flag & layout.SYS_FLAG_BORN_V6) + bool(sys_flag & layout.SYS_FLAG_STORE_V6))
+                at += _V6_MORE * (bool(sys_flag & BORN_HOST_V6_FLAG) + bool(sys_flag & STORE_HOST_V6_FLAG))
                 if at + _PREPARED.size > len(window):
                     break
                 (prepared_offset,) = _PREPARED.unpack_from(window, at)

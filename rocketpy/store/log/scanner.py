@@ -28,7 +28,7 @@ from rocketpy.protocol.stored_message import (
     RecordStatus,
     check_message,
 )
-from rocketpy.store import layout
+from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
 from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.log.commit_log import CommitLog
 
@@ -44,7 +44,7 @@ _PLAIN = struct.Struct(">iiii4xqqiq8xq12x8xi")
 sysFlag, bornTimestamp, storeTimestamp, bodyLen."""
 _PLAIN_SIZE = 88
 assert _PLAIN.size == _PLAIN_SIZE
-_NOT_PLAIN_FLAGS = layout.SYS_FLAG_BORN_V6 | layout.SYS_FLAG_STORE_V6 | layout.SYS_FLAG_NO_QUEUE
+_NOT_PLAIN_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG | NO_QUEUE_FLAG
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 _NOTHING = CheckedMessage(RecordStatus.NOTHING)
 
@@ -226,7 +226,7 @@ class LogScanner:
                 self._explain_end(mapped_file, position)
             return False, None
         queue = self._queue_of(record)
-        if not record.sys_flag & layout.SYS_FLAG_NO_QUEUE:
+        if not record.sys_flag & NO_QUEUE_FLAG:
             queue.next_offset = record.queue_offset + 1
         self._position = position + record.size
         self.end_offset = mapped_file.base_offset + self._position
@@ -285,7 +285,7 @@ class LogScanner:
             self.why = f"record at {physical_offset}: it says it is at {record.physical_offset}"
         elif "\0" in record.topic or b"\0" in record.properties_text:
             self.why = f"record at {physical_offset}: a NUL in topic or properties"
-        elif not record.sys_flag & layout.SYS_FLAG_NO_QUEUE and record.queue_offset:
+        elif not record.sys_flag & NO_QUEUE_FLAG and record.queue_offset:
             expected = self._queue_of(record).next_offset
             if record.queue_offset != expected:
                 self.why = f"record at {physical_offset}: expected queue offset {expected}, found {record.queue_offset}"

@@ -28,6 +28,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from rocketpy.protocol.properties import (
+    PROPERTIES_SIZE_MAX,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_REAL_TOPIC,
@@ -35,6 +36,7 @@ from rocketpy.protocol.properties import (
     decode_properties,
     encode_properties,
 )
+from rocketpy.protocol.stored_message import TOPIC_SIZE_MAX
 from rocketpy.protocol.topic_name import (
     DLQ_PREFIX,
     LMQ_PREFIX,
@@ -100,7 +102,7 @@ def name_fault(name: str) -> str | None:
     if name.startswith(LMQ_PREFIX):
         if layout.names_a_directory(name) and name.isprintable():
             return None
-        return f"expected a light queue of at most {layout.TOPIC_SIZE_MAX} printable bytes without a slash"
+        return f"expected a light queue of at most {TOPIC_SIZE_MAX} printable bytes without a slash"
     if topic_name_fault(name) is not None or not layout.names_a_directory(name):
         return "expected the name of a topic"
     if name in NOT_ALLOWED_SEND_TOPICS or name.lower().startswith(SYSTEM_TOPIC_PREFIX):
@@ -133,7 +135,7 @@ class MultiDispatch:
         if not keys:
             return Addressed(properties)
         text = _with_offsets(values, [str(self._next_offset(key)) for key in keys])
-        if len(text) > layout.PROPERTIES_SIZE_MAX:
+        if len(text) > PROPERTIES_SIZE_MAX:
             return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
         return Addressed(text, [key for key in dict.fromkeys(keys) if key != (topic, queue_id)])
 
@@ -149,9 +151,7 @@ class MultiDispatch:
         keys = self._keys(values, 0)
         if isinstance(keys, PutMessageStatus):
             return keys
-        is_long = (
-            keys and len(_with_offsets(values, ["9" * _OFFSET_DIGITS_MAX] * len(keys))) > layout.PROPERTIES_SIZE_MAX
-        )
+        is_long = keys and len(_with_offsets(values, ["9" * _OFFSET_DIGITS_MAX] * len(keys))) > PROPERTIES_SIZE_MAX
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED if is_long else None
 
     def _keys(self, values: Mapping[str, str], queue_id: int) -> list[QueueKey] | PutMessageStatus:

@@ -15,6 +15,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
 from rocketpy.protocol.stored_message import RECORD_HEAD, CheckedMessage
+from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.queue.multi_dispatch import QueueKey, name_fault, named_queues
@@ -30,7 +31,7 @@ def queue_offsets_of(record: CheckedMessage, *, is_multi_dispatch: bool) -> list
     Only with ``is_multi_dispatch`` are there others. As in RocketMQ none of them counts if there are not as many
     offsets as names.
     """
-    if record.sys_flag & layout.SYS_FLAG_NO_QUEUE or not layout.names_a_directory(record.topic):
+    if record.sys_flag & NO_QUEUE_FLAG or not layout.names_a_directory(record.topic):
         return []
     offsets_by_queue = [((record.topic, record.queue_id), record.queue_offset)]
     if is_multi_dispatch and _MULTI_DISPATCH in record.properties_text:

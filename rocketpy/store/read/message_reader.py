@@ -14,8 +14,13 @@ from itertools import accumulate, repeat
 
 import attrs
 
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_HEAD, RECORD_HEADS
-from rocketpy.store import layout
+from rocketpy.protocol.stored_message import (
+    MESSAGE_MAGIC_CODE,
+    RECORD_HEAD,
+    RECORD_HEADS,
+    TOPIC_SIZE_MAX,
+    store_timestamp_position,
+)
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.layout import UNIT, UNIT_SIZE
@@ -38,7 +43,7 @@ _HEAD = struct.Struct(">ii4xi4xqq4x")  # totalSize, magic, queueId, queueOffset,
 assert _HEAD.size == 40
 _BODY_SIZE = struct.Struct(">i")
 _WINDOW_SIZE = 1024  # holds most records completely
-_TOPIC_READ_SIZE = 1 + layout.TOPIC_SIZE_MAX
+_TOPIC_READ_SIZE = 1 + TOPIC_SIZE_MAX
 _SYS_FLAG = struct.Struct(">36xi")
 _TIMESTAMP = struct.Struct(">q")
 _TIME_READ_SIZE = 76  # enough to find storeTimestamp with either address family
@@ -266,7 +271,7 @@ class MessageReader:
         if head is None or len(head) < _TIME_READ_SIZE:
             return -1
         (sys_flag,) = _SYS_FLAG.unpack_from(head)
-        (timestamp_ms,) = _TIMESTAMP.unpack_from(head, layout.store_timestamp_position(sys_flag))
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(head, store_timestamp_position(sys_flag))
         return int(timestamp_ms)
 
     def is_likely_on_disk(self, topic: str, queue_id: int, queue_offset: int) -> Steps[bool]:

@@ -29,7 +29,7 @@ from collections.abc import Generator, Iterator
 import attrs
 
 from rocketpy.errors import DamagedStoreError
-from rocketpy.store import layout
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.log.scanner import LogScanner
@@ -285,7 +285,7 @@ class StoreRecovery:
         files = self._commit_log.files
         last = files[len(files) - 1]
         position = end_offset - last.base_offset
-        if position > last.size - layout.BLANK_SIZE_MIN:
+        if position > last.size - BLANK_SIZE_MIN:
             # No record ends here without room for a BLANK: an earlier recovery was killed while it cleared the tail.
             previous_size = files[len(files) - 2].size if len(files) > 1 else 0
             last.size = max(last.size, previous_size or self._commit_log.file_size)

@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX, decode_properties, encode_properties
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.append.batch import MessageBatch
-from rocketpy.store.layout import PROPERTIES_SIZE_MAX, UNIT
+from rocketpy.store.layout import UNIT
 from rocketpy.store.queue.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch, name_fault
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk

@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from zlib import crc32
 
+from rocketpy.protocol.host import HOST_V4_SIZE
 from rocketpy.protocol.properties import encode_properties
-from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage, pack_record_head
-from rocketpy.store import layout
+from rocketpy.protocol.stored_message import PROPERTIES_SIZE, RECORD_SIZE_MIN, CheckedMessage, pack_record_head
+from rocketpy.protocol.sysflag import TRANSACTION_PREPARED_TYPE
 
 PROPERTY_DAMAGED = "ROCKETPY_DAMAGED"
 FILLER_TOPIC = "ROCKETPY_DAMAGED"
@@ -28,8 +29,7 @@ FILLER_SIZE_MIN = RECORD_SIZE_MIN + 1
 FILLER_SIZE_MAX = 4 << 20
 """A Java broker reads a record in one piece when it recovers."""
 _DAMAGED = PROPERTY_DAMAGED.encode()
-_NO_HOST = bytes(layout.HOST_V4_SIZE)
-_PREPARED = 0x4
+_NO_HOST = bytes(HOST_V4_SIZE)
 _CHUNK = 1 << 20
 
 
@@ -76,7 +76,7 @@ def filler(physical_offset: int, size: int, timestamp_ms: int) -> tuple[bytes, i
     properties = encode_properties({PROPERTY_DAMAGED: str(physical_offset)}).encode()
     if RECORD_SIZE_MIN + len(topic) + len(properties) > size:
         properties = b""
-    return _record(topic, 0, 0, physical_offset, size, timestamp_ms, properties, _PREPARED)
+    return _record(topic, 0, 0, physical_offset, size, timestamp_ms, properties, TRANSACTION_PREPARED_TYPE)
 
 
 def _record(
@@ -107,7 +107,7 @@ def _record(
         0,
         body_size,
     )
-    tail = bytes((len(topic),)) + topic + layout.PROPERTIES_SIZE.pack(len(properties)) + properties
+    tail = bytes((len(topic),)) + topic + PROPERTIES_SIZE.pack(len(properties)) + properties
     return head, body_size, tail
 
 

@@ -27,7 +27,7 @@ from rocketpy.protocol.stored_message import (
     RecordStatus,
     check_message,
 )
-from rocketpy.store import layout
+from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.store.inspection.verify.inventory import StoreFile
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.time_inspection import is_time
@@ -323,7 +323,7 @@ def read_record(files: Sequence[StoreFile], opened: ReadOnlyFiles, physical_offs
 
 def is_queued(record: CheckedMessage) -> bool:
     """Whether a record has a queue offset and a unit."""
-    return not record.sys_flag & layout.SYS_FLAG_NO_QUEUE
+    return not record.sys_flag & NO_QUEUE_FLAG
 
 
 def _candidates(content: bytes) -> Iterator[int]:

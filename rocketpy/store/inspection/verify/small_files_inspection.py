@@ -14,7 +14,7 @@ import attrs
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol import fastjson
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
@@ -84,7 +84,7 @@ def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
     if len(head) < _FIRST_RECORD_SIZE:
         return 0
     magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
-    position = layout.store_timestamp_position(sys_flag)
+    position = store_timestamp_position(sys_flag)
     return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
 
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.store.layout import store_timestamp_position
+from rocketpy.protocol.stored_message import CheckedMessage, store_timestamp_position
 
 FAR_MS = 24 * 3600 * 1000
 """A single record this far from its neighbours has a damaged timestamp; several follow an idle time or a clock change.
