@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -19,7 +20,9 @@ from rocketpy.cli.outcome import FAILED, CommandError, outcome
 from rocketpy.cli.printing import json_bytes, print_json, print_line, print_lines
 
 if TYPE_CHECKING:
+    from rocketpy.store.inspection.repair.repair import RepairReport
     from rocketpy.store.inspection.repair.steps import RepairStep
+    from rocketpy.store.inspection.show.export import ExportOptions
     from rocketpy.store.inspection.verify.findings import Finding
     from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
@@ -84,13 +87,7 @@ def repair(
 
     root, paths = str(directory), commit_log_paths(commitlog)
     disk = DirectoryBoundDisk([root, *paths])
-
-    def show(steps: Sequence[RepairStep]) -> None:
-        for number, step in enumerate(steps, 1):
-            if as_json:
-                print_json(step_fields(step))
-            else:
-                print_lines(step_lines(number, step))
+    show = partial(show_steps, as_json=as_json)
 
     with outcome():
         if is_locked(f"{root}/{LOCK_FILE}"):
@@ -112,13 +109,7 @@ def repair(
             show(report.steps)
         for finding in report.left:
             show_finding(finding, as_json=as_json, err=True)
-        if not report.steps:
-            print_line("nothing can be repaired" if report.left else "nothing needs repair", err=as_json)
-        elif yes:
-            kept = f"; the original bytes are in {report.kept_path}" if report.kept_path else ""
-            print_line(f"done{kept}", err=as_json)
-        else:
-            print_line("nothing was written; --yes carries out these steps", err=as_json)
+        print_line(repair_summary(report, is_repaired=yes), err=as_json)
         if report.left or (report.steps and not yes):
             raise typer.Exit(FAILED)
 
@@ -149,9 +140,7 @@ def export(
 
     Exit status: 0 complete, 1 something was skipped, 2 wrong usage.
     """
-    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
-    from rocketpy.store.inspection.show.export import ExportOptions, StoreExport
-    from rocketpy.store.inspection.show.message_fields import body_fields, message_fields
+    from rocketpy.store.inspection.show.export import ExportOptions
 
     first, end_offset = parse_offsets(offsets)
     options = ExportOptions(
@@ -164,6 +153,20 @@ def export(
         end_offset=end_offset,
         through_log=through_log,
     )
+    with outcome():
+        warn_if_locked(directory)
+        if write_messages(directory, commit_log_paths(commitlog), options, output, as_base64=as_base64):
+            raise typer.Exit(FAILED)
+
+
+def write_messages(
+    directory: Path, log_paths: tuple[str, ...], options: ExportOptions, output: Path | None, *, as_base64: bool
+) -> int:
+    """Write messages as JSON, one per line; return how many damaged ranges were reported and skipped."""
+    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
+    from rocketpy.store.inspection.show.export import StoreExport
+    from rocketpy.store.inspection.show.message_fields import body_fields, message_fields
+
     complaints = 0
 
     def report(text: str) -> None:
@@ -171,20 +174,15 @@ def export(
         complaints += 1
         print_line(f"rocketpy: {text}", err=True)
 
-    with outcome():
-        warn_if_locked(directory)
-        exported = StoreExport(
-            PlainFilesDisk(), str(directory), options, commit_log_paths=commit_log_paths(commitlog), report=report
-        )
-        try:
-            with opened_output(output) as file:
-                for message in exported.messages():
-                    fields = message_fields(message) | body_fields(message.body, as_base64=as_base64)
-                    file.write(json_bytes(fields) + b"\n")
-        finally:
-            exported.close()
-        if complaints:
-            raise typer.Exit(FAILED)
+    exported = StoreExport(PlainFilesDisk(), str(directory), options, commit_log_paths=log_paths, report=report)
+    try:
+        with opened_output(output) as file:
+            for message in exported.messages():
+                fields = message_fields(message) | body_fields(message.body, as_base64=as_base64)
+                file.write(json_bytes(fields) + b"\n")
+    finally:
+        exported.close()
+    return complaints
 
 
 @contextmanager
@@ -289,6 +287,15 @@ def finding_lines(finding: Finding) -> list[str]:
     ]
 
 
+def show_steps(steps: Sequence[RepairStep], *, as_json: bool) -> None:
+    """Print the steps of a repair, numbered from 1."""
+    for number, step in enumerate(steps, 1):
+        if as_json:
+            print_json(step_fields(step))
+        else:
+            print_lines(step_lines(number, step))
+
+
 def step_lines(number: int, step: RepairStep) -> list[str]:
     """Return a step as lines of text."""
     where = step.path
@@ -300,6 +307,16 @@ def step_lines(number: int, step: RepairStep) -> list[str]:
 def step_fields(step: RepairStep) -> dict[str, object]:
     """Return a step as a JSON object."""
     return {"path": step.path, "begin": step.begin, "end": step.end, "does": step.does, "why": step.why}
+
+
+def repair_summary(report: RepairReport, *, is_repaired: bool) -> str:
+    """Return one line that says whether there was something to repair, and what has been done."""
+    if not report.steps:
+        return "nothing can be repaired" if report.left else "nothing needs repair"
+    if not is_repaired:
+        return "nothing was written; --yes carries out these steps"
+    kept = f"; the original bytes are in {report.kept_path}" if report.kept_path else ""
+    return f"done{kept}"
 
 
 def summary_text(inspection: StoreInspection) -> str:
