@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -90,10 +91,7 @@ def make_tables(
     run_blocking: RunBlocking,
 ) -> Tables:
     """Return empty tables, whose files are in ``directory``."""
-
-    def path(name: str) -> str:
-        return os.path.join(directory, name)
-
+    path = partial(os.path.join, directory)
     enable_lmq = store_config.enable_lmq
     filters = ConsumerFilterManager(
         config=config, path=path("consumerFilter.json"), disk=disk, run_blocking=run_blocking, clock=clock
@@ -117,11 +115,7 @@ def make_tables(
             enable_lmq=enable_lmq,
         ),
         offsets=ConsumerOffsetManager(
-            config=config,
-            path=path("consumerOffset.json"),
-            disk=disk,
-            run_blocking=run_blocking,
-            enable_lmq=enable_lmq,
+            config=config, path=path("consumerOffset.json"), disk=disk, run_blocking=run_blocking, enable_lmq=enable_lmq
         ),
         consumers=ConsumerManager(
             current_time=current_time, consumer_filter_manager=filters, subscription_watch=subscription_watch
@@ -130,14 +124,18 @@ def make_tables(
         subscription_watch=subscription_watch,
         producers=ProducerManager(current_time=current_time),
         locks=RebalanceLockManager(config=config, current_time=current_time),
-        stats=BrokerStatsManager(
-            cluster_name=config.broker_cluster_name,
-            clock=clock,
-            enable_detail_stat=config.enable_detail_stat,
-            disk_fall_recorded=store_config.disk_fall_recorded,
-            enable_lmq=enable_lmq,
-        ),
+        stats=_stats(config, store_config, clock),
         accounts=accounts,
         levels=DelayLevels.parse(store_config.message_delay_level),
         delay_offsets=DelayOffsetManager(path=path("delayOffset.json"), disk=disk, run_blocking=run_blocking),
+    )
+
+
+def _stats(config: BrokerConfig, store_config: MessageStoreConfig, clock: Clock) -> BrokerStatsManager:
+    return BrokerStatsManager(
+        cluster_name=config.broker_cluster_name,
+        clock=clock,
+        enable_detail_stat=config.enable_detail_stat,
+        disk_fall_recorded=store_config.disk_fall_recorded,
+        enable_lmq=store_config.enable_lmq,
     )

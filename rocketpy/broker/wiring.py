@@ -92,14 +92,15 @@ class Wiring:
         )
         self.features = (*features, admin)
         """In the order in which services are started and figures are shown."""
-        self.services: Sequence[Service] = [each for feature in self.features for each in feature.services]
-        """What runs beside the servers, in the order in which it is started."""
         self._context = context
         self._server_config = server_config
         self._tls = tls
-        for feature in self.features:
-            for keys, listener in feature.settings.items():
-                live_settings.on_change(keys, listener)
+        _subscribe(live_settings, self.features)
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """What runs beside the servers, in the order in which it is started."""
+        return [each for feature in self.features for each in feature.services]
 
     @property
     def address(self) -> str:
@@ -177,6 +178,13 @@ def _registration(context: BrokerContext, client: RemotingClient) -> Registratio
         topic_config_manager=context.tables.topics,
         client=client,
     )
+
+
+def _subscribe(live_settings: LiveSettings, features: Sequence[Feature]) -> None:
+    """Register the listeners that cache values derived from live settings."""
+    for feature in features:
+        for keys, listener in feature.settings.items():
+            live_settings.on_change(keys, listener)
 
 
 def _log_unsupported(code: int) -> None:

@@ -53,10 +53,7 @@ async def run_nameserver(
     :class:`~rocketpy.errors.SettingsError` if a file named by ``tls`` is wrong. Without ``tls`` the mode is permissive.
     """
     server_tls = ServerTls(tls or TlsServerConfig(), report=lambda text: _log.info("%s", text))
-    kv_config = KVConfigManager(
-        path=config.kv_config_file, disk=disk, run_blocking=run_blocking, limits=kv_limits(config)
-    )
-    kv_config.load()
+    kv_config = _loaded_kv_config(config, disk, run_blocking)
     route_info: RouteInfoManager[Connection] = RouteInfoManager(route_limits(config))
     processor = DefaultRequestProcessor(
         route_info=route_info,
@@ -71,9 +68,7 @@ async def run_nameserver(
         ),
         current_time=trio.current_time,
     )
-    allowed = networks(config.route_change_allow_list)
-    dispatcher = Dispatcher(unsupported_log=_log_unsupported, authorize=RouteGuard(allowed) if allowed else None)
-    processor.register_with(dispatcher)
+    dispatcher = _dispatcher(config, processor)
     housekeeping = BrokerHousekeepingService(route_info=route_info, current_time=trio.current_time)
     server = RemotingServer(
         listeners=await open_listeners(host, server_config.listen_port, server_config.server_socket_backlog),
@@ -81,10 +76,7 @@ async def run_nameserver(
         config=server_config,
         on_close=housekeeping.connection_closed,
         tls=server_tls,
-        budget=ConnectionBudget(
-            allowed_connections(server_config.connections_max, needed_by_files=0),
-            server_config.connections_per_address_max,
-        ),
+        budget=_connection_budget(server_config),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(housekeeping.run)
@@ -110,6 +102,28 @@ def route_limits(config: NamesrvConfig) -> RouteLimits:
 def kv_limits(config: NamesrvConfig) -> KVLimits:
     """Return the bounds of the KV configuration from the settings."""
     return KVLimits(entries_max=config.kv_config_entries_max, bytes_max=config.kv_config_bytes_max)
+
+
+def _loaded_kv_config(config: NamesrvConfig, disk: Disk, run_blocking: RunBlocking) -> KVConfigManager:
+    kv_config = KVConfigManager(
+        path=config.kv_config_file, disk=disk, run_blocking=run_blocking, limits=kv_limits(config)
+    )
+    kv_config.load()
+    return kv_config
+
+
+def _dispatcher(config: NamesrvConfig, processor: DefaultRequestProcessor) -> Dispatcher:
+    allowed = networks(config.route_change_allow_list)
+    dispatcher = Dispatcher(unsupported_log=_log_unsupported, authorize=RouteGuard(allowed) if allowed else None)
+    processor.register_with(dispatcher)
+    return dispatcher
+
+
+def _connection_budget(config: NettyServerConfig) -> ConnectionBudget:
+    """Return the bounds of the connections of all listeners together."""
+    return ConnectionBudget(
+        allowed_connections(config.connections_max, needed_by_files=0), config.connections_per_address_max
+    )
 
 
 def _log_unsupported(code: int) -> None:
