@@ -6,7 +6,8 @@ import contextlib
 import select
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
 
 import attrs
@@ -25,7 +26,8 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
-from tests.patience import until
+from tests.forgotten import is_forgotten
+from tests.patience import until, until_blocked
 
 ECHO, DEFER = 1001, 1004
 SIZE = 1002
@@ -35,15 +37,24 @@ SIZE = 1002
 class PlannedSocket:
     """A socket whose sends go as planned: how many bytes are taken, or what is raised; then as they do."""
 
-    def __init__(self, sock: socket.socket, plan: list[int | BaseException] | None = None) -> None:
+    def __init__(self, sock: socket.socket, plan: list[int | BaseException]) -> None:
         self.sock = sock
-        self.plan = plan or []
+        self.plan = plan
         self.given: list[int] = []
         """The sizes of what it was asked to send."""
-        self.fileno, self.recv, self.close = sock.fileno, sock.recv, sock.close
+        self.before_send: Callable[[], None] = lambda: None
+        self.fails_to_read = False
+        """Whether reading meets a bug; looking at the first byte does not."""
+        self.fileno, self.close = sock.fileno, sock.close
         self.setblocking = sock.setblocking
 
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        if self.fails_to_read and not flags & socket.MSG_PEEK:
+            raise KeyError("a bug")
+        return self.sock.recv(size, flags)
+
     def send(self, data: bytes | memoryview) -> int:
+        self.before_send()
         self.given.append(len(data))
         if not self.plan:
             return self.sock.send(data)
@@ -85,8 +96,14 @@ def answer_size(connection: Connection, request: RemotingCommand) -> RemotingCom
 
 
 @contextlib.contextmanager
-def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 << 20) -> Iterator[World]:
-    dispatcher = Dispatcher()
+def a_world(
+    limits: ConnectionLimits | None = None,
+    *,
+    end_burst: Callable[[], None] | None = None,
+    allows: Callable[[bytes, tuple[str, int]], bool] | None = None,
+    monotonic: Callable[[], float] = time.perf_counter,
+) -> Iterator[World]:
+    dispatcher = Dispatcher(end_burst=end_burst)
     ended: list[Connection] = []
     taken: list[socket.socket] = []
     refused: set[bytes] = set()
@@ -96,10 +113,11 @@ def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 << 20)
         limits=limits or ConnectionLimits(),
         start_task=lambda *_: False,
         on_end=ended.append,
-        incoming=IncomingBytes(incoming_max),
+        incoming=IncomingBytes(1 << 20),
         refusals=RefusalLog(),
-        allows=lambda first, address: first not in refused,
+        allows=allows or (lambda first, address: first not in refused),
         take_tls=lambda sock, address: taken.append(sock),
+        monotonic=monotonic,
     )
 
     def defer(connection: Connection, request: RemotingCommand) -> Deferred:
@@ -127,8 +145,9 @@ def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
     return encode_frame(request)
 
 
-async def answers(peer: socket.socket, count: int) -> list[RemotingCommand]:
-    reader, found = FrameReader(), []
+async def answers(peer: socket.socket, count: int, reader: FrameReader | None = None) -> list[RemotingCommand]:
+    """Return the next ``count`` frames; ``reader`` has those that were read from the socket before."""
+    reader, found = reader or FrameReader(), []
     while len(found) < count:
         while (frame := reader.next_frame()) is not None:
             found.append(decode_command(*frame))
@@ -224,28 +243,29 @@ async def test_a_failing_send_ends_its_connection_and_calls_nothing() -> None:
             assert len(world.ended) == 1
 
 
-async def test_an_unforeseen_failure_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["looking at the first byte", "reading", "watching"])
+async def test_an_unforeseen_failure_ends_its_connection_only(step: str, caplog: pytest.LogCaptureFixture) -> None:
     """Not only in serving: looking at the first byte, reading and watching are steps of the hub as well."""
-    for step in ("_greet", "_read", "_watch"):
-        with a_world() as world:
-            async with running(world):
-                bad, _ = world.connect(*([BlockingIOError()] if step == "_watch" else []))
-                broken = next(iter(world.hub._peers.values()))
-                whole = getattr(world.hub, step)
 
-                def fail(peer: object, *arguments: object, broken: object = broken, whole: object = whole) -> object:
-                    if peer is broken:
-                        raise KeyError("a bug")
-                    assert callable(whole)
-                    return whole(peer, *arguments)
+    def allows(first: bytes, address: tuple[str, int]) -> bool:
+        if step == "looking at the first byte" and address[1] == 1:
+            raise KeyError("a bug")
+        return True
 
-                monkeypatch.setattr(world.hub, step, fail)
-                good, _ = world.connect()
-                bad.send(ask(ECHO))
-                good.send(ask(ECHO, 2))
-                assert (await answers(good, 1))[0].opaque == 2
-                await until(lambda bad=bad: is_at_end(bad))
-                assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
+    with a_world(allows=allows) as world:
+        async with running(world):
+            bad, sock = world.connect(*([BlockingIOError()] if step == "watching" else []))
+            good, _ = world.connect()
+            if step == "reading":
+                sock.fails_to_read = True
+            elif step == "watching":
+                sock.before_send = sock.close  # epoll no longer knows the descriptor that is to wait for EPOLLOUT
+            bad.send(ask(ECHO))
+            good.send(ask(ECHO, 2))
+            assert (await answers(good, 1))[0].opaque == 2
+            await until(lambda: is_at_end(bad))
+            assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
+            assert "failed unexpectedly" in caplog.text
 
 
 async def test_a_store_failure_in_any_step_ends_the_hub() -> None:
@@ -276,11 +296,16 @@ async def test_garbage_after_whole_requests_is_refused_after_they_are_answered()
 async def test_a_peer_that_ends_before_its_first_byte_is_forgotten() -> None:
     with a_world() as world:
         async with running(world):
-            peer, _ = world.connect()
+            peer, sock = world.connect()
+            reference = weakref.ref(sock)
+            del sock
             await until(lambda: world.hub.connections)
+            assert not is_forgotten(reference)
             peer.close()
             await until(lambda: len(world.ended) == 1)
-            assert not world.hub._peers
+            world.ended.clear()
+            assert world.hub.connections == []
+            await until(lambda: is_forgotten(reference))
 
 
 async def test_the_first_byte_decides_what_serves_a_connection() -> None:
@@ -300,45 +325,51 @@ async def test_the_first_byte_decides_what_serves_a_connection() -> None:
 
 async def test_ready_peers_that_had_to_wait_come_first_in_the_next_turn() -> None:
     """Epoll names busy peers in the same order each time: without a memory the last ones would starve."""
-    with a_world() as world:
-        served: list[str] = []
+    served: list[str] = []
+    served_at_end_of_turn: list[int] = []
+    refills = [ask(8) * hub_module.SLICE_FRAMES] * 6
 
-        def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-            served.append(connection.peer)
-            return make_response(request)
+    def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        served.append(connection.peer)
+        if len(served) % hub_module.SLICE_FRAMES == 0 and refills:
+            peers[connection.peer].send(refills.pop())  # so that all three are ready in each turn
+        return make_response(request)
 
+    # The clock stands still: only the number of frames ends a turn.
+    with a_world(end_burst=lambda: served_at_end_of_turn.append(len(served)), monotonic=lambda: 0.0) as world:
         world.dispatcher.register(8, note)
         peers = {f"10.0.0.1:{number}": world.connect()[0] for number in range(1, 4)}
         for peer in peers.values():
             peer.send(ask(8) * hub_module.SLICE_FRAMES)
-        world.hub._deadline = float("inf")
-        for turn in range(1, 10):
-            world.hub._turn(float("inf"))
-            assert len(served) == turn * hub_module.SLICE_FRAMES
-            peers[served[-1]].send(ask(8) * hub_module.SLICE_FRAMES)  # so that all three are ready in each turn
-        assert [served.count(each) for each in peers] == [3 * hub_module.SLICE_FRAMES] * 3
-        for connection in world.hub.connections:
-            world.hub.end(connection)
+        async with running(world):
+            await until(lambda: len(served) == 9 * hub_module.SLICE_FRAMES)
+        assert served_at_end_of_turn[:9] == [turn * hub_module.SLICE_FRAMES for turn in range(1, 10)]
+        size = hub_module.SLICE_FRAMES
+        turns = [set(served[start : start + size]) for start in range(0, len(served), size)]
+        assert all(len(turn) == 1 for turn in turns), "one peer takes up a turn"
+        for start in (0, 3, 6):
+            assert set.union(*turns[start : start + 3]) == set(peers), "no peer is served twice before each was once"
 
 
 async def test_a_send_between_turns_counts_as_activity_of_its_own_time(
-    autojump_clock: trio.testing.MockClock,
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     """The hub may have slept for long when a service sends: the connection was active then, not at the last turn."""
     with a_world() as world:
-        peer, _ = world.connect()
-        peer.send(ask(DEFER))
-        world.hub._turn(float("inf"))
-        world.hub._now = 0.0  # as after each slice
-        (connection,) = world.hub.connections
-        await trio.sleep(100)
-        connection.reply_frame(b"late")
-        connection.flush()
-        assert connection.last_active == 100
-        await trio.sleep(100)
-        connection.flush()
-        assert connection.last_active == 100, "nothing was sent"
-        world.hub.end(connection)
+        async with running(world):
+            mock_clock.jump(50)
+            peer, _ = world.connect()
+            peer.send(ask(DEFER))
+            await until_blocked(lambda: world.deferred)
+            (connection,) = world.hub.connections
+            assert connection.last_active == 50
+            mock_clock.jump(100)
+            connection.reply_frame(b"late")
+            connection.flush()
+            assert connection.last_active == 150
+            mock_clock.jump(100)
+            connection.flush()
+            assert connection.last_active == 150, "nothing was sent"
 
 
 # ---- events of a socket ----------------------------------------------------------------------------------------------
@@ -409,6 +440,30 @@ async def test_ending_the_hub_closes_every_connection() -> None:
         assert all(is_at_end(peer) for peer in peers)
         assert len(world.ended) == 3
         assert world.hub.connections == []
+
+
+async def test_a_socket_that_takes_bytes_again_takes_no_answer_of_the_open_burst() -> None:
+    """A pipelining producer with a full socket buffer: its backlog is served, then EPOLLOUT comes in the same turn."""
+    pending: list[int] = []
+    sent_before_written: list[int] = []
+    received = FrameReader()
+
+    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        pending.append(request.opaque)
+        with contextlib.suppress(BlockingIOError):
+            received.receive(peer.recv(1 << 20))  # makes room in the socket while the burst is open
+        return make_response(request, body=bytes(20_000))
+
+    with a_world(ConnectionLimits(outgoing_bytes_pause=200_000), end_burst=pending.clear) as world:
+        world.dispatcher.register(12, answer)
+        async with running(world):
+            peer, sock = world.connect(buffer=8192)
+            sock.before_send = lambda: sent_before_written.extend(pending)
+            requests = b"".join(ask(12, opaque) for opaque in range(400))
+            assert peer.send(requests) == len(requests)
+            await until(lambda: not world.hub.connections[0].wants_reading)
+            assert [each.opaque for each in await answers(peer, 400, received)] == list(range(400))
+    assert sent_before_written == []
 
 
 # ---- failing writes --------------------------------------------------------------------------------------------------
