@@ -11,6 +11,6 @@ class Name(str):
 
 
 def is_forgotten(reference: Callable[[], object]) -> bool:
-    """Whether nothing refers to the object of this ``weakref.ref`` any more; the caller's own names for it must be gone as well."""
+    """Whether nothing refers to the object of a ``weakref.ref``; the caller must have dropped its own names for it."""
     gc.collect()
     return reference() is None

@@ -39,7 +39,7 @@ _log = logging.getLogger("rocketpy.remoting")
 
 @attrs.frozen(kw_only=True)
 class RemotingServerStatistics:
-    """Counters since the server was created, and the connections and tasks of this moment."""
+    """Counters since the server was created, and the connections, handshakes and tasks of this moment."""
 
     connections: int
     accepted_count: int
@@ -47,6 +47,7 @@ class RemotingServerStatistics:
     idle_closed_count: int
     late_closed_count: int  # connections that missed the deadline for their first frame or for an unfinished one
     tls_refused_count: int  # connections that tls.server.mode does not allow, and failed handshakes
+    tls_handshakes: int  # in progress
     tasks: int
 
 
@@ -159,6 +160,7 @@ class RemotingServer:
             idle_closed_count=self._idle_closed_count,
             late_closed_count=self._late_closed_count,
             tls_refused_count=self._acceptor.refused_count,
+            tls_handshakes=self._acceptor.under_way_count,
             tasks=self._tasks.running_count,
         )
 

@@ -34,11 +34,19 @@ def program(
     *,
     end_burst: Callable[[], None] | None = None,
     after_replies: Callable[[], None] | None = None,
-    breaks: Exception | None = None,
 ) -> tuple[Burst, Connection]:
-    dispatcher = Dispatcher(end_burst=end_burst or (lambda: events.append("written")), after_replies=after_replies)
-    connection, _ = make_connection(transport=Sends(events, breaks), dispatcher=dispatcher)
+    dispatcher = a_dispatcher(events, end_burst=end_burst, after_replies=after_replies)
+    connection, _ = make_connection(transport=Sends(events), dispatcher=dispatcher)
     return dispatcher.burst, connection
+
+
+def a_dispatcher(
+    events: list[str],
+    *,
+    end_burst: Callable[[], None] | None = None,
+    after_replies: Callable[[], None] | None = None,
+) -> Dispatcher:
+    return Dispatcher(end_burst=end_burst or (lambda: events.append("written")), after_replies=after_replies)
 
 
 def fail() -> None:
@@ -62,15 +70,19 @@ def test_writes_then_replies_then_what_was_woken() -> None:
 @pytest.mark.parametrize(
     "ask_to_send",
     [
-        lambda connection: connection.flush(),
-        lambda connection: connection.oneway(make_request(40)),
-        lambda connection: connection._dispatcher.burst.flush_replies(),
+        lambda connection, burst: connection.flush(),
+        lambda connection, burst: connection.oneway(make_request(40)),
+        lambda connection, burst: burst.flush_replies(),
     ],
     ids=["flush", "oneway", "flush_replies"],
 )
-@pytest.mark.parametrize("failure", [None, StoreError("gone", path="p"), ZeroDivisionError("a bug")])
+@pytest.mark.parametrize(
+    "failure",
+    [None, StoreError("gone", path="p"), ZeroDivisionError("a bug")],
+    ids=["written", "failed write", "bug in the write"],
+)
 def test_nothing_leaves_before_the_write_whoever_asks(
-    ask_to_send: Callable[[Connection], None], failure: Exception | None
+    ask_to_send: Callable[[Connection, Burst], None], failure: Exception | None
 ) -> None:
     """A notification that the burst itself causes must not take an acknowledgement with it."""
     events: list[str] = []
@@ -84,17 +96,17 @@ def test_nothing_leaves_before_the_write_whoever_asks(
     if failure is None:
         with burst:
             connection.reply_frame(b"send ok")
-            ask_to_send(connection)
+            ask_to_send(connection, burst)
             assert events == []
         assert events[0] == "write"
         assert events[1].startswith("sent send ok")
         return
     with pytest.raises(StoreError), burst:
         connection.reply_frame(b"send ok")
-        ask_to_send(connection)
-    ask_to_send(connection)
+        ask_to_send(connection, burst)
+    ask_to_send(connection, burst)
     assert events == ["write"]
-    assert connection.outgoing_size == 0 or not connection._burst.may_send
+    assert connection.outgoing_size == 0 or not burst.may_send
 
 
 def test_a_failed_write_drops_what_is_queued_on_every_connection_of_the_store() -> None:
@@ -169,9 +181,10 @@ def test_a_woken_pull_that_fails_ends_nothing() -> None:
 
 def test_a_send_that_fails_in_an_unforeseen_way_ends_its_connection_only() -> None:
     events: list[str] = []
-    burst, broken = program(events, breaks=ZeroDivisionError("a bug"))
-    good, _ = make_connection(transport=Sends(events), dispatcher=broken._dispatcher)
-    with burst:
+    dispatcher = a_dispatcher(events)
+    broken, _ = make_connection(transport=Sends(events, ZeroDivisionError("a bug")), dispatcher=dispatcher)
+    good, _ = make_connection(transport=Sends(events), dispatcher=dispatcher)
+    with dispatcher.burst:
         broken.reply_frame(b"one")
         good.reply_frame(b"two")
     assert broken.is_closed
@@ -190,9 +203,9 @@ def test_flushing_twice_sends_once() -> None:
 async def test_deferred_work_is_finished_by_a_burst_of_its_own() -> None:
     """What a cold read has put is real before its answer leaves, and its failure is an answer too."""
     events: list[str] = []
-    burst, connection = program(events, after_replies=lambda: events.append("woken served"))
-    transport = connection._transport
-    assert isinstance(transport, Sends)
+    dispatcher = a_dispatcher(events, after_replies=lambda: events.append("woken served"))
+    transport = Sends(events)
+    connection, _ = make_connection(transport=transport, dispatcher=dispatcher)
 
     async def answer(text: bytes) -> bytes:
         events.append("put")
@@ -212,4 +225,4 @@ async def test_deferred_work_is_finished_by_a_burst_of_its_own() -> None:
     failed = encode_frame(RemotingCommand(code=1, flag=1, opaque=7, remark="ZeroDivisionError: a bug"))
     assert events[4:] == ["written", f"sent {failed.decode('latin-1')}", "woken served"]
     assert connection.deferred_count == 0
-    assert burst.may_send
+    assert dispatcher.burst.may_send

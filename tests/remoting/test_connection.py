@@ -50,19 +50,22 @@ class NotingTransport:
         return self.takes_tasks
 
 
+def echo_dispatcher() -> Dispatcher:
+    dispatcher = Dispatcher()
+    dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
+    return dispatcher
+
+
 def make_connection(
     limits: ConnectionLimits | None = None,
     *,
     transport: NotingTransport | None = None,
     dispatcher: Dispatcher | None = None,
 ) -> tuple[Connection, NotingTransport]:
-    if dispatcher is None:
-        dispatcher = Dispatcher()
-        dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
     transport = transport or NotingTransport()
     connection = Connection(
         address=("10.1.2.3", 4567),
-        dispatcher=dispatcher,
+        dispatcher=dispatcher or echo_dispatcher(),
         transport=transport,
         limits=limits or ConnectionLimits(),
         now=0.0,
@@ -100,12 +103,13 @@ def test_hosts_are_packed_for_records(address: str, packed: bytes) -> None:
 
 
 def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:
-    connection, transport = make_connection()
+    dispatcher = echo_dispatcher()
+    connection, transport = make_connection(dispatcher=dispatcher)
     connection.receive(b"".join(encode_frame(RemotingCommand(code=ECHO, opaque=i)) for i in range(5)))
     assert connection.serve(3)
     assert connection.frames_received == 3
     assert not connection.serve(3)
-    connection._dispatcher.burst.flush_replies()
+    dispatcher.burst.flush_replies()
     assert transport.flushed == 1  # once until it is drained
     assert [c.opaque for c in sent(connection)] == [0, 1, 2, 3, 4]
 
@@ -179,10 +183,11 @@ def test_a_send_that_finds_the_peer_gone_ends_the_connection_in_the_middle_of_a_
 
 def test_the_time_is_looked_at_after_a_fast_path_that_took_long() -> None:
     """A pull that judges hundreds of messages is served as fast as others; sixty of them are not served in one go."""
-    connection, _ = make_connection()
+    dispatcher = echo_dispatcher()
+    connection, _ = make_connection(dispatcher=dispatcher)
     answers = iter((True, True, TOOK_LONG, True, TOOK_LONG, True))
     asked: list[int] = []
-    connection._dispatcher.register_fast_path(ECHO, lambda connection, header, body: next(answers))
+    dispatcher.register_fast_path(ECHO, lambda connection, header, body: next(answers))
 
     def is_over() -> bool:
         asked.append(connection.frames_received)
@@ -199,14 +204,15 @@ def test_the_time_is_looked_at_after_a_fast_path_that_took_long() -> None:
 
 
 def test_a_fast_path_may_take_or_decline_a_request() -> None:
-    connection, _ = make_connection()
+    dispatcher = echo_dispatcher()
+    connection, _ = make_connection(dispatcher=dispatcher)
     taken: list[bytes] = []
 
     def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
         taken.append(header)
         return b"decline" not in header
 
-    connection._dispatcher.register_fast_path(ECHO % 1000 + 10, fast_path)
+    dispatcher.register_fast_path(ECHO % 1000 + 10, fast_path)
     connection.receive(encode_frame(RemotingCommand(code=11, ext_fields={"a": "b"})))
     connection.receive(encode_frame(RemotingCommand(code=11, ext_fields={"a": "decline"})))
     connection.serve(10)
@@ -215,12 +221,13 @@ def test_a_fast_path_may_take_or_decline_a_request() -> None:
 
 
 def test_a_fast_path_that_fails_is_answered_and_the_connection_lives() -> None:
-    connection, _ = make_connection()
+    dispatcher = echo_dispatcher()
+    connection, _ = make_connection(dispatcher=dispatcher)
 
     def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
         raise AssertionError("ours") if b"ours" in header else ZeroDivisionError("a bug")
 
-    connection._dispatcher.register_fast_path(11, fast_path)
+    dispatcher.register_fast_path(11, fast_path)
     for flag in (0, 2):  # a oneway gets no answer
         connection.receive(encode_frame(RemotingCommand(code=11, opaque=7, flag=flag, ext_fields={"a": "b"})))
     connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=8, body=b"next")))

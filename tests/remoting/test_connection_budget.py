@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+
 from rocketpy.remoting.connection_budget import ConnectionBudget
+from tests.forgotten import Name, is_forgotten
 
 
 def test_beyond_the_budget_a_connection_is_refused_until_another_ends() -> None:
@@ -25,8 +28,13 @@ def test_an_address_has_its_share_and_leaves_a_tenth_whatever_is_configured() ->
 
 
 def test_an_address_without_connections_is_forgotten() -> None:
-    budget = ConnectionBudget(1, 1)
-    for number in range(100):
-        assert budget.take(str(number)) is None
-        budget.release(str(number))
-    assert not budget._count_of
+    budget = ConnectionBudget(2, 2)
+    host = Name("10.0.0.1")
+    reference = weakref.ref(host)
+    for _ in range(2):
+        assert budget.take(host) is None
+    del host
+    budget.release("10.0.0.1")
+    assert not is_forgotten(reference)
+    budget.release("10.0.0.1")
+    assert is_forgotten(reference)

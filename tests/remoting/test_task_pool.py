@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.remoting.task_pool import COMMANDS_PER_OWNER_MAX, READS_PER_OWNER_MAX, TaskKind, TaskPool
+from tests.forgotten import is_forgotten
+
+
+class Owner:
+    """As a connection: tasks are counted for it."""
 
 
 async def test_it_refuses_above_its_bound_and_takes_again_afterwards() -> None:
@@ -34,20 +41,24 @@ async def test_commands_leave_a_share_for_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "limit"), [(TaskKind.COMMAND, COMMANDS_PER_OWNER_MAX), (TaskKind.READ, READS_PER_OWNER_MAX)]
+    ("kind", "limit"),
+    [(TaskKind.COMMAND, COMMANDS_PER_OWNER_MAX), (TaskKind.READ, READS_PER_OWNER_MAX)],
+    ids=["commands", "reads"],
 )
 async def test_no_connection_has_the_pool_for_itself(kind: TaskKind, limit: int) -> None:
     gate = trio.Event()
     async with trio.open_nursery() as nursery:
         pool = TaskPool(nursery=nursery)
-        greedy, other = object(), object()
+        greedy, other = Owner(), Owner()
         assert sum(pool.start(greedy, kind, gate.wait) for _ in range(2 * limit)) == limit
         assert pool.start(other, kind, gate.wait)
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert pool.start(greedy, kind, gate.wait)
         await trio.testing.wait_all_tasks_blocked()
-        assert not pool._running_of, "an owner without tasks is forgotten"
+        reference = weakref.ref(greedy)
+        del greedy
+        assert is_forgotten(reference), "an owner without tasks is forgotten"
 
 
 def test_it_refuses_without_a_nursery() -> None:

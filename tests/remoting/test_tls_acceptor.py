@@ -40,16 +40,19 @@ def tls_config() -> TlsServerConfig:
 
 
 @pytest.fixture
-async def running(
-    use_hub: bool, server_config: NettyServerConfig, tls_config: TlsServerConfig
-) -> AsyncIterator[Running]:
+def server_tls(tls_config: TlsServerConfig) -> ServerTls:
+    return ServerTls(tls_config)
+
+
+@pytest.fixture
+async def running(use_hub: bool, server_config: NettyServerConfig, server_tls: ServerTls) -> AsyncIterator[Running]:
     program = Program()
     server = RemotingServer(
         listeners=await open_listeners("127.0.0.1", 0),
         dispatcher=program.dispatcher,
         config=server_config,
         on_close=program.on_close,
-        tls=ServerTls(tls_config),
+        tls=server_tls,
         use_hub=use_hub,
     )
     async with trio.open_nursery() as nursery:
@@ -109,13 +112,19 @@ class TestPermissive:
         assert running.program.closed == [connection.peer]
 
     async def test_plain_connections_stay_on_the_hub(self, running: Running, use_hub: bool) -> None:
-        peer, tls_peer = await connect(running), await connect_tls(running)
-        for each in (peer, tls_peer):
-            await each.send(ask(ECHO, 1))
-            await each.answer()
-        hub = running.server._hub
-        assert (0 if hub is None else len(hub.connections)) == (1 if use_hub else 0)
-        assert len(running.server._stream_driver.connections) == (1 if use_hub else 2)
+        """A connection costs tasks of its own only where the stream driver serves it."""
+
+        async def tasks_of(peer: Peer, before: int) -> int:
+            await peer.send(ask(ECHO, 1))
+            await peer.answer()
+            return living_tasks() - before
+
+        before = living_tasks()
+        plain = await connect(running)
+        assert (await tasks_of(plain, before) == 0) == use_hub
+        before = living_tasks()
+        assert await tasks_of(await connect_tls(running), before) > 0
+        await plain.stream.aclose()
 
     async def test_the_first_byte_may_come_alone_and_late(self, running: Running) -> None:
         peer = await connect(running)
@@ -130,7 +139,7 @@ class TestPermissive:
         peer = await connect(running)
         await peer.stream.aclose()
         await until(lambda: running.server.statistics().accepted_count == 1)
-        await until(lambda: not running.server.connections and not running.server._acceptor.under_way_count)
+        await until(lambda: not running.server.connections and not running.server.statistics().tls_handshakes)
 
     async def test_a_client_that_breaks_off_in_the_handshake_harms_nobody(
         self, running: Running, caplog: pytest.LogCaptureFixture
@@ -207,18 +216,20 @@ class TestReload:
         shutil.copy(key("server"), tmp_path / "now.key")
         return server_config(cert_path=str(tmp_path / "now.crt"), key_path=str(tmp_path / "now.key"))
 
-    async def test_open_connections_go_on(self, running: Running, tmp_path: Path) -> None:
+    async def test_open_connections_go_on(self, running: Running, server_tls: ServerTls, tmp_path: Path) -> None:
         peer = await connect_tls(running)
         shutil.copy(crt("stranger"), tmp_path / "now.crt")
         shutil.copy(key("stranger"), tmp_path / "now.key")
-        tls = running.server._acceptor._tls
-        assert tls is not None
-        tls.reload_if_changed()
+        server_tls.reload_if_changed()
         await peer.send(ask(ECHO, 1))
         assert (await peer.answer()).opaque == 1
         assert await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger"))) == b"hello"
         with pytest.raises(RemotingConnectError):
             await echo(running, WITH_TLS, client_config())
+
+
+def living_tasks() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
 
 
 async def connect_from(host: str, running: Running) -> Peer:
@@ -263,9 +274,9 @@ class TestSlowPeers:
     ) -> None:
         peer = await connect(running)
         await peer.stream.send_all(b"\x16")
-        await until_blocked(lambda: running.server._acceptor.under_way_count == 1)
+        await until_blocked(lambda: running.server.statistics().tls_handshakes == 1)
         mock_clock.jump(tls_acceptor.HANDSHAKE_SECONDS + 1)
-        await until_blocked(lambda: running.server._acceptor.under_way_count == 0)
+        await until_blocked(lambda: running.server.statistics().tls_handshakes == 0)
         assert "its TLS handshake was not done in 10 s" in caplog.text
         assert not running.server.connections
 
@@ -274,7 +285,7 @@ class TestSlowPeers:
             peers = [await connect(running) for _ in range(3)]
             for count, peer in enumerate(peers, start=1):
                 await peer.stream.send_all(b"\x16")
-                await until(lambda count=count: len(running.server._acceptor._under_way) == min(count, 2))
+                await until(lambda count=count: running.server.statistics().tls_handshakes == min(count, 2))
             assert await peers[0].receive() is None
             assert "its TLS handshake gave way to 2 later ones" in caplog.text
             assert await echo(running, WITH_TLS) == b"hello"
@@ -284,22 +295,24 @@ class TestSlowPeers:
         """An honest peer in the middle of its handshake must not give way to one that only holds on to many."""
         with mock.patch.object(tls_acceptor, "HANDSHAKES_MAX", 3):
             honest = await connect_from("127.0.0.2", running)
-            await honest.stream.send_all(b"\x16")
-            await until(lambda: running.server._acceptor.under_way_count == 1)
+            hello = client_hello()
+            await honest.stream.send_all(hello[:1])
+            await until(lambda: running.server.statistics().tls_handshakes == 1)
             flood = []
             for count in range(1, 5):
                 flood.append(await connect(running))
                 await flood[-1].stream.send_all(b"\x16")
-                await until(lambda count=count: running.server._acceptor.under_way_count == min(count + 1, 3))
+                await until(lambda count=count: running.server.statistics().tls_handshakes == min(count + 1, 3))
             assert await flood[0].receive() is None
             assert await flood[1].receive() is None
-            assert "127.0.0.2" in running.server._acceptor._under_way.values()
+            await honest.stream.send_all(hello[1:])
+            assert (await honest.stream.receive_some(1)) == b"\x16", "the honest peer's handshake goes on"
 
     async def test_handshakes_count_as_connections(self, running: Running) -> None:
         peers = [await connect(running) for _ in range(6)]
         for peer in peers:
             await peer.stream.send_all(b"\x16")
-        await until(lambda: running.server._acceptor.under_way_count == 6)
+        await until(lambda: running.server.statistics().tls_handshakes == 6)
         assert await (await connect(running)).receive() is None
         assert running.server.statistics().refused_count == 1
 
@@ -338,15 +351,20 @@ def test_garbage_after_the_first_byte_ends_only_its_own_connection(
     trio.run(attack)
 
 
-async def test_every_prefix_of_a_handshake_and_a_damaged_one_is_refused(running: Running) -> None:
-    """A real ClientHello, cut at every eighth byte, and with each eighth byte turned over."""
+def client_hello() -> bytes:
+    """The first record that a TLS client sends."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     client = context.wrap_bio(incoming, outgoing)
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
-    hello = outgoing.read()
+    return outgoing.read()
+
+
+async def test_every_prefix_of_a_handshake_and_a_damaged_one_is_refused(running: Running) -> None:
+    """A real ClientHello, cut at every eighth byte, and with each eighth byte turned over."""
+    hello = client_hello()
     attacks = [hello[:end] for end in range(1, len(hello), 8)]
     attacks += [hello[:at] + bytes([hello[at] ^ 0xFF]) + hello[at + 1 :] for at in range(1, len(hello), 8)]
     for attack in attacks:
