@@ -113,7 +113,7 @@ class Transport:
     def __init__(self, on_close: Callable[[Connection], None]) -> None:
         self.reset: set[Connection] = set()
         self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
-        self._on_close = on_close
+        self.on_close = on_close
 
     def flush(self, connection: Connection) -> None:
         if connection in self.reset:
@@ -121,7 +121,7 @@ class Transport:
 
     def end(self, connection: Connection) -> None:
         connection.mark_closed()
-        self._on_close(connection)
+        self.on_close(connection)
 
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object

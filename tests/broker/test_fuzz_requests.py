@@ -14,7 +14,7 @@ import pytest
 
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.signature import ACCESS_KEY, SIGNATURE, RequestSigner, SessionCredentials
 from rocketpy.remoting.connection import Connection
@@ -167,6 +167,12 @@ def _tells_of_python(connection: Connection, request: RemotingCommand) -> Remoti
     return make_response(request, ResponseCode.SYSTEM_ERROR, "topic: UnicodeDecodeError at 7")
 
 
+def plant(whole: Whole, bug: Processor) -> None:
+    """Let a request be processed by something else."""
+    whole.dispatcher = whole.dispatcher.without([RequestCode.QUERY_TOPIC_CONSUME_BY_WHO])
+    whole.dispatcher.register(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, bug)
+
+
 @pytest.mark.parametrize(
     ("bug", "symptom"),
     [
@@ -181,23 +187,22 @@ def _tells_of_python(connection: Connection, request: RemotingCommand) -> Remoti
 )
 async def test_planted_bugs_are_found(tmp_path: Path, bug: Processor, symptom: str) -> None:
     async with open_whole_broker(broker_settings(tmp_path)) as whole:
-        whole.dispatcher._processors[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO] = bug
-        whole.dispatcher._task_processors.pop(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, None)
+        plant(whole, bug)
         fuzz = await fuzzed(whole, "broker", only=[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO])
     assert any(symptom in problem for problem in fuzz.problems), fuzz.problems[:3]
 
 
 async def test_a_refusal_that_changes_something_is_found(tmp_path: Path) -> None:
     async with open_whole_broker(broker_settings(tmp_path)) as whole:
-        update = whole.dispatcher._processors[RequestCode.UPDATE_CONSUMER_OFFSET]
+        served = whole.dispatcher
 
         def changes_and_refuses(connection: Connection, request: RemotingCommand) -> RemotingCommand:
             fields = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": str(request.opaque)}
-            update(connection, RemotingCommand(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext_fields=fields))
+            update = RemotingCommand(code=RequestCode.UPDATE_CONSUMER_OFFSET, flag=ONEWAY_FLAG, ext_fields=fields)
+            served.dispatch(connection, 0, encode_frame(update)[8:], None)
             return make_response(request, ResponseCode.SYSTEM_ERROR, "topic and everything else")
 
-        whole.dispatcher._processors[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO] = changes_and_refuses
-        whole.dispatcher._task_processors.pop(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, None)
+        plant(whole, changes_and_refuses)
         fuzz = await fuzzed(whole, "broker", only=[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO])
     assert any("refused, and changed" in problem for problem in fuzz.problems), fuzz.problems[:3]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os.path
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -70,23 +71,23 @@ class Errors(logging.Handler):
 
 
 class _Transport:
-    """A driver without a socket: tasks are kept until they are run."""
+    """A driver without sockets: the tasks of each connection are kept until they are run."""
 
     def __init__(self) -> None:
-        self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
-        self.ended = False
+        self.tasks_of: defaultdict[object, list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]]] = (
+            defaultdict(list)
+        )
 
     def flush(self, connection: Connection) -> None:
         pass
 
     def end(self, connection: Connection) -> None:
-        self.ended = True
         connection.mark_closed()
 
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:
-        self.tasks.append((function, arguments))
+        self.tasks_of[owner].append((function, arguments))
         return True
 
 
@@ -98,19 +99,20 @@ class Whole:
     errors: Errors
     kept: Callable[[], str]
     """Returns all that the program keeps, as text: equal texts mean that nothing has changed."""
+    _transport: _Transport = attrs.field(factory=_Transport)
     _ports: Iterator[int] = attrs.field(factory=lambda: iter(range(1024, 65_000)))
 
     @property
     def codes(self) -> list[int]:
         """Every request code that has a processor."""
-        return sorted({*self.dispatcher._processors, *self.dispatcher._task_processors})
+        return sorted(self.dispatcher.needs)
 
     def connect(self) -> Connection:
         """Return a new connection, from a port of its own."""
         return Connection(
             address=("127.0.0.1", next(self._ports)),
             dispatcher=self.dispatcher,
-            transport=_Transport(),
+            transport=self._transport,
             limits=NettyServerConfig().limits(),
             now=trio.current_time(),
         )
@@ -126,12 +128,12 @@ class Whole:
 
     async def finish_tasks(self, connection: Connection) -> None:
         """Run the slow commands of a connection to their end, one by one."""
-        transport = connection._transport
-        assert isinstance(transport, _Transport)
+        tasks_of = self._transport.tasks_of
         with trio.fail_after(PATIENCE_SECONDS):
-            while transport.tasks:
-                function, arguments = transport.tasks.pop()
+            while tasks_of[connection]:
+                function, arguments = tasks_of[connection].pop()
                 await function(*arguments)
+        del tasks_of[connection]
 
 
 def received(connection: Connection) -> list[RemotingCommand]:
@@ -170,19 +172,19 @@ def broker_settings(directory: Path, **changes: object) -> BrokerSettings:
 @asynccontextmanager
 async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
     """Run a broker for the block."""
-    made: list[Wiring] = []
-    tables: list[StoredTable] = []
+    made: list[tuple[Wiring, BrokerContext]] = []
+    snapshots: dict[str, Callable[[], object]] = {}
 
     class CaughtWiring(Wiring):
         def __init__(self, context: BrokerContext, **given: object) -> None:
             super().__init__(context, **given)  # type: ignore[arg-type]
-            made.append(self)
+            made.append((self, context))
 
     make_table = StoredTable.__init__
 
     def table(self: StoredTable, **given: object) -> None:
         make_table(self, **given)  # type: ignore[arg-type]
-        tables.append(self)
+        snapshots[str(given["path"])] = given["snapshot"]  # type: ignore[assignment]
 
     stop = trio.Event()
 
@@ -205,22 +207,22 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
     ):
         async with trio.open_nursery() as nursery:
             await nursery.start(run)
-            (wiring,) = made
+            ((wiring, context),) = made
 
             def kept() -> str:
                 texts = [
-                    f"{each.path}: {_json_of(each._snapshot())}"
-                    for each in tables
-                    if os.path.basename(each.path) not in PROGRESS
+                    f"{path}: {_json_of(snapshot())}"
+                    for path, snapshot in snapshots.items()
+                    if os.path.basename(path) not in PROGRESS
                 ]
                 texts += [
-                    f"{field.name}: {_text_of(getattr(wiring._context.tables, field.name))}"
+                    f"{field.name}: {_text_of(getattr(context.tables, field.name))}"
                     for field in attrs.fields(Tables)
                     if field.name not in COUNTERS
                 ]
                 accounts = Path(settings.broker.acl_directory or ".")
                 texts += [each.read_text() for each in sorted(accounts.glob("*.yml")) if settings.broker.acl_enable]
-                texts += [f"log end: {wiring._context.store.wrote_offset}", f"settings: {wiring.live_settings.text()}"]
+                texts += [f"log end: {context.store.wrote_offset}", f"settings: {wiring.live_settings.text()}"]
                 return "\n".join(texts)
 
             yield Whole(servers[0], errors, kept)

@@ -16,6 +16,7 @@ from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.checks import SendCheck
 from rocketpy.broker.send.fast_path import FastSend
+from rocketpy.broker.send.long_batch import LongBatches
 from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.overload import FastFailureService
 from rocketpy.broker.send.processor import SendMessageProcessor
@@ -43,6 +44,7 @@ class SendFeature(Feature):
         """``decode`` decodes a header on the fast path."""
         config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
+        self.long_batches = LongBatches()
         self.consume_hooks = ConsumeHooks(hooks.consume)
         self.fast_failure = FastFailureService(
             store=store,
@@ -129,6 +131,7 @@ class SendFeature(Feature):
             hooks=self._send_hooks,
             accounts=self._accounts,
             named_queues=self._named_queues,
+            long_batches=self.long_batches,
             config=context.config,
             randomness=context.randomness,
         ).register(dispatcher)

@@ -32,8 +32,8 @@ WAITING_BYTES_MAX = 128 << 20
 """Approximate limit of all waiting batches: their bodies, whole and split, and the objects of their messages."""
 
 _MESSAGE_BYTES = 200
-_SLICE_COUNT = 500
-_SLICE_BYTES = 32 << 10
+SLICE_COUNT = 500
+SLICE_BYTES = 32 << 10
 """Bytes of properties per slice; they are parsed in at most 2 ms, whatever their content."""
 
 _TOO_MANY = "[OVERLOAD]system busy, start flow control for a while: too many long batches wait"
@@ -84,15 +84,24 @@ class LongBatches:
 
 
 async def stored_batch_in_slices(
-    columns: BatchColumns, suffix: bytes, *, suffix_has_no_tags_or_keys: bool, may_have_broker_only: bool
+    columns: BatchColumns,
+    suffix: bytes,
+    *,
+    suffix_has_no_tags_or_keys: bool,
+    may_have_broker_only: bool,
+    slice_count: int = SLICE_COUNT,
+    slice_bytes: int = SLICE_BYTES,
 ) -> MessageBatch:
-    """Return what :func:`stored_batch` would, with a checkpoint after each slice of messages."""
+    """Return what :func:`stored_batch` would, with a checkpoint after each slice of messages.
+
+    A slice has at most ``slice_count`` messages, and ``slice_bytes`` of properties unless one message has more.
+    """
     flags: list[int] = []
     bodies: list[bytes] = []
     properties: list[bytes] = []
     tags_codes: list[int] = []
     keys: list[Sequence[bytes]] = []
-    for begin, end in _slices(columns.properties):
+    for begin, end in _slices(columns.properties, slice_count, slice_bytes):
         part = BatchColumns(columns.flags[begin:end], columns.bodies[begin:end], columns.properties[begin:end])
         if may_have_broker_only:
             part = client_columns(part)
@@ -106,12 +115,12 @@ async def stored_batch_in_slices(
     return MessageBatch(flags, bodies, properties, tags_codes, keys)
 
 
-def _slices(all_properties: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _slices(all_properties: Sequence[bytes], count_max: int, bytes_max: int) -> Iterator[tuple[int, int]]:
     """Yield the bounds of slices; each has at least one message and otherwise stays within the slice limits."""
     begin, size = 0, 0
     for number, own in enumerate(all_properties):
         size += len(own)
-        if number > begin and (size > _SLICE_BYTES or number - begin == _SLICE_COUNT):
+        if number > begin and (size > bytes_max or number - begin == count_max):
             yield begin, number
             begin, size = number, len(own)
     yield begin, len(all_properties)

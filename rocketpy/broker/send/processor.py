@@ -100,6 +100,7 @@ class SendMessageProcessor:
         hooks: SendHooks,
         accounts: StrictAccounts,
         named_queues: NamedQueues | None,
+        long_batches: LongBatches,
         config: BrokerConfig,
         randomness: Random,
     ) -> None:
@@ -117,7 +118,7 @@ class SendMessageProcessor:
         self._config = config
         self._randomness = randomness
         self._cluster = config.broker_cluster_name
-        self._long_batches = LongBatches()
+        self._long_batches = long_batches
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the send codes."""

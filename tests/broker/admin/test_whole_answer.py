@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rocketpy.broker.admin import whole_answer
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import encode_body
@@ -27,10 +26,9 @@ async def test_others_run_while_a_table_is_encoded() -> None:
     assert turns.count >= 30
 
 
-async def test_what_does_not_fit_a_frame_is_refused_before_it_is_encoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_answer, "_BODY_BYTES_MAX", 10_000)
+async def test_what_does_not_fit_a_frame_is_refused_before_it_is_encoded_whole() -> None:
     with pytest.raises(RequestError) as refused:
-        await WholeAnswers().encode("all topics", table(1000))
+        await WholeAnswers(body_bytes_max=10_000).encode("all topics", table(1000))
     assert refused.value.response_code == ResponseCode.SYSTEM_ERROR
     assert refused.value.remark == (
         "the answer cannot be sent: all topics take more than the 10000 bytes that fit a frame"

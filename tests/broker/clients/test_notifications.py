@@ -125,7 +125,7 @@ def test_a_send_that_fails_ends_only_that_member(
             connection.close()
 
     monkeypatch.setattr(broker.transport, "flush", flush)
-    monkeypatch.setattr(broker.transport, "_on_close", broker.housekeeping.connection_closed)
+    monkeypatch.setattr(broker.transport, "on_close", broker.housekeeping.connection_closed)
     broker.notifications.changed("G")
     broker.notify_all()
     assert all(member.is_closed for member in failing)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import ExitStack
+from typing import cast
 
 import pytest
 
 from rocketpy.broker.clients.waiting import WaitingRequests
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from tests.broker.broker_on_bytes import BrokerOnBytes
+from rocketpy.remoting.connection import Connection
+from tests.forgotten import is_forgotten
 
 
-def test_both_bounds_hold_and_what_ends_makes_room(broker: BrokerOnBytes) -> None:
+class Peer:
+    """As much of a connection as is counted and named."""
+
+    peer = "10.0.0.1:1"
+
+
+def connect() -> Connection:
+    return cast(Connection, Peer())
+
+
+def test_both_bounds_hold_and_what_ends_makes_room() -> None:
     waiting = WaitingRequests("things wait", total_max=3, of_connection_max=2)
-    one, two = broker.connect(), broker.connect()
+    one, two = connect(), connect()
     with ExitStack() as counted:
         counted.enter_context(waiting.counted(one))
         with waiting.counted(one):
@@ -29,4 +42,16 @@ def test_both_bounds_hold_and_what_ends_makes_room(broker: BrokerOnBytes) -> Non
         counted.enter_context(waiting.counted(one))
     with pytest.raises(KeyError), waiting.counted(one):
         raise KeyError("the request fails")
-    assert (waiting._total, waiting._of) == (0, {})
+    with ExitStack() as counted:
+        for connection in (one, one, two):
+            counted.enter_context(waiting.counted(connection))
+
+
+def test_a_connection_without_waiting_requests_is_forgotten() -> None:
+    waiting = WaitingRequests("things wait", total_max=3, of_connection_max=2)
+    connection = connect()
+    reference = weakref.ref(connection)
+    with waiting.counted(connection), waiting.counted(connection):
+        pass
+    del connection
+    assert is_forgotten(reference)

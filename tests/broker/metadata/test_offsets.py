@@ -139,12 +139,12 @@ def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
 async def test_a_snapshot_does_not_change_with_the_table(tables: Tables) -> None:
     tables.offsets.commit_offset("peer", "g", "t", 0, 1)
     tables.offsets.commit_offset("peer", "h", "t", 0, 1)
-    snapshot = tables.offsets._snapshot()
+    snapshot = tables.offsets.snapshot()
     for offset in (2, 3):
         tables.offsets.commit_offset("peer", "g", "t", 0, offset)
     tables.offsets.commit_offset("peer", "g", "t", 1, 9)
     tables.offsets.remove_offset("h")
-    assert snapshot == {"offsetTable": {"t@g": {0: 1}, "t@h": {0: 1}}}
+    assert snapshot == {"t@g": {0: 1}, "t@h": {0: 1}}
     later = tables.offsets.snapshot()
     tables.offsets.commit_offset("peer", "g", "t", 1, 10)
     assert later == {"t@g": {0: 3, 1: 9}}
@@ -157,7 +157,7 @@ def test_a_snapshot_of_many_pairs_takes_no_time_of_the_loop(tables: Tables) -> N
 
     def commits_and_snapshots() -> None:
         tables.offsets.commit_offset("peer", "g0", "t0", 0, time.monotonic_ns())
-        tables.offsets._snapshot()
+        tables.offsets.snapshot()
 
     assert processor_seconds(commits_and_snapshots, enough=0.005) < 0.005
     assert processor_seconds(lambda: tables.offsets.which_group_by_topic("t1"), enough=0.001) < 0.001

@@ -45,6 +45,8 @@ class Nameservers:
         self.refusing: set[str] = set()
         self.broken: set[str] = set()
         self.order_topics: dict[str, str] | None = None
+        self.body: bytes | None = None
+        """What a registration is answered with when no topics are ordered."""
         self.knows: DataVersion | None = None
         self.timeouts: list[float] = []
 
@@ -63,7 +65,7 @@ class Nameservers:
         if request.code == RequestCode.QUERY_DATA_VERSION:
             changed = decode_body(request.body, DataVersion) != self.knows
             return make_response(request, header=QueryDataVersionResponseHeader(changed))
-        body = None if self.order_topics is None else encode_body(KVTable(self.order_topics))
+        body = self.body if self.order_topics is None else encode_body(KVTable(self.order_topics))
         return make_response(request, header=RegisterBrokerResponseHeader(), body=body)
 
     def codes(self, address: str) -> list[int]:
@@ -296,12 +298,17 @@ async def test_the_first_nameserver_says_which_topics_are_ordered(tables: Tables
     assert config.order
 
 
-async def test_a_malformed_response_body_is_skipped(tables: Tables) -> None:
+@pytest.mark.parametrize(("body", "is_malformed"), [(b"nonsense", True), (b"", False), (None, False)])
+async def test_a_malformed_response_body_is_skipped(
+    tables: Tables, caplog: pytest.LogCaptureFixture, body: bytes | None, is_malformed: bool
+) -> None:
     nameservers = Nameservers()
+    nameservers.body = body
     service = service_of(tables, nameservers, NS1)
-    service._take_order_topics(NS1, b"nonsense")
-    service._take_order_topics(NS1, None)
+    await service.register_all()
     assert not tables.topics.stored.has_changes
+    assert service.statistics().registered_count == 1
+    assert ("nameserver answered a registration with a malformed body" in caplog.messages) is is_malformed
 
 
 async def test_unregistration_is_sent_to_all(tables: Tables) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import attrs
 import pytest
 
@@ -14,6 +16,7 @@ from rocketpy.protocol.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from tests.forgotten import is_forgotten
 from tests.turns import counted_turns
 
 
@@ -40,11 +43,22 @@ async def test_the_bytes_are_those_of_the_generic_encoder(topics: tuple[TopicCon
     assert decode_body(encoded, RegisterBrokerBody).topic_config_serialize_wrapper == given
 
 
-async def test_changes_are_seen_and_what_is_gone_is_forgotten() -> None:
+async def test_changes_are_seen() -> None:
     body = RegistrationBody()
     for given in (wrapper(*TOPICS), wrapper(attrs.evolve(TOPICS[0], perm=4), *TOPICS[1:], counter=4), wrapper()):
         assert await body.encode(given) == [expected(given)]
-    assert body._pieces == {}
+
+
+@pytest.mark.parametrize("kind", [RegistrationBody, CompressedRegistrationBody])
+async def test_a_deleted_topic_is_not_kept(kind: type[RegistrationBody | CompressedRegistrationBody]) -> None:
+    topic = TopicConfig("T", 8, 4)
+    reference = weakref.ref(topic)
+    body = kind()
+    await body.encode(wrapper(topic))
+    del topic
+    assert not is_forgotten(reference), "encoded once, for the next registration too"
+    await body.encode(wrapper(counter=4))
+    assert is_forgotten(reference)
 
 
 async def test_a_topic_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:

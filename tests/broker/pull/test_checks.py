@@ -12,6 +12,7 @@ import trio.testing
 
 from rocketpy.broker.hooks import BrokerHooks, ConsumeMessageContext
 from rocketpy.broker.pull import checks as pull_check
+from rocketpy.broker.pull.request import PullRequest
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -28,6 +29,19 @@ async def held(broker: MessageBroker, **fields: object) -> Connection:
     request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
     assert await broker.ask_all(request, connection) == []
     return connection
+
+
+def held_pulls(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> list[PullRequest]:
+    """Return the list of the pulls that are held from now on."""
+    pulls: list[PullRequest] = []
+    suspend = broker.hold.suspend
+
+    def noted(pull_request: PullRequest, **limits: int) -> object:
+        pulls.append(pull_request)
+        return suspend(pull_request, **limits)
+
+    monkeypatch.setattr(broker.hold, "suspend", noted)
+    return pulls
 
 
 def only(connection: Connection) -> RemotingCommand:
@@ -78,14 +92,15 @@ async def test_other_tags_count_from_where_the_pull_began() -> None:
 
 
 @pytest.mark.parametrize("brings_it", [True, False])
-async def test_the_same_tags_go_on_where_they_were(brings_it: bool) -> None:
+async def test_the_same_tags_go_on_where_they_were(monkeypatch: pytest.MonkeyPatch, brings_it: bool) -> None:
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, "x || y", 1))
         sys_flag = SUSPEND | (SUBSCRIPTION if brings_it else 0)
+        pulls = held_pulls(broker, monkeypatch)
         connection = await held(broker, subscription="x || y", sys_flag=sys_flag)
         await send_tags(broker, "a", "b")
         assert received(connection) == []
-        ((pull_request,),) = broker.hold._held.values()
+        (pull_request,) = pulls
         assert pull_request.queue_offset == 2
         subscribe(broker, SubscriptionData(TOPIC, "y||x", 2))  # another object, equivalent tags
         await send_tags(broker, "c")
@@ -105,28 +120,37 @@ async def test_a_held_pull_parses_its_expression_once_until_its_group_brings_ano
         return real(topic, expression)
 
     monkeypatch.setattr(pull_check, "parse_tag_expression", noted)
-    monkeypatch.setattr(pull_check, "_cached_filter", pull_check._tag_filter)
-    monkeypatch.setattr(pull_check, "_cached_long_filter", pull_check._tag_filter)
     long = "||".join(f"tag{number}" for number in range(900))
+
+    async def parse_others(broker: MessageBroker) -> None:
+        """Pull with more long expressions than are cached."""
+        for number in range(100):
+            await broker.ask(pull(subscription=f"{number}" + "x" * 1000, queue_id=1))
+        parsed[:] = [each for each in parsed if each in (long, "new")]
+
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, long, 1))
         connection = await held(broker, subscription=long, sys_flag=SUSPEND | (SUBSCRIPTION if brings_it else 0))
         for _ in range(5):
+            await parse_others(broker)
             await send_tags(broker, "a")
         assert parsed == [long]
         subscribe(broker, SubscriptionData(TOPIC, "new", 2))
         for _ in range(3):
+            await parse_others(broker)
             await send_tags(broker, "b")
         assert parsed == [long] if brings_it else [long, "new"]
+        assert connection.deferred_count == 1
         await send_tags(broker, "tag7" if brings_it else "new")
         assert len(bodies(only(connection))) == 1
 
 
-async def test_what_a_held_pull_does_not_need_is_let_go() -> None:
+async def test_what_a_held_pull_does_not_need_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_message_broker() as broker:
+        pulls = held_pulls(broker, monkeypatch)
         subscribe(broker, SubscriptionData(TOPIC, "x", 1))
         await held(broker, subscription="s" * 100_000, expression_type="e" * 100_000, sys_flag=SUSPEND)
-        ((pull_request,),) = broker.hold._held.values()
+        (pull_request,) = pulls
         assert (pull_request.header.subscription, pull_request.header.expression_type) == (None, None)
         assert pull_request.held_bytes == pull_check.HELD_BYTES
 

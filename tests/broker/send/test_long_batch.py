@@ -103,10 +103,7 @@ async def broker() -> AsyncIterator[MessageBroker]:
 
 
 def batches_of(broker: MessageBroker) -> LongBatches:
-    processor = broker.dispatcher._processors[RequestCode.SEND_BATCH_MESSAGE]
-    batches = processor.__self__._long_batches  # type: ignore[attr-defined]
-    assert isinstance(batches, LongBatches)
-    return batches
+    return broker.send_feature.long_batches
 
 
 def start(broker: MessageBroker, request: RemotingCommand, connection: Connection | None = None) -> Connection:
@@ -170,12 +167,14 @@ async def test_slices_of_any_size_say_the_same(
 ) -> None:
     columns = BatchColumns(list(range(len(own))), [b"%d" % number for number in range(len(own))], own)
     has_no_tags_or_keys = suffix == SUFFIX
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_batch, "_SLICE_COUNT", slice_count)
-        patch.setattr(long_batch, "_SLICE_BYTES", slice_bytes)
-        sliced = await stored_batch_in_slices(
-            columns, suffix, suffix_has_no_tags_or_keys=has_no_tags_or_keys, may_have_broker_only=True
-        )
+    sliced = await stored_batch_in_slices(
+        columns,
+        suffix,
+        suffix_has_no_tags_or_keys=has_no_tags_or_keys,
+        may_have_broker_only=True,
+        slice_count=slice_count,
+        slice_bytes=slice_bytes,
+    )
     whole = stored_batch(client_columns(columns), suffix, suffix_has_no_tags_or_keys=has_no_tags_or_keys)
     assert tuple(map(list, sliced)) == tuple(map(list, whole))
 
