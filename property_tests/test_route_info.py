@@ -8,8 +8,8 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketpy.nameserver.broker_table import BROKER_EXPIRED_SECONDS, BrokerRegistration
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.broker_table import BROKER_EXPIRED_SECONDS, BrokerRegistration
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
 

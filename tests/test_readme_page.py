@@ -22,7 +22,8 @@ README = (ROOT / "README.md").read_text()
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
 INDEX = (ROOT / "docs" / "README.md").read_text()
 FLOORS_WITHOUT_A_ROW = {"broker"}  # its folders have rows of their own
-_SERVED = re.compile(r"^\| \d+ \| \w+ \| served \| tests/(\S+)/\w+\.py \|", re.MULTILINE)
+_SERVED = re.compile(r"^\| \d+ \| \w+ \| served \| tests/(broker/\w+|\w+)/\S+\.py \|", re.MULTILINE)
+"""The package of the test of each code that is served; folders in a package count for it."""
 
 
 def section(heading: str) -> str:

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketpy.nameserver.broker_table import BrokerLimits
 from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, networks
-from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits
 from rocketpy.nameserver.logs import apply_log_level
 from rocketpy.nameserver.processor import DefaultRequestProcessor
-from rocketpy.nameserver.route_guard import RouteGuard
-from rocketpy.nameserver.route_info import RouteInfoManager, RouteLimits
-from rocketpy.nameserver.topic_table import TopicLimits
+from rocketpy.nameserver.routes.broker_table import BrokerLimits
+from rocketpy.nameserver.routes.guard import RouteGuard
+from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService
+from rocketpy.nameserver.routes.route_info import RouteInfoManager, RouteLimits
+from rocketpy.nameserver.routes.topic_table import TopicLimits
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget

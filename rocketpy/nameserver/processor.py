@@ -19,9 +19,9 @@ from collections.abc import Callable
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import KVConfigManager
 from rocketpy.nameserver.kv_requests import KVConfigProcessor
-from rocketpy.nameserver.registration import RegistrationProcessor
-from rocketpy.nameserver.route_info import RouteInfoManager
-from rocketpy.nameserver.route_requests import RouteProcessor
+from rocketpy.nameserver.routes.registration import RegistrationProcessor
+from rocketpy.nameserver.routes.requests import RouteProcessor
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.nameserver.settings_requests import NamesrvConfigProcessor
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher

@@ -10,10 +10,10 @@ import pytest
 
 from rocketpy.nameserver.app import kv_limits, route_limits
 from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, default_server_config
-from rocketpy.nameserver.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.kv_config import KVConfigManager
 from rocketpy.nameserver.processor import DefaultRequestProcessor
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.connection import Connection

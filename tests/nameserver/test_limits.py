@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
-from rocketpy.nameserver.registration import REGISTERING_BYTES_MAX, VERSION_SIZE_MAX
+from rocketpy.nameserver.routes.registration import REGISTERING_BYTES_MAX, VERSION_SIZE_MAX
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import TopicList
 from rocketpy.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
@@ -224,7 +224,7 @@ async def test_bodies_that_are_registered_at_a_time_are_bounded(
     nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert REGISTERING_BYTES_MAX >= 16 * (1 << 24)
-    monkeypatch.setattr("rocketpy.nameserver.registration.REGISTERING_BYTES_MAX", 1_300_000)
+    monkeypatch.setattr("rocketpy.nameserver.routes.registration.REGISTERING_BYTES_MAX", 1_300_000)
     connections = [nameserver.connect() for _ in range(3)]
     for connection in connections:
         connection.receive(encode_frame(long_registration()))

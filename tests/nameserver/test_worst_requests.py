@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from rocketpy.nameserver.broker_table import BrokerRegistration
 from rocketpy.nameserver.kv_config import VALUE_LENGTH_MAX
+from rocketpy.nameserver.routes.broker_table import BrokerRegistration
 from rocketpy.nameserver.settings_requests import SETTINGS_SIZE_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.registration import REGISTRATION_SIZE_MAX

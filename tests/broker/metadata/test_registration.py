@@ -15,8 +15,8 @@ import trio.testing
 from rocketpy.broker.metadata import registration_body
 from rocketpy.broker.metadata.registration import RegistrationService
 from rocketpy.errors import LocalProtocolError, RemotingConnectError
-from rocketpy.nameserver.broker_table import BrokerRegistration
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.broker_table import BrokerRegistration
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import trio
 import trio.testing
 
-from rocketpy.nameserver.broker_table import BrokerRegistration
-from rocketpy.nameserver.housekeeping import BrokerHousekeepingService, HousekeepingStatistics
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.broker_table import BrokerRegistration
+from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService, HousekeepingStatistics
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.topic import DataVersion
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.broker_table import (
+from rocketpy.nameserver.routes.broker_table import (
     BROKER_EXPIRED_SECONDS,
     CLUSTERS_OF_BROKER_MAX,
     FILTER_SERVERS_MAX,
@@ -15,7 +15,7 @@ from rocketpy.nameserver.broker_table import (
     BrokerTableStatistics,
     RegisterBrokerResult,
 )
-from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX
+from rocketpy.nameserver.routes.topic_table import NAME_LENGTH_MAX
 from rocketpy.protocol.bodies.topic import DataVersion
 
 MASTER = "10.0.0.1:10911"

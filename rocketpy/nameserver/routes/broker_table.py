@@ -28,7 +28,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX
+from rocketpy.nameserver.routes.topic_table import NAME_LENGTH_MAX
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicList
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import ResponseCode

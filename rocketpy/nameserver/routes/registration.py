@@ -10,11 +10,11 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.errors import RemoteProtocolError, RequestError
-from rocketpy.nameserver.broker_table import BrokerRegistration
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.refusals import check_names
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.broker_table import BrokerRegistration
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.nameserver.slices import Steps, served
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.registration import old_registration_slices, registration_slices

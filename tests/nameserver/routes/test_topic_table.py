@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from rocketpy.nameserver.topic_table import NAME_LENGTH_MAX, TOPICS_PER_SLICE, TopicLimits, TopicTable
+from rocketpy.nameserver.routes.topic_table import NAME_LENGTH_MAX, TOPICS_PER_SLICE, TopicLimits, TopicTable
 from rocketpy.protocol.bodies.topic import TopicConfig
 from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 

@@ -8,13 +8,13 @@ from itertools import chain
 import pytest
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.broker_table import (
+from rocketpy.nameserver.routes.broker_table import (
     BrokerLimits,
     BrokerRegistration,
     RegisterBrokerResult,
 )
-from rocketpy.nameserver.route_info import RouteInfoManager, RouteLimits
-from rocketpy.nameserver.topic_table import TopicLimits
+from rocketpy.nameserver.routes.route_info import RouteInfoManager, RouteLimits
+from rocketpy.nameserver.routes.topic_table import TopicLimits
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
 from tests.worst_requests import processor_seconds
 

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy.errors import RequestError
 from rocketpy.nameserver.config import networks
-from rocketpy.nameserver.route_guard import CHANGING_CODES, RouteGuard
+from rocketpy.nameserver.routes.guard import CHANGING_CODES, RouteGuard
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 

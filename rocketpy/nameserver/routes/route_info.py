@@ -20,14 +20,14 @@ from typing import Generic
 
 import attrs
 
-from rocketpy.nameserver.broker_table import (
+from rocketpy.nameserver.routes.broker_table import (
     BrokerLimits,
     BrokerRegistration,
     BrokerTable,
     ConnectionT,
     RegisterBrokerResult,
 )
-from rocketpy.nameserver.topic_table import TOPICS_PER_SLICE, TopicLimits, TopicTable
+from rocketpy.nameserver.routes.topic_table import TOPICS_PER_SLICE, TopicLimits, TopicTable
 from rocketpy.protocol.bodies.route import ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
 from rocketpy.protocol.codes import PERM_READ_WRITE, PERM_WRITE

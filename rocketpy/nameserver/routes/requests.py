@@ -10,7 +10,7 @@ import attrs
 from rocketpy.nameserver.config import NamesrvConfiguration
 from rocketpy.nameserver.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketpy.nameserver.refusals import check_names
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.nameserver.slices import Steps, served, summed
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode

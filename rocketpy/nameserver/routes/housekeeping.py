@@ -11,8 +11,8 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rocketpy.nameserver.broker_table import BROKER_EXPIRED_SECONDS
-from rocketpy.nameserver.route_info import RouteInfoManager
+from rocketpy.nameserver.routes.broker_table import BROKER_EXPIRED_SECONDS
+from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.remoting.connection import Connection
 
 FIRST_SCAN_SECONDS = 5.0

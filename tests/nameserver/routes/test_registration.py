@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketpy.nameserver.route_requests import FAQ_SUFFIX
+from rocketpy.nameserver.routes.requests import FAQ_SUFFIX
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import TopicRouteData
 from rocketpy.protocol.bodies.topic import (
