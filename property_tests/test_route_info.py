@@ -37,6 +37,7 @@ class Model:
     address: dict[tuple[str, int], str] = attrs.Factory(dict)  # (broker name, id) -> address
     perm: dict[tuple[str, str], int] = attrs.Factory(dict)  # (topic, broker name) -> permission
     live: dict[str, tuple[int, object, float]] = attrs.Factory(dict)  # address -> version, connection, last heard
+    came: dict[tuple[str, object], None] = attrs.Factory(dict)  # (address, connection), in order of arrival
     filters: dict[str, list[str]] = attrs.Factory(dict)  # address -> filter servers
 
     def leave(self, name: str, broker_id: int) -> None:
@@ -46,7 +47,12 @@ class Model:
             self.member = {(cluster, each) for cluster, each in self.member if each != name}
             self.perm = {(topic, each): perm for (topic, each), perm in self.perm.items() if each != name}
 
+    def hang_up(self, address: str) -> None:
+        if address in self.live:
+            del self.came[address, self.live[address][1]]
+
     def forget(self, address: str) -> None:
+        self.hang_up(address)
         self.live.pop(address, None)
         self.filters.pop(address, None)
         for name, broker_id in [key for key, value in self.address.items() if value == address]:
@@ -94,7 +100,11 @@ class RouteInfoMachine(RuleBasedStateMachine):
             if not (key[0] == name and key[1] != broker_id and value == address)
         }
         model.address[name, broker_id] = address
-        model.live[address] = (version, self.connections[connection], self.now)
+        over = self.connections[connection]
+        if is_new or model.live[address][1] is not over:
+            model.hang_up(address)
+            model.came[address, over] = None
+        model.live[address] = (version, over, self.now)
         if filters is not None:
             model.filters.pop(address, None)
         if filters:
@@ -135,7 +145,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
     @rule(connection=connections)
     def disconnect(self, connection: int) -> None:
         ended = self.connections[connection]
-        gone = [address for address, (_, over, _) in self.model.live.items() if over is ended]
+        gone = [address for address, over in self.model.came if over is ended]
         for address in gone:
             self.model.forget(address)
         assert self.manager.remove_connection(ended, PEER) == gone

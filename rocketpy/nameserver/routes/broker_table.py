@@ -282,7 +282,7 @@ class BrokerTable(Generic[ConnectionT]):
         return None if live is None else live.data_version
 
     def addresses_over(self, connection: ConnectionT) -> list[str]:
-        """Return every address that was last registered over a connection."""
+        """Return every address that was last registered over a connection, in order of arrival."""
         return list(self._connection_table.get(connection, ()))
 
     def expired(self, now: float) -> list[tuple[str, ConnectionT]]:
