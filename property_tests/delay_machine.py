@@ -404,7 +404,7 @@ class DelayMachine(RuleBasedStateMachine):
 
     @asynccontextmanager
     async def _open_life(self, run_blocking: RunBlocking) -> AsyncIterator[MessageStore]:
-        """Open a store with someone who delivers; in an orderly end he is the first to go."""
+        """Open a store with the delivery service; a clean shutdown ends that first."""
         world = self.world
         offsets = DelayOffsetManager(path=f"{ROOT}/config/delayOffset.json", disk=world.disk, run_blocking=run_blocking)
         offsets.load()

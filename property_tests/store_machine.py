@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.body_count = 0
         self.one_size: int | None = None
         self.life_count = 0  # each life has its own tags: a unit that another one left is seen by them
-        self.is_faulty = False  # a disk call was told to fail
+        self.is_faulty = False  # a disk call was made to fail
         self.may_need_space = True  # something of what is in the log has no unit, or no space for one
         self.is_broken = False  # a promise was: the rest would only hide it
 

@@ -54,7 +54,7 @@ class Promise(Enum):
     NEVER_AHEAD = "an offset is never ahead of what was acknowledged, nor of what there is"
     ACKNOWLEDGED = "an offset is one that was acknowledged"
     NOT_FAR_BEHIND = "after a crash it is at most one interval old"
-    AS_IT_WAS = "while the broker runs, and after an orderly end, it is the last one"
+    AS_IT_WAS = "while the broker runs, and after a clean shutdown, it is the last one"
     UNMOVED = "a consumer that asks for nonsense is answered, and changes no offset by it"
     LEAVES_LITTLE = "whatever it asks for, it leaves little behind: an event for a queue in a minute"
     BOUNDED = "a filter that is too large is refused"

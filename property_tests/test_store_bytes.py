@@ -1,7 +1,7 @@
 """Whatever bytes of whatever files of a store are changed: it says where the damage is, or serves what was sent.
 
 Random bytes, zeros, flipped bits, cuts and additions at any place of any file, several at once, in stores after an
-orderly stop and after a kill. :func:`tests.store.damaged.check_sound` says what is right; nothing may hang, and no
+clean shutdown and after a kill. :func:`tests.store.damaged.check_sound` says what is right; nothing may hang, and no
 error but ours may come out.
 """
 
@@ -81,7 +81,7 @@ FIRST, SECOND = f"{QUEUE}{0:020d}", f"{QUEUE}{400:020d}"
 @example([Damage("index/20231114221341001", "flip", 1937, b"\x03")])
 @example([Damage("checkpoint", "cut", 0, b"x"), Damage(f"commitlog/{0:020d}", "flip", 0, b"x")])
 @given(damages(NAMES[stopped_store]))
-def test_after_an_orderly_stop(done: list[Damage]) -> None:
+def test_after_a_clean_shutdown(done: list[Damage]) -> None:
     open_damaged(stopped_store(), done)
 
 

@@ -22,7 +22,7 @@ def forged_record(
     store_host: str = "127.0.0.1:10911",
     sys_flag: int = 0,
 ) -> bytes:
-    """Return a record that is right in every byte but one thing: nobody but its sender says that it is one."""
+    """Return a record that is right in every byte but one thing: only its sender claims that it is one."""
     message = MessageExt(
         topic,
         body,

@@ -1,7 +1,7 @@
 """Runs each test that ``docs/compatibility.md`` names for a setting with the setting ignored: the test must fail.
 
 ``python -m tests.ignored_settings`` goes through all settings, ``... BrokerConfig.regionId`` through some. A setting
-whose test passes is printed, and the exit status is 1. Settings that only a process of its own sees are passed over.
+whose test passes is printed, and the exit status is 1. Settings that need a process of their own are skipped.
 """
 
 from __future__ import annotations

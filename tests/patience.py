@@ -1,7 +1,7 @@
 """How long a test waits for what must come, and how it waits.
 
 Such a limit is no promise of anything: it ends a test that hangs. It is as long as a machine may be busy with something
-else, for nobody waits so long unless a test fails.
+else, because only a failing test waits so long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables of settings in ``docs/compatibility.md``: made from the code but for the tests and notes that rows have.
 
-``python -m tests.settings_table`` writes them anew: new settings get a row whose test is ``?``, which fails the suite
-until somebody names one.
+``python -m tests.settings_table`` rewrites them: new settings get a row whose test is ``?``, which fails the suite
+until a test is named.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLASSES: dict[str, type] = {
 }
 HEADING = "\n## Settings\n"
 COLUMNS = "| setting | effect | a change by request counts | test | note |\n|---|---|---|---|---|\n"
-NO_EFFECT_TEST = "tests/test_settings_page.py::test_what_has_no_effect_is_read_by_nobody"
+NO_EFFECT_TEST = "tests/test_settings_page.py::test_a_setting_without_effect_is_never_read"
 _ROW = re.compile(r"^\| `([\w.]+)` \| (honoured|no effect) \| ([a-z ]+) \| (\S+) \| (.*) \|$", re.MULTILINE)
 
 
@@ -94,7 +94,7 @@ def made_tables(page: str) -> str:
 
 
 def main() -> None:
-    """Write the tables anew."""
+    """Rewrite the tables."""
     page = PAGE.read_text()
     section = section_of(page)
     intro = section.split("\n### ", 1)[0].rstrip("\n") + "\n"

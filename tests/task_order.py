@@ -1,7 +1,7 @@
 """The order of tasks that are ready together, the same for a test in each of its runs.
 
-Trio shuffles such tasks, so that nobody relies on an order; with a seed of its own each time, what fails in one order
-of many fails on one machine in many, and not when somebody looks. Here each test has an order, taken from its name, and
+Trio shuffles such tasks, so that no code relies on an order; with a seed of its own each time, what fails in one order
+of many fails on one machine in many, rarely under observation. Here each test has an order, taken from its name, and
 ``ROCKETPY_TASK_ORDER`` (a number, 0 unless it is set) gives all of them another one. Hypothesis seeds its own examples.
 """
 

@@ -1,4 +1,4 @@
-"""Wall time as everybody is given it."""
+"""Wall time, as it is passed in everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_system_s_clock_counts_whole_milliseconds_of_now() -> None:
     assert before // 1_000_000 <= now <= after // 1_000_000
 
 
-def test_a_manual_clock_stands_still_until_it_is_told() -> None:
+def test_a_manual_clock_stands_still_until_it_is_advanced() -> None:
     clock = ManualClock(1_000)
     assert [clock.timestamp_ms() for _ in range(3)] == [1_000] * 3
     clock.advance_ms(5)

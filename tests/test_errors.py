@@ -36,7 +36,7 @@ def test_everything_raised_on_purpose_has_one_root() -> None:
     assert not issubclass(RocketpyError, (OSError, ValueError))
 
 
-def test_a_refusal_of_the_disk_can_be_told_from_a_refusal_to_start() -> None:
+def test_a_refusal_of_the_disk_differs_from_a_refusal_to_start() -> None:
     """One stops a broker that runs, the other is one sentence and exit status 2."""
     assert issubclass(DiskFullError, StoreError)
     assert issubclass(DamagedStoreError, StoreError)
@@ -47,7 +47,7 @@ def test_a_refusal_of_the_disk_can_be_told_from_a_refusal_to_start() -> None:
     assert not issubclass(StartError, StoreError)
 
 
-def test_whoever_waits_for_an_answer_catches_one_kind() -> None:
+def test_a_caller_that_waits_for_an_answer_catches_one_class() -> None:
     kinds = (RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError)
     assert all(issubclass(each, RemotingError) for each in kinds)
     assert not issubclass(BrokerError, RemotingError), "there was an answer"

@@ -71,7 +71,7 @@ class Box:
         return ">" + "".join(formats)
 
     def read(self, content: bytes, begin: int = 0) -> dict[str, bytes | int]:
-        """Read by the box, as a stranger would."""
+        """Read by the box alone."""
         values: dict[str, bytes | int] = {}
         position = begin
         for field in self.fields:

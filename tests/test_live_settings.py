@@ -22,7 +22,7 @@ class Some:
 
 
 class File:
-    """A settings file that remembers what was written."""
+    """A settings file that records what was written."""
 
     def __init__(self) -> None:
         self.writes: list[tuple[dict[str, str], dict[str, str]]] = []

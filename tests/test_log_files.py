@@ -82,7 +82,7 @@ def test_warnings_have_the_name_of_their_setting() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\nforged", "a\r\nforged", "a\x1b[2Jb", "a\u2028b", "a\x85b"])
-def test_nobody_can_forge_a_line(text: str) -> None:
+def test_a_line_cannot_be_forged(text: str) -> None:
     line = line_of(event(text, fields={"text": text}))
     assert len(line.splitlines()) == 1
     assert "\x1b" not in line
@@ -178,7 +178,7 @@ def test_text_that_is_no_unicode_is_written_as_escapes(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_bytes() == b"a\\udcffb\n"
 
 
-def test_a_disk_that_takes_nothing_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_nothing_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     complaints: list[str] = []
     log = log_file(tmp_path, complaints)
     log.emit(event("first", created=1.0))

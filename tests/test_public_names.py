@@ -69,7 +69,7 @@ def test_the_errors_module_has_its_public_names() -> None:
 
 @pytest.mark.parametrize("name", sorted(CLIENT_NAMES))
 def test_public_calls_take_and_return_public_types(name: str) -> None:
-    """Whoever annotates the result of a call needs no internal module for it."""
+    """Annotating the result of a call needs no internal module."""
     public = {getattr(client, each) for each in CLIENT_NAMES}
     internal = {
         each

@@ -37,7 +37,7 @@ def test_a_request_that_reaches_a_dispatcher_is_noted(form: SerializeType) -> No
         request = make_request(RequestCode.LOCK_BATCH_MQ)
         request.serialize_type = form
         ask(request)
-        make_request(RequestCode.UNLOCK_BATCH_MQ)  # which nobody is asked
+        make_request(RequestCode.UNLOCK_BATCH_MQ)  # which no peer receives
     finally:
         codes = note.close()
     assert codes == {RequestCode.LOCK_BATCH_MQ}

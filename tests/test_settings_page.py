@@ -27,7 +27,7 @@ WITHOUT_EFFECT = [each for each in SETTINGS if each.values[1].ignored is not Non
 
 SHOWN_ONLY = {
     "rocketpy/broker/start_settings.py": {
-        "brokerId",  # told to have no effect
+        "brokerId",  # reported to have no effect
         "haListenPort",  # noted at the start, as RocketMQ does
         "bitMapLengthConsumeQueueExt",
         "clientCallbackExecutorThreads",  # which mqadmin exportMetrics takes for the number of CPUs
@@ -81,7 +81,7 @@ def test_the_tables_are_what_the_code_makes_of_them() -> None:
 
 @pytest.mark.parametrize(("name", "row"), HONOURED)
 def test_an_honoured_setting_is_read_and_has_a_test(name: str, row: SettingRow) -> None:
-    assert readers().get(row.name), f"{row.key} is documented and read by nobody"
+    assert readers().get(row.name), f"{row.key} is documented and never read"
     named = rows_of(PAGE.read_text(), name)[row.key].test
     path, _, function = named.partition("::")
     assert (ROOT / path).is_file(), f"{row.key}: the page names no test, but {named}"
@@ -89,7 +89,7 @@ def test_an_honoured_setting_is_read_and_has_a_test(name: str, row: SettingRow) 
 
 
 @pytest.mark.parametrize(("name", "row"), WITHOUT_EFFECT)
-def test_what_has_no_effect_is_read_by_nobody(name: str, row: SettingRow) -> None:
+def test_a_setting_without_effect_is_never_read(name: str, row: SettingRow) -> None:
     found = {each for each in readers().get(row.name, ()) if not each.endswith("config.py")}
     if any(row.name == other.values[1].name for other in HONOURED):  # type: ignore[union-attr]
         # Honoured in another class: a reader of that one looks like one of this, but for where it is.

@@ -1,4 +1,4 @@
-"""The wheel as a stranger gets it: built, installed in an empty environment, used outside the checkout."""
+"""The wheel as a user gets it: built, installed in an empty environment, used outside the checkout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Holds the tests that ``docs/compatibility.md`` names for settings to what they are named for: they vary the setting.
 
 A test that never gives a setting another value than its default passes just as well when nothing reads the setting. So
-while a named test runs, every settings object that is made in this process is looked at, whoever makes it: the test, a
+while a named test runs, every settings object of this process is inspected, whatever creates it: the test, a
 helper, a request that changes settings. Processes that a test starts are seen by their files of settings. The test
 fails when the setting that it is named for had no value but its default. Of a parametrized test one case is enough; it
 is judged when all of its cases have run.
@@ -134,5 +134,5 @@ def test_of(item: pytest.Item) -> str:
 
 
 def _is_one_case(item: pytest.Item) -> bool:
-    """Whether somebody has asked for one case of a test: another may be the one that varies the setting."""
+    """Whether one case of a test was selected: another may be the one that varies the setting."""
     return any("[" in argument for argument in item.config.invocation_params.args)

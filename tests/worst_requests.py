@@ -1,6 +1,6 @@
 """The worst that a peer can send, and how long a program's loop is held by it.
 
-One thread serves everybody, so no request, of any size, may keep the loop for longer than :data:`SLICE_SECONDS_MAX` of
+One thread serves all clients: no request, of any size, may keep the loop for longer than :data:`SLICE_SECONDS_MAX` of
 processor time at a stretch. :func:`longest_slice` measures that for whatever a test does to a program on the loop;
 :func:`processor_seconds` for a plain function. Both count processor time and take the best of several attempts, so they
 hold beside busy programs; and what looks too long is compared with a piece of work that is always the same, so they

@@ -12,7 +12,7 @@ from tests.blackbox.wire import Record, Wire
 
 @attrs.define(eq=False)
 class Ledger:
-    """The messages of one topic. Reading goes on where it ended last; :meth:`read_again` begins anew."""
+    """The messages of one topic. Reading goes on where it ended last; :meth:`read_again` starts over."""
 
     topic: str
     queues: int
@@ -70,13 +70,13 @@ class Ledger:
         place = queue_id, len(found)
         assert (record.queue_id, record.queue_offset) == place
         sender, sequence = parse_body(record.body)
-        assert sequence < self._sent_counts.get(sender, 0), f"nobody sent {(sender, sequence)}, found at {place}"
+        assert sequence < self._sent_counts.get(sender, 0), f"{(sender, sequence)} was never sent, found at {place}"
         assert record.properties.get("KEYS") == key_of(sender, sequence), (place, record.properties)
         assert (sender, sequence) not in self._seen, f"{(sender, sequence)} is there twice, again at {place}"
         expected = self.acknowledged.get(place)
         assert expected in (None, (sender, sequence)), f"expected {expected} at {place}, found {(sender, sequence)}"
         if self.is_ordered:
-            assert sequence > self._last.get((sender, queue_id), -1), f"{(sender, sequence)} lies behind a later one"
+            assert sequence > self._last.get((sender, queue_id), -1), f"{(sender, sequence)} follows a later one"
         self._last[sender, queue_id] = sequence
         self._seen.add((sender, sequence))
         found.append((sender, sequence))

@@ -1,4 +1,4 @@
-"""Broker processes that live one after the other on one store, and end as they are told to."""
+"""Broker processes that run one after the other on one store, and end as requested."""
 
 from __future__ import annotations
 

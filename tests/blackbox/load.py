@@ -1,6 +1,6 @@
-"""A load for a broker that is about to be killed: pipelined senders that remember what was acknowledged.
+"""A load for a broker that is about to be killed: pipelined senders that record what was acknowledged.
 
-A body is a function of its sender and its number, and is sent once. So whoever finds one can tell by itself whether it
+A body is a function of its sender and its number, and is sent once. So a reader can tell from a body alone whether it
 was ever sent, and every byte that it should have.
 """
 
@@ -47,7 +47,7 @@ def parse_body(body: bytes) -> tuple[str, int]:
         sender, sequence, _ = body.split(b" ", 2)
         found = sender.decode(), int(sequence)
     except ValueError:
-        raise AssertionError(f"nobody sent {body[:60]!r}") from None
+        raise AssertionError(f"{body[:60]!r} was never sent") from None
     assert body == body_of(*found), f"the body of {found} has changed: {body[:60]!r}"
     return found
 

@@ -25,7 +25,7 @@ REFUSAL_TIMEOUT_S = 120.0
 
 
 def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive ports that nobody has on loopback now.
+    """Return the first of ``count`` consecutive ports that are free on loopback now.
 
     Below the range that the kernel gives to outgoing connections, so that none of our own clients takes one meanwhile.
     """
@@ -38,7 +38,7 @@ def free_ports(count: int) -> int:
 
 
 def broker_port() -> int:
-    """Return a port for a broker that nobody has now, nor the two below it nor the one above it.
+    """Return a port for a broker that is free now, nor the two below it nor the one above it.
 
     The broker also listens two below its port; the one above is for replication.
     """
@@ -46,7 +46,7 @@ def broker_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether nobody listens on the port."""
+    """Return whether the port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,6 +1,6 @@
 """A broker without file descriptors: it refuses what needs one, lives, and works again when there are some.
 
-Anybody may open connections and say nothing. They take descriptors, which the store needs for its files.
+Any client may open connections and send nothing. They take descriptors, which the store needs for its files.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def test_a_full_disk_refuses_sends_until_there_is_space(small_disk: SmallDisk) -
     assert "Traceback" not in small_disk.broker.log()
 
 
-def test_a_full_disk_does_not_hinder_an_orderly_stop(small_disk: SmallDisk) -> None:
+def test_a_full_disk_does_not_hinder_a_clean_shutdown(small_disk: SmallDisk) -> None:
     small_disk.fill()
     with Wire(small_disk.address) as wire:
         send_until_refused(wire)

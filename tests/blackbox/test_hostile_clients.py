@@ -36,7 +36,7 @@ OUTGOING_MAX = 16 << 20
 TOPICS_MAX = 300
 MEMORY_BYTES = 256 << 20
 BYSTANDER_SECONDS = 5.0
-ANSWER_SECONDS = 120.0  # to whoever attacks
+ANSWER_SECONDS = 120.0  # to an attacker
 
 
 @attrs.define
@@ -289,7 +289,7 @@ def test_properties_that_do_not_fit_are_refused(victim: Victim) -> None:
 
 
 def test_a_header_of_megabytes_ends_its_own_connection(victim: Victim) -> None:
-    """No message can have such properties, and a header is read before anybody is asked for an account."""
+    """No message can have such properties, and a header is read before an account is checked."""
     with attacked(victim):
         for properties in ("a\1" + "x" * (12 << 20), "\2".join(f"k{number}\1v" for number in range(500_000))):
             with Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire, pytest.raises(WireError):
@@ -297,7 +297,7 @@ def test_a_header_of_megabytes_ends_its_own_connection(victim: Victim) -> None:
 
 
 def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:
-    """What appears by itself is bounded by settings, and everybody else goes on."""
+    """Automatic creation is bounded by settings, and other clients go on."""
     asked = 20_000
     with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for start in range(0, asked, 500):

@@ -50,7 +50,7 @@ class Ending(enum.Enum):
 
     UNDER_LOAD = "under load"
     IN_START = "during a start"
-    IN_STOP = "during an orderly stop"
+    IN_STOP = "during a clean shutdown"
 
 
 @attrs.frozen
@@ -131,7 +131,7 @@ class Scene:
         assert self.ledger.enter(senders), "nothing was acknowledged before the kill"
 
     def _look_up(self, wire: Wire) -> None:
-        """Ask the index for some acknowledged messages; after a crash it catches up behind the broker."""
+        """Ask the index for some acknowledged messages; after a crash it catches up while the broker serves."""
         places = sorted(self.ledger.acknowledged)
         deadline = time.monotonic() + INDEX_TIMEOUT_S
         for place in self.chance.sample(places, min(LOOKED_UP, len(places))):
@@ -160,9 +160,9 @@ def one_round(scene: Scene, number: int, planned: Round, *, again: bool) -> None
             came_too_late = not lives.process.is_running()
         lives.kill()
         scene.count(senders, may_be_refused=planned.ending is Ending.IN_STOP)
-    scene.endings["too late, after an orderly stop" if came_too_late else planned.ending.value] += 1
+    scene.endings["too late, after a clean shutdown" if came_too_late else planned.ending.value] += 1
     if planned.ending is Ending.UNDER_LOAD:
-        assert (lives.store / "abort").exists(), "the next start would take this for an orderly end"
+        assert (lives.store / "abort").exists(), "the next start would take this for a clean shutdown"
     remove_folders(lives.store, planned.deleted)
 
 
@@ -182,7 +182,7 @@ def test_what_was_acknowledged_survives_sigkill(flush: str, tmp_path: Path, roun
             one_round(scene, number, planned, again="consumequeue" in deleted)
             # A life that is killed in its start has read nothing back: what was deleted before it still counts.
             deleted = planned.deleted or (deleted if planned.ending is Ending.IN_START else ())
-        # Once more from the start, after an orderly stop: nothing old has changed on either way into a store.
+        # Once more from the start, after a clean shutdown: nothing old has changed on either way into a store.
         scene.begin_life(again="consumequeue" in deleted)
         assert lives.stop() == 0
         assert not (lives.store / "abort").exists()

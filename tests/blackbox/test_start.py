@@ -1,4 +1,4 @@
-"""Starting real processes: what a wrong set-up says and leaves behind, and how soon a right one serves.
+"""Starting real processes: what a wrong set-up reports and leaves on disk, and how soon a right one serves.
 
 A refusal to start is exit status 2 and one sentence that names what is wrong; nothing is there afterwards that was not
 before.
@@ -132,7 +132,7 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     closed.mkdir(mode=0o555)
     wrap: list[str] = []
     if os.geteuid() == 0:
-        # Root may write anywhere, unless it gives that up; nobody's folder is then closed to it as well.
+        # Root may write anywhere, unless it gives that up; the folder of user nobody is then closed to it as well.
         if shutil.which("setpriv") is None:
             pytest.skip("running as root, and no setpriv (util-linux) to give up root's way round permissions")
         os.chown(closed, 65534, 65534)

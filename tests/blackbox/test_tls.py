@@ -75,7 +75,7 @@ def test_a_new_certificate_is_shown_within_seconds_on_every_port(tmp_path: Path)
 
 
 @pytest.mark.parametrize("program", ["broker", "nameserver"])
-def test_a_key_of_somebody_else_is_one_sentence_and_status_2(tmp_path: Path, program: str) -> None:
+def test_a_foreign_key_is_one_sentence_and_status_2(tmp_path: Path, program: str) -> None:
     put(tmp_path, "server")
     shutil.copy(key("client"), tmp_path / "now.key")
     config = processes.write_config(

@@ -109,7 +109,7 @@ def decode_records(body: bytes) -> Iterator[Record]:
         (body_size,) = struct.unpack_from(">i", body, position + _BODY_AT_V4)
         start = position + _BODY_AT_V4 + 4
         end = position + size
-        properties_at = start + body_size + 1 + body[start + body_size] + 2  # behind the topic and their own length
+        properties_at = start + body_size + 1 + body[start + body_size] + 2  # after the topic and their own length
         entries = [each.partition("\x01") for each in body[properties_at:end].decode().split("\x02") if each]
         properties = {name: value for name, _, value in entries}
         yield Record(queue_id, queue_offset, physical_offset, body[start : start + body_size], properties)
@@ -243,7 +243,7 @@ class Wire:
         return response.body.decode()
 
     def has_producer(self, group: str) -> bool:
-        """Return whether this broker has heard of a producer of the group: that takes a heartbeat."""
+        """Return whether this broker knows a producer of the group: that takes a heartbeat."""
         return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
 
     def consumer_offset(self, topic: str, group: str, queue_id: int) -> int:

@@ -152,7 +152,7 @@ def changed(
         language=base.language,
         version=base.version,
         opaque=base.opaque,
-        flag=base.flag & ~2,  # oneways are asked as requests, or nobody would hear the answer
+        flag=base.flag & ~2,  # oneways are sent as requests, otherwise there would be no answer
         ext_fields=dict(base.ext_fields or {}) if fields is None else fields,
         body=base.body if body is ... else body,
     )

@@ -1,8 +1,8 @@
 """Asks a whole program bad requests and holds each answer against what is promised for every well-framed request.
 
 The promises: exactly one answer, on a connection that lives; a refusal has a remark that names the field, and no
-exception's name in it that is not RocketMQ's; what is refused has changed nothing; nobody was surprised (no processor
-fails in a way that only the broad catch of the dispatcher knows).
+exception's name in it that is not RocketMQ's; what is refused has changed nothing; no failure is unforeseen (none
+reaches the broad catch of the dispatcher).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CREATE_IN_SPITE = {
     RequestCode.PULL_MESSAGE: AUTOMATIC_CREATION,
     RequestCode.CONSUMER_SEND_MSG_BACK: AUTOMATIC_CREATION,
 }
-"""Codes that may leave something behind when they refuse a request, while automatic creation is on."""
+"""Codes that may change something although they refuse a request, while automatic creation is on."""
 
 KEPT_IN_SPITE = {
     RequestCode.SEND_REPLY_MESSAGE: "the reply is stored although its requester is gone, as in RocketMQ",
@@ -98,7 +98,7 @@ class Fuzz:
         answers = [answer for answer in everything if answer.opaque == opaque]
         late = {answer.opaque for answer in everything} - {opaque}
         if len(everything) != len(answers) + len(late) or not late <= self._held:
-            self.problems.append(f"{case}: answers to {late} came, that nobody waits for")
+            self.problems.append(f"{case}: answers to {late} came, which no request waits for")
         self._held -= late
         for text in self.whole.errors.take():
             self.problems.append(f"{case}: {text}")

@@ -22,7 +22,7 @@ GOLDEN_CONFIG = Path(__file__).parents[1] / "golden" / "config"
 
 
 class Time:
-    """Seconds that never step back, and go on only when told to."""
+    """Seconds that never step back, and advance only on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -202,7 +202,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> N
         assert answers[0].code == ResponseCode.SUCCESS
 
 
-async def test_offsets_and_groups_are_in_their_files_after_an_orderly_end(tmp_path: Path) -> None:
+async def test_offsets_and_groups_are_in_their_files_after_a_clean_shutdown(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
     async with client_of(settings) as (client, at):
         heartbeat = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
@@ -244,7 +244,7 @@ async def test_the_vip_port_serves_everything_but_pulls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 2])
-async def test_a_port_in_use_is_named_and_nothing_is_left_behind(tmp_path: Path, step: int) -> None:
+async def test_a_port_in_use_is_named_and_nothing_remains(tmp_path: Path, step: int) -> None:
     with port_in_use() as taken:
         settings = settings_at(tmp_path / "store", taken + step)
         with pytest.raises(StartError, match=f"port {taken}: another process uses it"):

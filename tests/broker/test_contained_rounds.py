@@ -1,4 +1,4 @@
-"""A round of a service that meets what nobody foresaw in a peer's data is given up, and the next one comes."""
+"""A round of a service that meets an unforeseen value in a peer's data is abandoned, and the next one runs."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def test_a_broker_answers_every_bad_request(tmp_path: Path, capsys: pytest
         assert route.code == 0, route
 
 
-async def test_without_automatic_creation_what_is_refused_leaves_nothing_behind(
+async def test_without_automatic_creation_a_refusal_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = broker_settings(tmp_path, auto_create_topic_enable=False, auto_create_subscription_group=False)
@@ -88,10 +88,10 @@ def with_access_control(directory: Path) -> BrokerSettings:
     return broker_settings(directory, acl_enable=True, acl_directory=str(directory))
 
 
-async def test_nobody_gets_past_access_control_with_a_bad_signature(
+async def test_no_request_passes_access_control_with_a_bad_signature(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every code, JSON and binary, hot roads included: with a spoiled account or signature nothing is done."""
+    """Every code, JSON and binary, fast paths included: with a spoiled account or signature nothing is done."""
     sign = RequestSigner(ACCOUNT)
     async with open_whole_broker(with_access_control(tmp_path)) as whole:
         fuzz = Fuzz(whole, creates=False)
@@ -137,7 +137,7 @@ async def test_a_nameserver_answers_every_bad_request(tmp_path: Path, capsys: py
 
 
 def _fails(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    raise KeyError("nobody foresaw")
+    raise KeyError("unforeseen")
 
 
 def _says_nothing(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -176,7 +176,7 @@ def plant(whole: Whole, bug: Processor) -> None:
 @pytest.mark.parametrize(
     ("bug", "symptom"),
     [
-        (_fails, "nobody foresaw"),
+        (_fails, "unforeseen"),
         (_says_nothing, "and no remark"),
         (_says_something_else, "does not name the field"),
         (_does_not_answer, "0 answers"),

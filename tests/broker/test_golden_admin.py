@@ -177,7 +177,7 @@ async def test_get_all_delay_offset(broker: BrokerOnBytes, exchange: Exchange) -
 
 @pytest.mark.parametrize("exchange", of(RequestCode.GET_ALL_PRODUCER_INFO))
 async def test_get_all_producer_info(broker: BrokerOnBytes, exchange: Exchange) -> None:
-    """All but when a producer was heard last, which is now here."""
+    """All but the time of a producer's last heartbeat, which is now here."""
     java = decode_body(exchange.java.body, ProducerTableInfo).data
     for group, producers in java.items():
         for each in producers:

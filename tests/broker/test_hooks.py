@@ -27,7 +27,7 @@ from tests.broker.send.test_send_back import send_back, stored_offset
 
 @attrs.define
 class Recorder:
-    """Both kinds of hook, which keeps what it hears."""
+    """Both kinds of hook; records its calls."""
 
     hook_name: str = "recorder"
     heard: list[tuple[str, SendMessageContext | ConsumeMessageContext]] = attrs.field(factory=list)
@@ -47,7 +47,7 @@ class Recorder:
         self.heard.append(("sent back", context))
 
     def sends(self) -> tuple[SendMessageContext, SendMessageContext]:
-        """What was heard of the only send: before and after."""
+        """The calls for the only send: before and after."""
         (first, before), (second, after) = self.heard
         assert (first, second) == ("before", "after")
         assert isinstance(before, SendMessageContext)

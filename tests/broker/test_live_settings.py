@@ -187,7 +187,7 @@ async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> 
     assert path.read_text() == "atOnce=1\n"
 
 
-async def test_listeners_hear_of_their_own_keys_only_and_after_the_change(tmp_path: Path) -> None:
+async def test_listeners_are_notified_of_their_own_keys_only_and_after_the_change(tmp_path: Path) -> None:
     settings = live(tmp_path / "b.conf")
     heard: list[object] = []
     settings.on_change(["atOnce"], lambda: heard.append(example(settings).at_once))

@@ -116,7 +116,7 @@ async def route_perms(client: RemotingClient, nameserver: str, topic: str) -> se
     return {queue.perm for queue in decode_body(answer.body, TopicRouteData).queue_datas}
 
 
-async def test_nameservers_hear_of_another_permission_before_it_is_answered(tmp_path: Path) -> None:
+async def test_nameservers_learn_a_new_permission_before_it_is_answered(tmp_path: Path) -> None:
     """Copies of all topics with the broker's permission; the broker's own table keeps its own."""
     async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
         for permission, perms in (("4", {4}), ("6", {6})):

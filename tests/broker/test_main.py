@@ -1,4 +1,4 @@
-"""``python -m rocketpy.broker`` as a process: options, messages, exit statuses, signals, what is left behind."""
+"""``python -m rocketpy.broker`` as a process: options, messages, exit statuses, signals, remaining files."""
 
 from __future__ import annotations
 
@@ -203,9 +203,9 @@ def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(
     assert "the broker has failed: the disk is gone (commitlog/0 at 7)" in caplog.text
 
 
-@pytest.mark.parametrize("is_told_again", [False, True])
+@pytest.mark.parametrize("is_signalled_again", [False, True])
 async def test_a_shutdown_that_hangs_is_ended(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, is_told_again: bool
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, is_signalled_again: bool
 ) -> None:
     class Ended(Exception):
         pass
@@ -220,9 +220,9 @@ async def test_a_shutdown_that_hangs_is_ended(
     stop = trio.Event()
     begun = trio.current_time()
     await sending.send(signal.SIGTERM)
-    if is_told_again:
+    if is_signalled_again:
         await sending.send(signal.SIGTERM)
     with pytest.raises(Ended):
         await broker_main._obey_signals(signals, stop)
     assert stop.is_set()
-    assert trio.current_time() - begun == pytest.approx(0 if is_told_again else broker_main.SHUTDOWN_SECONDS)
+    assert trio.current_time() - begun == pytest.approx(0 if is_signalled_again else broker_main.SHUTDOWN_SECONDS)

@@ -33,8 +33,8 @@ def world(flush: FlushDiskType) -> BrokerWorld:
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
-def test_a_group_does_not_go_on_behind_a_message_whose_copy_is_lost(flush: FlushDiskType) -> None:
-    """Its consumer gave it back, and was told that the broker has it; then the power goes."""
+def test_a_group_does_not_advance_past_a_message_whose_copy_is_lost(flush: FlushDiskType) -> None:
+    """Its consumer gave it back, and the broker acknowledged that; then power is lost."""
     with world(flush) as broker:
         broker.begin()
         client = broker.connect()

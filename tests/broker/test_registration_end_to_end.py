@@ -13,7 +13,7 @@ from tests.broker.test_app import send
 from tests.client.real_cluster import open_real_cluster
 
 TOPICS = [f"%RETRY%{number:0120}" for number in range(46_000)]
-"""What 46 heartbeats could leave behind: 17 MB of topics.json, with which no start came to its end."""
+"""The result of 46 heartbeats, once: 17 MB of topics.json, with which no start succeeded."""
 
 
 async def test_a_broker_whose_topics_do_not_fit_a_frame_starts_serves_and_is_in_the_routes(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def asked(client: Client, request: RemotingCommand) -> RemotingCommand:
     return answer
 
 
-def test_the_region_is_told_to_producers(tmp_path: Path) -> None:
+def test_producers_get_the_region(tmp_path: Path) -> None:
     with world_of(tmp_path, "regionId=Mars") as broker:
         answer = asked(broker.connect(), send(topic="T"))
         assert answer.code == ResponseCode.SUCCESS
@@ -139,26 +139,26 @@ def size_of(disk: SimDisk, path: str) -> int:
         file.close()
 
 
-class Heard(Recorder):
-    """A hook that a setting names: what all of them hear."""
+class AllCalls(Recorder):
+    """A hook that a setting names; records the calls of all of them."""
 
-    all_heard: ClassVar[list[str]] = []
+    all_calls: ClassVar[list[str]] = []
 
     def send_message_after(self, context: object) -> None:
-        self.all_heard.append("sent")
+        self.all_calls.append("sent")
 
     def consume_message_before(self, context: object) -> None:
-        self.all_heard.append("pulled")
+        self.all_calls.append("pulled")
 
 
 @pytest.mark.parametrize(("key", "heard"), [("sendMessageHooks", ["sent"]), ("consumeMessageHooks", ["pulled"])])
-async def test_hooks_that_settings_name_hear_of_messages(tmp_path: Path, key: str, heard: list[str]) -> None:
-    Heard.all_heard.clear()
-    settings = settings_of(tmp_path, f"{key}={__name__}:Heard", "listenPort=0", store_path=str(tmp_path / "store"))
+async def test_hooks_that_settings_name_are_called(tmp_path: Path, key: str, heard: list[str]) -> None:
+    AllCalls.all_calls.clear()
+    settings = settings_of(tmp_path, f"{key}={__name__}:AllCalls", "listenPort=0", store_path=str(tmp_path / "store"))
     async with client_of(settings) as (client, broker):
         assert (await client.request(broker.address, plain_send())).code == ResponseCode.SUCCESS
         assert (await client.request(broker.address, plain_pull())).code == ResponseCode.SUCCESS
-    assert Heard.all_heard == heard
+    assert AllCalls.all_calls == heard
 
 
 async def test_clients_come_to_broker_ip_1(tmp_path: Path) -> None:

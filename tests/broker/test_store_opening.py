@@ -121,7 +121,7 @@ async def test_an_arrival_wakes_who_waits_for_that_queue(
     monkeypatch.setattr(PullRequestHoldService, "message_arriving", lambda self, *arrival: arrivals.append(arrival))
     async with life(settings, disk) as opened:
         put(opened.store)
-    assert arrivals == [(TOPIC, 0, 1)], "with the offset behind it"
+    assert arrivals == [(TOPIC, 0, 1)], "with the next offset"
 
 
 async def test_plug_ins_are_asked_in_place_of_the_store(settings: BrokerSettings, disk: SimDisk) -> None:
@@ -132,7 +132,7 @@ async def test_plug_ins_are_asked_in_place_of_the_store(settings: BrokerSettings
 
 
 async def test_a_message_may_name_the_topics_that_there_are(settings: BrokerSettings, disk: SimDisk) -> None:
-    """Whoever puts it: a commit and a delivery ask no processor of sends."""
+    """On every path: commits and deliveries bypass the processor of sends."""
     store_settings = attrs.evolve(settings.store, enable_multi_dispatch=True)
     async with life(attrs.evolve(settings, store=store_settings), disk) as opened:
         names = b"INNER_MULTI_DISPATCH\x01Audit"

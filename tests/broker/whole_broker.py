@@ -43,11 +43,11 @@ from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked
-COUNTERS = {"stats", "accounts"}  # tables that remember requests, refused ones too
+COUNTERS = {"stats", "accounts"}  # tables that record requests, refused ones too
 
 
 class Errors(logging.Handler):
-    """What is logged as an error: a processor that failed in a way that nobody foresaw."""
+    """What is logged as an error: an unforeseen failure of a processor."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -93,7 +93,7 @@ def consume_options(cluster: FakeCluster, **changes: object) -> ConsumeOptions:
 
 
 class Output(io.BytesIO):
-    """Remembers how often it was flushed, and breaks when told to."""
+    """Counts its flushes, and breaks on request."""
 
     flushes = 0
     breaks_at_flush = 0
@@ -161,7 +161,7 @@ async def test_progress_is_committed_now_and_then(cluster: FakeCluster, monkeypa
         nursery.cancel_scope.cancel()
 
 
-async def test_what_nobody_has_read_is_not_committed(cluster: FakeCluster) -> None:
+async def test_unread_messages_are_not_committed(cluster: FakeCluster) -> None:
     fill(cluster, 1)
     output = Output()
     output.breaks_at_flush = 1

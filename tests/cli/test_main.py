@@ -33,7 +33,7 @@ async def test_version_and_help() -> None:
         (["topic", "create"], "Missing argument"),
     ],
 )
-def test_wrong_use_is_status_2_before_anybody_is_asked(arguments: list[str], complaint: str) -> None:
+def test_wrong_use_is_status_2_before_any_request(arguments: list[str], complaint: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr

@@ -202,7 +202,7 @@ async def test_export_passes_over_damage_and_says_so(store: BrokenStore) -> None
 
 
 async def test_a_repair_does_not_follow_a_link(store: BrokenStore, tmp_path: Path) -> None:
-    """The file that a link names may be anybody's; the sentence says what was found where."""
+    """The target of a link may belong to another user; the sentence says what was found where."""
     path, elsewhere = store.log_file(0), tmp_path / "elsewhere"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)

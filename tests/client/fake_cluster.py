@@ -1,4 +1,4 @@
-"""A cluster of plain tables behind real sockets: what the tests of the client and the command line talk to.
+"""A cluster of plain tables with real sockets, for the tests of the client and the command line.
 
 It does what those tests need of a nameserver and of brokers, no more: records in lists, progress in a dict. Tests read
 its tables and script it: ``refuse`` answers a code with an error, ``be_silent`` does not answer it, and every request
@@ -58,7 +58,7 @@ MESSAGES_AT_ONCE_MAX = 32
 
 
 class Scripted:
-    """A server whose processors can be told to misbehave."""
+    """A server whose processors can misbehave on request."""
 
     def __init__(self) -> None:
         self.requests: list[RemotingCommand] = []

@@ -80,7 +80,7 @@ async def test_a_batch_is_stored_side_by_side(real: RealCluster) -> None:
     assert ",".join(each.offset_msg_id for each in found) == result.offset_msg_id
 
 
-async def test_a_topic_that_nobody_created_comes_into_being(real: RealCluster) -> None:
+async def test_an_unknown_topic_is_created_automatically(real: RealCluster) -> None:
     async with open_producer(real.address) as producer:
         await producer.send(Message("Unheard", b"x"))
     async with open_pull_consumer(real.address, group="g") as consumer:
@@ -152,7 +152,7 @@ async def test_offsets_by_place_and_by_time(real: RealCluster) -> None:
 
 
 async def test_a_cluster_that_takes_tls_only_and_known_clients_only(tmp_path: Path) -> None:
-    """Nameserver and broker ask everybody for a certificate, the broker that registers included."""
+    """Nameserver and broker require a certificate of every client, the registering broker included."""
     known = tls_files.client_config(enable=True, cert_path=tls_files.crt("client"), key_path=tls_files.key("client"))
     server = tls_files.server_config(
         server_mode="enforcing",

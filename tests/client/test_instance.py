@@ -37,7 +37,7 @@ async def opened(name_servers: str, **settings: object) -> AsyncIterator[ClientI
 # ---- nameservers ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_nameserver_that_is_away_is_passed_over_and_the_next_one_kept(cluster: FakeCluster) -> None:
+async def test_an_unreachable_nameserver_is_skipped_and_the_next_one_kept(cluster: FakeCluster) -> None:
     async with opened(f"{NOBODY};{cluster.address};{NOBODY.replace('1:1', '1:2')}") as instance:
         for _ in range(4):
             assert await instance.find_route(TOPIC) is not None
@@ -45,9 +45,7 @@ async def test_a_nameserver_that_is_away_is_passed_over_and_the_next_one_kept(cl
         assert chosen == cluster.address
 
 
-async def test_a_nameserver_that_is_silent_is_passed_over(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_silent_nameserver_is_skipped(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
     found: list[TopicRouteData | None] = []
     async with open_fake_cluster() as silent:
         silent.name_server.be_silent(RequestCode.GET_ROUTEINFO_BY_TOPIC)
@@ -104,7 +102,7 @@ async def test_a_new_topic_is_sent_to_where_the_template_is(cluster: FakeCluster
         assert len(await instance.publish_queues("NewTopic")) == 8
 
 
-async def test_a_topic_nobody_has_and_no_template(cluster: FakeCluster) -> None:
+async def test_an_unknown_topic_without_a_template(cluster: FakeCluster) -> None:
     del cluster.name_server.routes["TBW102"]
     async with opened(cluster.address) as instance:
         for ask in (instance.publish_queues, instance.subscribe_queues):
@@ -182,7 +180,7 @@ async def test_a_slave_is_pulled_from_and_never_sent_to(cluster: FakeCluster) ->
 # ---- heartbeats ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_broker_hears_of_a_group_as_soon_as_it_is_known_and_when_it_leaves(cluster: FakeCluster) -> None:
+async def test_a_broker_is_notified_of_a_group_when_it_joins_and_when_it_leaves(cluster: FakeCluster) -> None:
     async with opened(cluster.address, instance_name="mine") as instance:
         instance.add_producer("p")
         await instance.publish_queues(TOPIC)

@@ -117,7 +117,7 @@ async def test_a_large_body_travels_compressed(cluster: FakeCluster, size: int) 
         (Message(TOPIC, b"x", {"a": "b" * 32767}), "at most 32767|the limit is 32767"),
     ],
 )
-async def test_what_no_broker_would_take_is_refused_before_anybody_is_asked(
+async def test_what_no_broker_would_accept_is_refused_before_any_request(
     cluster: FakeCluster, message: Message, fault: str
 ) -> None:
     async with open_producer(cluster.address, config=ClientConfig(max_message_size=100)) as producer:
@@ -248,7 +248,7 @@ async def test_repeating_keeps_the_unique_key(two_brokers: FakeCluster) -> None:
     assert len(set(sent)) == 1
 
 
-async def test_a_broker_that_is_away_is_passed_over(two_brokers: FakeCluster) -> None:
+async def test_an_unreachable_broker_is_skipped(two_brokers: FakeCluster) -> None:
     route = two_brokers.route(1)
     gone, here = route.broker_datas
     two_brokers.name_server.routes[TOPIC] = TopicRouteData(
@@ -259,7 +259,7 @@ async def test_a_broker_that_is_away_is_passed_over(two_brokers: FakeCluster) ->
     assert {each.message_queue.broker_name for each in results} == {"broker-b"}
 
 
-async def test_nobody_there_is_a_connect_error(cluster: FakeCluster) -> None:
+async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster) -> None:
     cluster.name_server.routes[TOPIC] = TopicRouteData(
         queue_datas=cluster.route(1).queue_datas, broker_datas=[BrokerData("cluster", "broker-a", {0: "127.0.0.1:1"})]
     )
@@ -291,7 +291,7 @@ async def test_the_time_is_that_of_all_attempts_together(
     assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 1
 
 
-async def test_a_chosen_queue_gets_it_or_nobody(two_brokers: FakeCluster) -> None:
+async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
     first, second = two_brokers.brokers
     queue = MessageQueue(TOPIC, "broker-b", 1)
     async with open_producer(two_brokers.address) as producer:

@@ -63,7 +63,7 @@ async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluste
     assert 0.15 <= trio.current_time() - begun < 20, "the suspension that the time-out includes is not waited for"
 
 
-async def test_tags_with_the_same_hash_are_told_apart(cluster: FakeCluster) -> None:
+async def test_tags_with_the_same_hash_are_distinguished(cluster: FakeCluster) -> None:
     assert java_hash("Aa") == java_hash("BB")
     cluster.broker.put(TOPIC, 0, b"wanted", {"TAGS": "Aa"})
     cluster.broker.put(TOPIC, 0, b"same hash", {"TAGS": "BB"})
@@ -203,7 +203,7 @@ async def test_tags_are_chosen(cluster: FakeCluster) -> None:
     assert announced[-1].subscription_data_set[0].tags_set == ["B", "A"]
 
 
-async def test_wrong_wishes_are_refused_before_anybody_is_asked(cluster: FakeCluster) -> None:
+async def test_invalid_arguments_are_refused_before_any_request(cluster: FakeCluster) -> None:
     async with open_pull_consumer(cluster.address, group="g") as consumer:
         with pytest.raises(ValueError, match="start is 'middle', expected one of beginning, end, stored or a number"):
             await drain(consumer, start="middle")

@@ -1,4 +1,4 @@
-"""The cluster under test: rocketpy's processes, or the Java peer's, behind one interface."""
+"""The cluster under test: rocketpy's processes, or the Java peer's, with one interface."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _end(pids: list[int]) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Tell whether a process has not ended: where nobody asks for the status of orphans they stay, but do not run."""
+    """Return whether a process runs: orphans whose status is never collected remain, but do not run."""
     try:
         is_waited_for = " Z " in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

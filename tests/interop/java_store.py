@@ -205,7 +205,7 @@ class JavaStores:
         assert (target / "abort").exists()
 
     def drop(self, root: Path) -> None:
-        """Let go of a store that nobody looks at again."""
+        """Release a store that is not read again."""
         self._ask("drop", root)
 
     def _ask(self, what: str, root: Path, **more: object) -> dict[str, object]:

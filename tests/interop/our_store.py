@@ -148,7 +148,7 @@ class IndexShape:
 
 
 def log_without_times(root: Path) -> bytes:
-    """Return the log up to its end, files joined, every storeTimestamp and what is behind a BLANK's head zeros."""
+    """Return the log up to its end, files joined, every storeTimestamp and with zeros after the head of a BLANK."""
     parts: list[bytes] = []
     for path in sorted((root / "commitlog").iterdir()):
         content = bytearray(path.read_bytes())
@@ -168,7 +168,7 @@ def log_without_times(root: Path) -> bytes:
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """Return the units of every queue file, without the space behind them."""
+    """Return the units of every queue file, without the free space after them."""
     base = root / "consumequeue"
     files = {str(path.relative_to(base)): path.read_bytes() for path in base.glob("*/*/*")}
     return {name: content[: _units_size(content)] for name, content in files.items() if any(content)}

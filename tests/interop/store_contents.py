@@ -38,7 +38,7 @@ _WITHOUT_UNIT = 0x4
 
 @attrs.frozen
 class Item:
-    """One message of a put. The body is stored as it is, compressed by whoever sends it."""
+    """One message of a put. The body is stored as it is, compressed by its sender."""
 
     body: bytes
     properties: Mapping[str, str]

@@ -115,7 +115,7 @@ def test_an_account_may_do_what_it_may(guarded: Cluster, tmp_path: Path) -> None
     ],
     ids=["unsigned", "wrong secret", "unknown"],
 )
-def test_whoever_is_not_known_may_do_nothing(guarded: Cluster, tmp_path: Path, who: dict[str, str], why: str) -> None:
+def test_an_unknown_account_may_do_nothing(guarded: Cluster, tmp_path: Path, who: dict[str, str], why: str) -> None:
     sent, batch = outcomes(guarded, tmp_path, {"send": "allowed"}, {"batch": "allowed"}, **who)
     assert f"CODE: 1  DESC: {REFUSED}{why}" in sent
     assert why in batch

@@ -133,8 +133,8 @@ def test_what_java_cut_comes_back_with_the_second_crash(java_stores: JavaStores,
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_java_cuts_everything_behind_a_flipped_bit(java_stores: JavaStores, tmp_path: Path) -> None:
-    """After its orderly stop every message was durable, so this is damage; Java starts and has forgotten half."""
+def test_java_cuts_everything_after_a_flipped_bit(java_stores: JavaStores, tmp_path: Path) -> None:
+    """After its clean shutdown every message was durable, so this is damage; Java starts and has forgotten half."""
     root = tmp_path / "store"
     assert java_stores.open(root, SIZES)
     stored = play_to_java(java_stores, root, messages(100))
@@ -234,7 +234,7 @@ def test_java_makes_a_message_out_of_an_empty_queue_file(java_stores: JavaStores
     java_stores.drop(root)
 
 
-def test_java_leaves_a_queue_that_was_lost_after_an_orderly_stop(java_stores: JavaStores, tmp_path: Path) -> None:
+def test_java_leaves_a_queue_that_was_lost_after_a_clean_shutdown(java_stores: JavaStores, tmp_path: Path) -> None:
     root = tmp_path / "store"
     ours(root, [*messages(20), *messages(1, topic="Other")])
     shutil.rmtree(root / "consumequeue" / TOPIC)
@@ -243,7 +243,7 @@ def test_java_leaves_a_queue_that_was_lost_after_an_orderly_stop(java_stores: Ja
 
 
 def test_java_delivers_delayed_messages_at_once_after_a_crash(java_stores: JavaStores, tmp_path: Path) -> None:
-    """Units that the disk had not got it makes anew before it knows what the levels mean: without their time."""
+    """It rebuilds units that were not on the disk before it knows the delay levels: without their time."""
     root = tmp_path / "store"
     delayed = Put("Later", 0, (Item(b"in two hours", {"DELAY": "18"}),))
     java_killed(java_stores, root, [delayed])
@@ -281,7 +281,7 @@ def two_hours_later(topic: str, properties: Mapping[str, str], store_timestamp_m
 
 
 def test_java_forgets_keys_with_a_crash(java_stores: JavaStores, tmp_path: Path) -> None:
-    """The unfinished index file goes, and only what recovery walks anew is indexed again."""
+    """The unfinished index file goes, and only what recovery scans is indexed again."""
     root = tmp_path / "store"
     stored = ours(root, messages(400, later_ms=1_000))
     java_killed(java_stores, root, messages(1, begin=400))

@@ -45,6 +45,6 @@ def test_java_opens_it(damage: Callable[[BrokenStore], None], java_stores: JavaS
     for ours, theirs in zip(wanted, served, strict=True):
         if ours.queue_offset not in placeholders:
             assert (theirs.physical_offset, theirs.store_size) == (ours.physical_offset, ours.size)
-    assert view.keys[0], "the index finds what is behind the damage"
+    assert view.keys[0], "the index finds what is after the damage"
     assert java_stores.close(store.root)
     assert store.severe() == []

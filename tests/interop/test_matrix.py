@@ -1,4 +1,4 @@
-"""Each client language sends, each receives: the same messages come out as went in, whoever speaks.
+"""Each client language sends, each receives: the same messages come out as went in, for every pair.
 
 All producers send to one topic, each after the other, and one consumer group per language takes everything.
 """

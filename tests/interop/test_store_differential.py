@@ -186,7 +186,7 @@ def test_both_append_in_turn_five_times(java_stores: JavaStores, tmp_path: Path,
     for turn in range(10):
         is_java = (turn % 2 == 0) == (first == "java")
         is_killed = ends == "killed" or (ends == "mixed" and turn % 3 == 1)
-        # What is behind a kill is a copy made before; what was open is of no more use.
+        # After a kill the store is a copy made before; what was open is of no more use.
         following = tmp_path / f"turn-{turn + 1}"
         script = broad_script(40)[turn:]
         if is_java:

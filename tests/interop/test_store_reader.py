@@ -1,4 +1,4 @@
-"""Java's own store opens what our broker wrote, after an orderly stop and after SIGKILL, and finds everything there."""
+"""Java's own store opens what our broker wrote, after a clean shutdown and after SIGKILL, and finds everything."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_javas_client_sends_and_consumes_over_tls(
 async def test_our_client_sends_and_pulls_over_tls_from_java(
     java_cluster: Cluster, request: pytest.FixtureRequest
 ) -> None:
-    """The Java broker's own default: permissive, with a certificate that nobody can check."""
+    """The Java broker's own default: permissive, with a certificate that no client can check."""
     topic = unique_name(request)
     config = ClientConfig(use_tls=True)
     large = bytes(range(256)) * 4000

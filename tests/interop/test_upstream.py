@@ -54,7 +54,7 @@ def expected_methods() -> set[str]:
 
 @pytest.fixture
 def upstream_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two masters as the suite wants them: SQL92 filters allowed, and TLS to whoever asks for it."""
+    """Two masters as the suite wants them: SQL92 filters allowed, and TLS for clients that ask for it."""
     started = start_cluster("rocketpy", tmp_path_factory.mktemp("upstream"), 2, {"enablePropertyFilter": "true"})
     try:
         yield started

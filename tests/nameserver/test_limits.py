@@ -237,7 +237,7 @@ async def test_a_long_request_is_refused_when_there_are_too_many_tasks(
     nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nameserver.transport, "start_task", lambda *arguments: False)
-    for _ in range(2):  # and it leaves nothing behind
+    for _ in range(2):  # and nothing remains
         reply = await nameserver.ask(long_registration())
         assert reply is not None
         assert reply.code == ResponseCode.SYSTEM_BUSY

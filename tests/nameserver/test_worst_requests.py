@@ -1,7 +1,7 @@
 """No request keeps the loop of a nameserver for long: every code, its worst known requests, and tables at their limits.
 
-One thread serves everybody, so what counts is the longest time between two checkpoints, not the whole. Who adds a code
-adds its worst requests here: a code without any fails.
+One thread serves all clients, so what counts is the longest time between two checkpoints, not the sum. A new code
+needs its worst requests here: a code without any fails.
 """
 
 from __future__ import annotations

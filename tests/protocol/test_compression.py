@@ -147,7 +147,7 @@ def test_the_flag_says_how(sys_flag: int, compression: CompressionType | None) -
     assert compression_type(sys_flag) is compression
 
 
-def test_a_type_that_nobody_has_defined_is_refused() -> None:
+def test_an_undefined_type_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="found sysFlag 0x401"):
         compression_type(0x401)
 

@@ -228,7 +228,7 @@ def test_decode_command_refuses_an_unknown_serialize_type() -> None:
 
 @pytest.mark.parametrize("serialize_type", SerializeType)
 def test_too_long_a_frame_is_not_sent(serialize_type: SerializeType) -> None:
-    """The peer would close the connection, and with it end everybody's requests."""
+    """The peer would close the connection, and with it end all requests."""
     command = RemotingCommand(code=1, serialize_type=serialize_type)
     room = FRAME_LENGTH_MAX - len(encode_frame(command))
     command.body = bytes(room)

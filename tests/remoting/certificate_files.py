@@ -27,6 +27,6 @@ def server_config(name: str = "server", **changes: object) -> TlsServerConfig:
 
 
 def client_config(**changes: object) -> TlsClientConfig:
-    """A client that believes the tests' authority only."""
+    """A client that trusts the tests' authority only."""
     config = TlsClientConfig(test_mode_enable=False, auth_server=True, trust_cert_path=crt("authority"))
     return attrs.evolve(config, **changes)  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ async def test_what_is_to_be_done_before_a_request_is_done_before_it_leaves(runn
         assert [each.body for each in done] == [b"signed request", b"signed oneway"]
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port_is_a_connect_error() -> None:
     async with open_remoting_client() as client:
         with pytest.raises(RemotingConnectError, match=r"cannot connect to 127\.0\.0\.1:1: .*refused"):
             await client.request("127.0.0.1:1", make_request(ECHO), PATIENCE_SECONDS)

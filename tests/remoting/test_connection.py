@@ -21,7 +21,7 @@ ECHO = 1001
 
 
 class NotingTransport:
-    """Sends nothing and remembers everything; ``sends_fail`` says which sends find that the peer is gone."""
+    """Sends nothing and records everything; ``sends_fail`` says which sends find that the peer is gone."""
 
     def __init__(self, sends_fail: Callable[[Connection], bool] = lambda connection: False) -> None:
         self.flushed = 0

@@ -21,7 +21,7 @@ def test_a_code_has_one_processor() -> None:
         dispatcher.register(2, lambda c, r: None)
 
 
-def test_the_vip_port_refuses_what_it_is_told_to_and_shares_the_rest() -> None:
+def test_the_vip_port_refuses_the_configured_codes_and_shares_the_rest() -> None:
     dispatcher = Dispatcher()
     dispatcher.register((10, 11), lambda c, r: make_response(r))
     dispatcher.register_fast_path(11, lambda c, h, b: True)
@@ -36,7 +36,7 @@ def test_the_vip_port_refuses_what_it_is_told_to_and_shares_the_rest() -> None:
     assert eleven.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-def test_unknown_codes_are_remembered_up_to_a_bound() -> None:
+def test_unknown_codes_are_cached_up_to_a_bound() -> None:
     """A peer that counts through all codes neither fills the log nor the memory."""
     seen: list[int] = []
     dispatcher = Dispatcher(unsupported_log=seen.append)
@@ -127,7 +127,7 @@ def refuse_secrets(connection: Connection, request: RemotingCommand) -> None:
 
 
 def test_a_request_that_is_not_allowed_reaches_nothing() -> None:
-    """Unknown codes are refused too: a stranger does not even learn what is served."""
+    """Unknown codes are refused too: an unknown peer does not even learn what is served."""
     dispatcher = Dispatcher(authorize=refuse_secrets)
     dispatcher.register(10, lambda c, r: make_response(r))
     connection, _ = make_connection()
@@ -142,7 +142,7 @@ def test_a_request_that_is_not_allowed_reaches_nothing() -> None:
     ]
 
 
-def test_a_fast_path_is_taken_only_behind_its_guard() -> None:
+def test_a_fast_path_is_taken_only_after_its_guard() -> None:
     """What the guard does not allow goes to ``authorize``; a code without a guard has no fast path at all."""
     served: list[bytes] = []
 

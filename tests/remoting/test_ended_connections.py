@@ -44,7 +44,7 @@ async def test_others_have_a_turn_between_slices() -> None:
     assert most_in_a_turn <= 2 * ENDS_PER_SLICE
 
 
-async def test_members_that_die_of_being_told_are_told_of_later() -> None:
+async def test_members_that_end_during_notification_are_notified_later() -> None:
     """The end of one notifies all others, whose sends fail, which ends them: no recursion, and each once."""
     members: list[Connection] = []
     notified: list[Connection] = []
@@ -80,7 +80,7 @@ async def test_members_that_die_of_being_told_are_told_of_later() -> None:
     assert transport.flushed == 999, "each is found dead once"
 
 
-def test_a_bug_in_one_end_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_one_end_does_not_stop_the_notification_of_others(caplog: pytest.LogCaptureFixture) -> None:
     notified: list[Connection] = []
 
     def on_close(connection: Connection) -> None:

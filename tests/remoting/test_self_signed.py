@@ -13,7 +13,7 @@ from tests.remoting.test_tls import shake_hands
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_who_trusts_the_certificate_shakes_hands_with_its_key(tmp_path: Path, seed: int) -> None:
+def test_a_client_that_trusts_the_certificate_shakes_hands_with_its_key(tmp_path: Path, seed: int) -> None:
     """OpenSSL checks on the way that the key belongs to the certificate, and the signature of the certificate."""
     path = tmp_path / "made.pem"
     path.write_text(self_signed_certificate("test mode", random.Random(seed).randrange))

@@ -52,12 +52,12 @@ def test_a_client_that_authenticates_believes_its_trust_file_only() -> None:
 @pytest.mark.parametrize(
     "config", [TlsClientConfig(), client_config(auth_server=False), client_config(test_mode_enable=True)]
 )
-def test_a_client_that_does_not_authenticate_believes_everybody(config: TlsClientConfig) -> None:
+def test_a_client_that_does_not_authenticate_accepts_every_certificate(config: TlsClientConfig) -> None:
     for server in (server_config("stranger"), TlsServerConfig()):
         assert shake_hands(server_context(server), client_context(config)).version() == "TLSv1.3"
 
 
-def test_a_required_client_certificate_must_be_there_and_vouched_for() -> None:
+def test_a_required_client_certificate_must_be_present_and_trusted() -> None:
     server = server_context(
         server_config(need_client_auth="REQUIRE", auth_client=True, trust_cert_path=crt("authority"))
     )
@@ -69,7 +69,7 @@ def test_a_required_client_certificate_must_be_there_and_vouched_for() -> None:
         shake_hands(server, client_context(client_config(cert_path=crt("stranger"), key_path=key("stranger"))))
 
 
-def test_an_optional_client_certificate_may_be_missing_but_not_a_strangers() -> None:
+def test_an_optional_client_certificate_may_be_missing_but_not_untrusted() -> None:
     server = server_context(
         server_config(need_client_auth="optional", auth_client=True, trust_cert_path=crt("authority"))
     )

@@ -141,7 +141,7 @@ class TestPermissive:
         await until(lambda: running.server.statistics().accepted_count == 1)
         await until(lambda: not running.server.connections and not running.server.statistics().tls_handshakes)
 
-    async def test_a_client_that_breaks_off_in_the_handshake_harms_nobody(
+    async def test_a_client_that_breaks_off_in_the_handshake_is_harmless(
         self, running: Running, caplog: pytest.LogCaptureFixture
     ) -> None:
         peer = await connect(running)
@@ -181,7 +181,7 @@ class TestDisabled:
 
 
 class TestMutual:
-    """Who may connect is who has a certificate that the server believes."""
+    """A client may connect if the server trusts its certificate."""
 
     @pytest.fixture
     def tls_config(self) -> TlsServerConfig:
@@ -189,12 +189,12 @@ class TestMutual:
             server_mode="enforcing", need_client_auth="require", auth_client=True, trust_cert_path=crt("authority")
         )
 
-    async def test_a_known_client_is_served_and_a_stranger_is_not(
+    async def test_a_known_client_is_served_and_an_untrusted_one_is_not(
         self, running: Running, caplog: pytest.LogCaptureFixture
     ) -> None:
         known = client_config(cert_path=crt("client"), key_path=key("client"))
         assert await echo(running, WITH_TLS, known) == b"hello"
-        # With TLS 1.3 the client has shaken hands before it hears that its certificate was not good enough.
+        # With TLS 1.3 the client has shaken hands before it learns that its certificate was refused.
         with pytest.raises(RemotingError):
             await echo(running, WITH_TLS, client_config(cert_path=crt("stranger"), key_path=key("stranger")))
         await until(lambda: "its certificate is not accepted: self-signed certificate" in caplog.text)
@@ -202,7 +202,7 @@ class TestMutual:
             await echo(running, WITH_TLS, client_config())
         await until(lambda: "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text)
 
-    async def test_a_client_refuses_a_server_that_it_does_not_believe(self, running: Running) -> None:
+    async def test_a_client_refuses_a_server_that_it_does_not_trust(self, running: Running) -> None:
         with pytest.raises(RemotingConnectError, match=r"the TLS handshake failed: .*certificate verify failed"):
             await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger")))
 

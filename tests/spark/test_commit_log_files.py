@@ -102,7 +102,7 @@ def test_every_record_of_a_java_store_is_read_as_java_reads_it(name: str, partit
         )
 
 
-def test_compressed_bodies_are_decompressed_unless_told_otherwise(tmp_path: Path) -> None:
+def test_compressed_bodies_are_decompressed_by_default(tmp_path: Path) -> None:
     store, records = golden_store("store-clean", tmp_path)
     plain = {each["offset"]: each["plainSha256"] for each in records if "plainSha256" in each}
     assert plain
@@ -157,7 +157,7 @@ def test_the_log_ends_where_a_body_does_not_fit_its_checksum(partitions: int, tm
 
 
 def test_a_record_of_another_position_ends_the_log(tmp_path: Path) -> None:
-    """What a truncation left behind, or a copied file under a wrong name."""
+    """Left by a truncation, or a copied file under a wrong name."""
     directory = write_log(tmp_path / "commitlog", record(0) + record(4711))
     assert [message.physical_offset for message in read_all(directory)] == [0]
 

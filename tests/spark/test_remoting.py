@@ -102,10 +102,10 @@ def test_garbage_is_a_protocol_error_that_names_the_address() -> None:
         request(address)
 
 
-def test_nobody_listening_names_the_address() -> None:
-    with socket.socket() as nobody:  # it has the port and does not listen, so that nobody else does meanwhile
-        nobody.bind(("127.0.0.1", 0))
-        port = nobody.getsockname()[1]
+def test_a_refused_connection_names_the_address() -> None:
+    with socket.socket() as unused:  # holds the port without listening, so that no other process does
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
         with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{port}"):
             request(f"127.0.0.1:{port}")
 

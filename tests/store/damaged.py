@@ -121,7 +121,7 @@ def stopped_store() -> Snapshot:
 
 @cache
 def killed_store() -> Snapshot:
-    """A store after a kill: the checkpoint vouches for two thirds of it, the rest was in memory only."""
+    """A store after a kill: the checkpoint covers two thirds of it, the rest was in memory only."""
     return run(_build_killed)
 
 
@@ -147,7 +147,7 @@ async def _build_killed() -> Snapshot:
         files = place.files(ROOT)
         records, keys = await _records(store, []), await _keys(store)
     assert "abort" in files
-    # The log file that is made in advance may or may not be there yet: one way for everybody.
+    # The log file that is made in advance may or may not be there yet: fixed to one way.
     files = {name: content for name, content in files.items() if "commitlog/" not in name or content.strip(b"\0")}
     return Snapshot(files, records, keys, durable_end)
 
@@ -245,12 +245,12 @@ def check_sound(snapshot: Snapshot, damaged: Mapping[str, bytes], outcome: Seen 
     """Check what became of a store whose files were ``damaged`` (by path from its root) when it was opened.
 
     An error names a place in the store, and the log is as it was. Else every message that is served is one that was
-    sent, byte for byte as the log has it now; and each one that is missing was said to be: it lay behind what was
+    sent, byte for byte as the log has it now; and each one that is missing was reported: it lay after what was
     durable when the broker was killed, or before the first file that the log still has, or its unit was named.
 
-    Nobody can tell from what is right: files at the beginning of log and queue that are gone, as after expiry; a record
-    whose queue offset has become 0, as after a topic was deleted and created anew; a unit that has become the one of
-    another message; and after a kill, when the checkpoint that knew better is damaged too, a record from a torn one.
+    Some damage looks like a correct store: files at the beginning of log and queue that are gone, as after expiry; a
+    record whose queue offset has become 0, as after a topic was deleted and created again; a unit that has become the
+    one of another message; and after a kill, when the checkpoint is damaged too, a record from a torn one.
     """
     if isinstance(outcome, RocketpyError):
         assert isinstance(outcome, (StoreError, StartError)), outcome
@@ -268,7 +268,7 @@ def check_sound(snapshot: Snapshot, damaged: Mapping[str, bytes], outcome: Seen 
         last = -1
         for record in records:
             offset = _offset_in(log, record, origin)
-            assert offset is not None, f"nobody sent {record[:120]!r}, which {queue} has"
+            assert offset is not None, f"{record[:120]!r} of {queue} was never sent"
             if origin[offset][0] != queue and offset not in touched:
                 assert queue in changed_queues, f"{queue} has what was sent to {origin[offset]}"
                 mixed_up.add(queue)
@@ -277,18 +277,18 @@ def check_sound(snapshot: Snapshot, damaged: Mapping[str, bytes], outcome: Seen 
             served.setdefault(origin[offset][0], set()).add(offset)
     log_min, log_end = min(_log_bases(damaged), default=0), outcome.report.end_offset
     is_killed = "abort" in snapshot.files
-    is_vouched_for = damaged.get("checkpoint") == snapshot.files["checkpoint"]
-    durable_end = snapshot.durable_end if is_vouched_for else 0
-    begun_anew = {origin[offset][0] for offset in touched if not any(log[offset + 20 : offset + 28])}
+    is_covered = damaged.get("checkpoint") == snapshot.files["checkpoint"]
+    durable_end = snapshot.durable_end if is_covered else 0
+    restarted = {origin[offset][0] for offset in touched if not any(log[offset + 20 : offset + 28])}
     for queue, index, offset, _ in _sent(snapshot):
-        is_cut = (is_killed or not is_vouched_for) and offset >= log_end >= durable_end
+        is_cut = (is_killed or not is_covered) and offset >= log_end >= durable_end
         is_named = any(f"unit {index} of topic {queue[0]}, queue {queue[1]}:" in each for each in outcome.damages)
         first_file = f"consumequeue/{queue[0]}/{queue[1]}/{0:020d}"
         is_expired = offset < log_min or (log_min and not damaged.get(first_file))
-        if offset not in served[queue] and queue not in begun_anew | mixed_up:
+        if offset not in served[queue] and queue not in restarted | mixed_up:
             assert is_cut or is_expired or is_named, f"message {index} of {queue}, at {offset}, is lost silently"
     for key, record in outcome.keys.items():
-        assert _offset_in(log, record, origin) is not None, f"nobody sent {record[:120]!r}, which is found by {key}"
+        assert _offset_in(log, record, origin) is not None, f"{record[:120]!r}, found by {key}, was never sent"
 
 
 def _sent(snapshot: Snapshot) -> list[tuple[Queue, int, int, bytes]]:

@@ -97,7 +97,7 @@ class Place:
 
 
 class PlainAllocator:
-    """Makes CommitLog files when they are taken, and remembers what was to be prepared."""
+    """Creates CommitLog files when they are taken, and records the requests to prepare."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

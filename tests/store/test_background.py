@@ -91,7 +91,7 @@ async def test_a_clean_shutdown_makes_everything_durable_and_removes_the_abort_f
 async def test_a_message_put_in_the_last_burst_is_written_and_none_is_taken_after_it() -> None:
     async with bench_with() as bench:
         async with bench.services.running():
-            bench.put()  # nobody has ended this burst
+            bench.put()  # this burst has not ended
         assert bench.files.commit_log.wrote_offset == bench.appender.wrote_offset > 0
         assert bench.put() is not PutMessageStatus.PUT_OK
         assert bench.appender.writable_or_why() == "the message store is shutting down"

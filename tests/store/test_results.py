@@ -38,7 +38,7 @@ def test_a_read_that_found_nothing_has_no_bytes() -> None:
     assert not result.suggest_pulling_from_slave
 
 
-def test_two_reads_of_the_same_messages_are_the_same_on_whichever_road_they_were_read() -> None:
+def test_two_reads_of_the_same_messages_are_equal_on_either_path() -> None:
     """Only the fast path tracks the size of the last record, for the statistics."""
     found = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, b"record", 1)
     assert found == attrs.evolve(found, last_record_size=6)

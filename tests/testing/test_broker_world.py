@@ -88,7 +88,7 @@ def test_what_was_sent_is_there_in_the_next_life(end: str) -> None:
         assert broker.consumer_offset("G", "T", 0) == -1
 
 
-def test_an_answer_that_waits_for_the_disk_does_not_come_before_somebody_lets_it() -> None:
+def test_an_answer_that_waits_for_the_disk_does_not_come_before_it_is_released() -> None:
     with world(SYNC) as broker:
         broker.begin()
         client = broker.connect()
@@ -102,7 +102,7 @@ def test_an_answer_that_waits_for_the_disk_does_not_come_before_somebody_lets_it
         assert bodies(broker) == [b"2"]
 
 
-def test_a_client_hears_what_the_broker_says_by_itself() -> None:
+def test_a_client_receives_notifications_of_the_broker() -> None:
     with world() as broker:
         broker.begin()
         first, second = broker.connect(), broker.connect()

@@ -206,7 +206,7 @@ def test_a_rename_between_directories_is_whole(disk: SimDisk) -> None:
     assert all_outcomes(lambda choose: run(choose, is_synced=True)) == {"| f"}
 
 
-def test_a_rename_moves_the_file_and_not_whoever_has_its_name_now() -> None:
+def test_a_rename_moves_the_file_and_not_a_later_one_of_its_name() -> None:
     """Several files staged under one name one after the other: each is under its own number, or under none."""
 
     def run(choose: Choose) -> tuple[tuple[str, bytes], ...]:

@@ -129,7 +129,7 @@ def test_the_file_of_a_dead_process_can_only_be_closed(disk: Disk, file: SimFile
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_closed_file_is_a_mistake_of_whoever_uses_it(file: SimFile, method: str) -> None:
+def test_using_a_closed_file_is_a_mistake_of_the_caller(file: SimFile, method: str) -> None:
     file.close()
     with pytest.raises(AssertionError, match="is closed"):
         CALLS[method](file)

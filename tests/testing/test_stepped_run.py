@@ -68,7 +68,7 @@ def test_the_host_may_call_what_a_task_may_call() -> None:
     assert run.is_over
 
 
-def test_a_failure_is_kept_for_whoever_asks() -> None:
+def test_a_failure_is_kept_until_it_is_read() -> None:
     async def main() -> None:
         await trio.sleep(1)
         raise OSError("a disk of straw")

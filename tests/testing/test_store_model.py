@@ -149,7 +149,7 @@ def test_a_store_that_gives_offsets_with_a_hole_is_found(queue_offsets: tuple[in
 # ---- nothing invented ---------------------------------------------------------------------------------------------
 
 
-def test_a_message_that_nobody_sent_is_found() -> None:
+def test_a_message_that_was_never_sent_is_found() -> None:
     invented = attrs.evolve(LOG[6], body=b"")
     error = broken(sent(6), found([*LOG[:6], invented]))
     assert error.invariant is Invariant.NOTHING_INVENTED
@@ -214,10 +214,10 @@ def test_the_abort_file_may_be_absent_before_the_first_open_and_after_a_clean_st
     model.recovered(found(LOG, abort=False))
     assert broken(model, found(LOG, abort=False)).invariant is Invariant.ABORT_FILE, "it is open again"
     model.stopped()
-    model.recovered(found(LOG, abort=True))  # somebody has left one: that costs a walk, and nothing else
+    model.recovered(found(LOG, abort=True))  # a stale one: that costs a scan, and nothing else
 
 
-def test_an_abort_file_that_somebody_removed_is_not_missed() -> None:
+def test_a_removed_abort_file_is_not_missed() -> None:
     model = sent(8)
     model.abort_file_removed()
     model.recovered(found(LOG, abort=False))

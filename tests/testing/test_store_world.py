@@ -107,7 +107,7 @@ def test_the_sender_knows_when_the_disk_has_its_message() -> None:
         assert world.durable_end == world.store.max_physical_offset
 
 
-def test_a_process_dies_where_it_was_told_to(world: StoreWorld) -> None:
+def test_a_process_dies_at_the_chosen_call(world: StoreWorld) -> None:
     world.open()
     messages = put(world)
     world.disk.die_at_call(1)
@@ -197,7 +197,7 @@ def test_the_unit_of_a_delayed_message_says_when_it_is_to_be_delivered(world: St
     world.pass_time(1234)
     world.kill()
     world.disk.unlink("/store/consumequeue/SCHEDULE_TOPIC_XXXX/1/00000000000000000000")
-    assert world.open().queues == {("SCHEDULE_TOPIC_XXXX", 1): [message]}, "made anew from the record"
+    assert world.open().queues == {("SCHEDULE_TOPIC_XXXX", 1): [message]}, "rebuilt from the record"
 
 
 def test_wall_time_and_trios_time_pass_together(world: StoreWorld) -> None:

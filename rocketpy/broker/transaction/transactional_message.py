@@ -30,7 +30,7 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.store.message_store import MessageStore
 
-REMEMBERED_ENDS_MAX = 10_000
+KEPT_ENDS_MAX = 10_000
 """Number of finished transactions whose outcome is kept for the remark to a late request."""
 
 _log = logging.getLogger("rocketpy.broker.transaction")
@@ -174,7 +174,7 @@ class TransactionalMessageService:
         self._transactions.ended(origin)
         self._ends[origin] = end
         self._ends.move_to_end(origin)
-        if len(self._ends) > REMEMBERED_ENDS_MAX:
+        if len(self._ends) > KEPT_ENDS_MAX:
             self._ends.popitem(last=False)
 
     def _put_op(self, origin: int, *, names_origin: bool = False) -> PutMessageResult:

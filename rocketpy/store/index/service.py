@@ -203,11 +203,11 @@ class IndexService:
         found = list(self._files_found())
         for index_file in found:
             header = index_file.header
-            is_vouched_for = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
+            is_covered = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
             # By its times alone a file could pass that was begun in the same millisecond, or after the clock was set
             # back. So the one that still grew does not, and the checkpoint never means it.
             still_grew = index_file.room > 0 and (index_file.layout == self._layout or index_file is found[-1])
-            is_whole = is_clean or (is_vouched_for and not still_grew)
+            is_whole = is_clean or (is_covered and not still_grew)
             if is_whole and header.end_physical_offset < log_end_offset:
                 self._files.append(index_file)
                 earlier_ms = header.end_timestamp_ms

@@ -43,7 +43,7 @@ def test_the_file_that_java_wrote() -> None:
 
 
 def test_our_example_says_nothing_as_it_stands() -> None:
-    """Whoever starts with it has no account that everybody knows."""
+    """A broker that starts with it has no well-known account."""
     text = (ROOT / "conf/plain_acl.yml").read_text()
     assert read_acl_document(text) == AclDocument()
 

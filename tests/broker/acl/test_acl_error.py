@@ -12,5 +12,5 @@ def test_a_refusal_looks_like_javas_exception() -> None:
     assert answer.remark == "org.apache.rocketmq.acl.common.AclException: No accessKey is configured"
 
 
-def test_what_a_stranger_sent_is_not_repeated_at_any_length() -> None:
+def test_what_an_unknown_peer_sent_is_not_repeated_at_any_length() -> None:
     assert len(refusal("No acl config for " + "x" * 1_000_000).remark) < 1200

@@ -59,7 +59,7 @@ def long_way(manager: PlainPermissionManager, address: str, header: bytes, body:
 
 
 def ask(manager: PlainPermissionManager, request: RemotingCommand, address: str = "10.0.0.1") -> tuple[bool, bool]:
-    """Return what the short and the long way say, each asked twice: what is remembered must change nothing."""
+    """Return the verdicts of the fast and the general path, each asked twice: caching must change nothing."""
     header = encode_json_header(request)
     check = checks(manager)[request.code]
     short = {check(peer_at(address), header, request.body) for _ in range(2)}
@@ -170,7 +170,7 @@ def test_of_repeated_keys_both_ways_see_the_same() -> None:
         assert short == long_way(manager, "10.0.0.1", doubled, None) == twice.endswith(b'"orders"')
 
 
-READ_BY_THE_HOT_ROAD = (
+READ_BY_THE_FAST_PATH = (
     "topic", "queue_id", "batch", "properties", "flag", "sys_flag", "born_timestamp", "reconsume_times",
 )  # fmt: skip
 
@@ -185,19 +185,19 @@ def test_the_fast_path_reads_the_same_from_either_decoder(changes: dict[str, str
     guards = FastPathGuards(make_manager())
     read: list[HotSendHeader] = []
 
-    def hot_road(connection: Connection, header: bytes, body: bytes | None) -> bool:
+    def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
         read.append(guards.decode_send(header))
         return True
 
     request = signed(SEND, SEND_FIELDS | changes)
     request.opaque, request.flag = 7, 2
     header = encode_json_header(request)
-    assert guards.by_code()[SEND](hot_road)(peer_at("10.0.0.1"), header, None)
+    assert guards.by_code()[SEND](fast_path)(peer_at("10.0.0.1"), header, None)
     plain = decode_hot_send(header)
     for found in (*read, guards.decode_send(bytes(bytearray(header)))):
         assert (found.opaque, found.flag) == (7, 2)
-        assert [getattr(found.ext_fields, each) for each in READ_BY_THE_HOT_ROAD] == [
-            getattr(plain.ext_fields, each) for each in READ_BY_THE_HOT_ROAD
+        assert [getattr(found.ext_fields, each) for each in READ_BY_THE_FAST_PATH] == [
+            getattr(plain.ext_fields, each) for each in READ_BY_THE_FAST_PATH
         ]
 
 
@@ -220,7 +220,7 @@ async def test_a_reload_is_felt_by_the_next_request() -> None:
     assert not check(connection, header, None)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_cached_is_bounded() -> None:
     manager = make_manager(ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB"))
     guards = FastPathGuards(manager)
     check = checks_of(guards)[SEND]
@@ -235,7 +235,7 @@ def test_what_is_remembered_is_bounded() -> None:
     ("code", "fields", "name"), [(SEND, SEND_FIELDS, "b"), (BATCH, SEND_FIELDS, "b"), (PULL, PULL_FIELDS, "topic")]
 )
 def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str, str], name: str) -> None:
-    """The access key travels in clear text: without the secret key nothing may be remembered for it."""
+    """The access key travels in clear text: without the secret key nothing may be cached for it."""
     text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
     guards = FastPathGuards(make_manager(text, is_strict=True))
     check = checks_of(guards)[code]
@@ -257,7 +257,7 @@ def test_a_wrong_signature_leaves_nothing_in_memory(code: int, fields: dict[str,
         (PULL, PULL_FIELDS | {"consumerGroup": "G" * 256}),
     ],
 )
-def test_names_that_nothing_can_have_are_not_remembered(code: int, fields: dict[str, str]) -> None:
+def test_names_that_nothing_can_have_are_not_cached(code: int, fields: dict[str, str]) -> None:
     text = ACCOUNTS.replace("topicPerms: [orders=PUB|SUB, invoices=SUB]", "defaultTopicPerm: PUB|SUB")
     guards = FastPathGuards(make_manager(text.replace("defaultGroupPerm: DENY", "defaultGroupPerm: SUB")))
     assert not checks_of(guards)[code](peer_at("10.0.0.1"), encode_json_header(signed(code, fields)), None)

@@ -107,7 +107,7 @@ def test_with_multi_dispatch_a_message_needs_pub_on_what_it_names(code: RequestC
 @pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ])
 @pytest.mark.parametrize("body", [None, b"", b"nonsense", b'{"clientID":', b"[]"])
 def test_a_body_that_cannot_be_read_is_refused(code: RequestCode, body: bytes | None) -> None:
-    """Whoever cannot tell what is asked for must not allow it."""
+    """A check that cannot tell what is asked for must not allow it."""
     with pytest.raises(AclError):
         needed(RemotingCommand(code, {}, body), is_strict=True)
 

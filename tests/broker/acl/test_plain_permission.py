@@ -125,7 +125,7 @@ def test_the_strict_form_wants_an_administrator_also_from_an_account_s_own_addre
 
 
 def test_an_unknown_account_takes_as_many_steps_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody learns from the clock which names exist."""
+    """Response times do not reveal which names exist."""
     steps: list[bytes] = []
     plain = SigningKey.matches
 
@@ -140,7 +140,7 @@ def test_an_unknown_account_takes_as_many_steps_as_a_known_one(monkeypatch: pyte
     assert len(steps) == 3
 
 
-def test_a_strangers_body_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_body_of_an_unknown_account_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_reached(request: RemotingCommand, *, is_strict: bool) -> dict[str, int]:
         raise AssertionError("a body was decoded before the signature was checked")
 

@@ -19,7 +19,7 @@ READ_AS_WRITTEN = {
     "10.*.0.1": {"10.0.0.1"},
     "2001:db8::1-ff": {"2001:db8::1", "2001:db8:0:0:0:0:0:20"},
 }
-"""Java ignores what is behind the first ``*`` (or fails on every request), and miscounts behind ``::``."""
+"""Java ignores what follows the first ``*`` (or fails on every request), and miscounts after ``::``."""
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[str(each["pattern"]) for each in VECTORS])

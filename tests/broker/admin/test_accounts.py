@@ -60,7 +60,7 @@ accounts:
 
 
 class AclBroker:
-    """The processor behind its own authorization, over bytes."""
+    """The processor with its own authorization, over bytes."""
 
     def __init__(self, manager: PlainPermissionManager | None) -> None:
         self.dispatcher = Dispatcher(authorize=None if manager is None else manager.authorize)

@@ -292,7 +292,7 @@ MSG_ID = encode_offset_msg_id(bytes(8), 645)
 
 
 async def test_a_record_in_a_body_is_given_to_no_consumer() -> None:
-    """Whoever may ask a consumer to consume could write what it is to consume, as of any topic."""
+    """A client that may ask a consumer to consume could forge the message, as of any topic."""
     async with open_message_broker() as broker:
         processor = AdminClientProcessor(
             config=broker.tables.config,
@@ -357,7 +357,7 @@ async def test_consume_directly_without_a_consumer(broker: BrokerOnBytes) -> Non
 async def test_requests_that_wait_for_a_consumer_are_bounded_by_connection_and_in_all(
     broker: BrokerOnBytes, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A consumer that never answers used to take the tasks of everybody's cold pulls and commands for ten seconds."""
+    """A consumer that never answers used to block the tasks of all cold pulls and commands for ten seconds."""
     member = join(broker)
     header = GetConsumerRunningInfoRequestHeader(consumer_group=GROUP, client_id="c1", jstack_enable=False)
     operators = [broker.connect() for _ in range(RELAYS_MAX // RELAYS_OF_CONNECTION_MAX + 1)]

@@ -81,7 +81,7 @@ async def test_extensions_are_shown_and_judged(broker: BrokerOnBytes) -> None:
     assert shown[2].msg == f"Cq extend not exist!addr: {ADDRESS + 2}"
     without = (await units_of(broker, query())).queue_data
     assert without is not None
-    assert not without[0].eval, "nobody asks"
+    assert not without[0].eval, "without a group"
 
 
 @pytest.mark.parametrize("index", [0, 12])

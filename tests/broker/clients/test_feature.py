@@ -1,4 +1,4 @@
-"""What clients say of themselves has somebody who serves it, and somebody who forgets it when they are gone."""
+"""Requests of clients about themselves are served, and their state is dropped when they disconnect."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class CountsSteps(trio.abc.Instrument):
 # ---- ends and starts ------------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_survives_an_orderly_end(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_what_waits_survives_a_clean_shutdown(autojump_clock: Jumping, clock: TrioWallClock) -> None:
     disk = SimDisk()
     async with open_delayed(disk, clock=clock) as delayed:
         delayed.send(1, b"a")
@@ -468,7 +468,7 @@ async def test_a_message_right_after_the_clock_was_set_back_is_not_early(
         assert delayed.bodies() == [b"after"]
 
 
-async def test_a_clock_that_is_set_forward_is_believed_within_a_second(
+async def test_a_clock_that_is_set_forward_is_followed_within_a_second(
     autojump_clock: Jumping, clock: TrioWallClock
 ) -> None:
     async with open_delayed(clock=clock) as delayed:

@@ -24,13 +24,13 @@ def test_a_step_back_is_reported_once() -> None:
     assert clock.look(timestamp_ms=4_000, current_time=3.0) == 0
 
 
-def test_a_step_forward_is_believed_and_counts_for_the_next_step_back() -> None:
+def test_a_step_forward_is_followed_and_counts_for_the_next_step_back() -> None:
     clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
     assert clock.look(timestamp_ms=16_000, current_time=2.0) == 0
     assert clock.look(timestamp_ms=7_000, current_time=3.0) == 10_000
 
 
-def test_without_steps_a_unit_is_believed() -> None:
+def test_without_steps_a_unit_is_trusted() -> None:
     times = due_times()
     assert times.due_ms(0, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
     assert times.due_ms(1, BEGIN_MS - 5, BEGIN_MS) == BEGIN_MS - 5

@@ -62,7 +62,7 @@ async def test_only_a_master_delivers(role: BrokerRole, count: int) -> None:
         assert len(feature.services) == count
 
 
-async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and_nobody_sends_to(
+async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and_clients_cannot_send_to(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """It is made when it is needed, also where there are too many topics for any other."""

@@ -1,4 +1,4 @@
-"""The file behind a table: what is read, when it is written, and what a damaged one does."""
+"""The file of a table: what is read, when it is written, and what a damaged one does."""
 
 from __future__ import annotations
 

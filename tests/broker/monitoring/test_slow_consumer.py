@@ -1,4 +1,4 @@
-"""Groups that read too far behind lose the right to consume, where that is wanted."""
+"""Groups that lag too far lose the right to consume, where that is configured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THRESHOLD = 1000
 
 
 class Watched:
-    """The service over tables, with a group that is some bytes behind."""
+    """The service over tables, with a group that lags some bytes."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -25,7 +25,7 @@ class Watched:
         )
         tables.groups.find_subscription_group_config("G")
 
-    def behind(self, size_bytes: int, queue_id: int = 0, group: str = "G") -> None:
+    def lag(self, size_bytes: int, queue_id: int = 0, group: str = "G") -> None:
         self.tables.stats.record_fall(group, "T", queue_id, size_bytes, 0)
 
     @property
@@ -41,11 +41,11 @@ def watched(tmp_path: Path) -> Watched:
 
 
 def test_a_group_that_lags_too_far_is_disabled(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    watched.behind(THRESHOLD)
+    watched.lag(THRESHOLD)
     watched.service.protect()
     assert watched.may_consume
     changes = watched.tables.groups.stored.change_count
-    watched.behind(THRESHOLD + 1, queue_id=1)
+    watched.lag(THRESHOLD + 1, queue_id=1)
     watched.service.protect()
     assert not watched.may_consume
     assert watched.tables.groups.stored.change_count == changes + 1
@@ -54,27 +54,27 @@ def test_a_group_that_lags_too_far_is_disabled(watched: Watched, caplog: pytest.
 
 def test_not_unless_it_is_wanted(tmp_path: Path) -> None:
     watched = Watched(make_tables(tmp_path, consumer_fallbehind_threshold=THRESHOLD))
-    watched.behind(THRESHOLD + 1)
+    watched.lag(THRESHOLD + 1)
     watched.service.protect()
     assert watched.may_consume
 
 
 def test_one_pull_counts_once(watched: Watched) -> None:
     """An operator who switches a group on again is not overruled because of what it read before."""
-    watched.behind(THRESHOLD + 1)
+    watched.lag(THRESHOLD + 1)
     watched.service.protect()
     watched.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
     watched.service.protect()
     assert watched.may_consume
-    watched.behind(THRESHOLD + 2)
+    watched.lag(THRESHOLD + 2)
     watched.service.protect()
     assert not watched.may_consume
 
 
 def test_a_group_with_the_separator_in_its_name_or_none_at_all(watched: Watched) -> None:
     watched.tables.groups.find_subscription_group_config("a@b")
-    watched.behind(THRESHOLD + 1, group="a@b")
-    watched.behind(THRESHOLD + 1, group="unknown")
+    watched.lag(THRESHOLD + 1, group="a@b")
+    watched.lag(THRESHOLD + 1, group="unknown")
     watched.service.protect()
     assert not watched.tables.groups.subscription_group_table["a@b"].consume_enable
     assert "unknown" not in watched.tables.groups.subscription_group_table
@@ -83,7 +83,7 @@ def test_a_group_with_the_separator_in_its_name_or_none_at_all(watched: Watched)
 async def test_it_looks_every_three_minutes(
     watched: Watched, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    watched.behind(THRESHOLD + 1)
+    watched.lag(THRESHOLD + 1)
     await nursery.start(watched.service.run)
     await trio.sleep(PERIOD_SECONDS - 1)
     assert watched.may_consume

@@ -1,4 +1,4 @@
-"""Counters over windows: what lies between the first and the last note, and the lines that tell it."""
+"""Counters over windows: the difference of the first and the last sample, and the lines that report it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_a_filter_is_in_its_file_and_selects_again_after_a_restart(tmp_pat
 
 
 @pytest.mark.parametrize("notes", [True, False])
-async def test_the_store_notes_who_wants_a_message_if_it_is_told_to(tmp_path: Path, notes: bool) -> None:
+async def test_the_store_records_matching_filters_if_it_is_configured(tmp_path: Path, notes: bool) -> None:
     async with client_of(filtering(tmp_path / "store", notes=notes)) as (client, at):
         await client.request(at.address, message(0))
         await heartbeat(client, at.address, "c1", SQL)
@@ -97,7 +97,7 @@ async def test_the_store_notes_who_wants_a_message_if_it_is_told_to(tmp_path: Pa
     assert bits == ([0, 0, 3] if notes else [0, 0, 0])
 
 
-async def test_operators_read_who_disagrees_and_who_is_behind(tmp_path: Path) -> None:
+async def test_operators_read_which_groups_disagree_and_which_lag(tmp_path: Path) -> None:
     async with running(filtering(tmp_path / "store")) as at:
         async with open_remoting_client() as one, open_remoting_client() as two:
             await heartbeat(one, at.address, "c1", SQL)
@@ -116,7 +116,7 @@ async def runtime_info(client: RemotingClient, address: str) -> dict[str, str]:
     return dict(decode_body(answer.body, KVTable).table)
 
 
-async def test_an_offset_that_moved_is_told_by_a_whole_broker(tmp_path: Path) -> None:
+async def test_a_moved_offset_is_reported_by_a_whole_broker(tmp_path: Path) -> None:
     async with client_of(settings_at(tmp_path / "store")) as (client, at):
         await client.request(at.address, send())
         request = pull()

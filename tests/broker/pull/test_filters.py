@@ -250,7 +250,7 @@ def test_a_dead_filter_is_still_noted(filters: Filters) -> None:
 
 
 def test_a_clock_that_steps_back_makes_no_filter_older_than_what_another_one_judged(filters: Filters) -> None:
-    """Otherwise the new filter would trust the same bits, set by the old expression."""
+    """Otherwise the new filter would use the same bits, set by the old expression."""
     filters.subscribe("a > 1", 5)
     filters.clock.advance_ms(10_000)
     judged_ms = filters.clock.timestamp_ms()

@@ -44,7 +44,7 @@ async def send_many(broker: MessageBroker, count: int, message: Message) -> None
         body = encode_batch_body([message] * 1000)
         connection = broker.connect()
         broker.serve(encode_frame(send(body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)), connection)
-        await broker.run_tasks()  # a batch waits while the index is too far behind
+        await broker.run_tasks()  # a batch waits while the index lags too far
         (answer,) = received(connection)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 

@@ -113,7 +113,7 @@ async def test_another_topic_has_other_keys(broker: MessageBroker) -> None:
 
 
 async def test_a_record_of_another_topic_with_the_same_hash_is_not_shown(broker: MessageBroker) -> None:
-    """Whoever may read one topic could choose a key that leads into another: "Aa" and "BB" have one hash.
+    """A reader of one topic could choose a key that leads into another: "Aa" and "BB" have one hash.
 
     Compatibility: RocketMQ shows it; its clients leave it out.
     """

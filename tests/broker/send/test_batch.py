@@ -328,7 +328,7 @@ async def test_a_batch_is_neither_delayed_nor_a_transaction(broker: MessageBroke
 @pytest.mark.parametrize(
     ("own", "of_batch"), [(b"INNER_MULTI_QUEUE_OFFSET\x010", ""), (b"", "INNER_MULTI_QUEUE_OFFSET\x010")]
 )
-async def test_a_property_that_recovery_believes_is_not_taken(broker: MessageBroker, own: bytes, of_batch: str) -> None:
+async def test_a_property_that_recovery_trusts_is_not_taken(broker: MessageBroker, own: bytes, of_batch: str) -> None:
     answer = await refused(broker, send_batch(item(b"1", b"") + item(b"2", own), of_batch))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert (await broker.ask(send_batch(item(b"INNER_MULTI_QUEUE_OFFSET", b"")))).code == ResponseCode.SUCCESS

@@ -24,7 +24,7 @@ def change(broker: MessageBroker, **settings: object) -> None:
     broker.send_feature.settings_changed()
 
 
-async def test_producers_are_told_of_traces_as_it_is_now() -> None:
+async def test_producers_get_the_present_value_of_trace_on() -> None:
     async with open_message_broker() as broker:
         for trace_on in (True, False, True):
             change(broker, trace_on=trace_on)
@@ -46,7 +46,7 @@ async def test_a_permission_counts_at_once() -> None:
         assert (await broker.ask(send())).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_whoever_changes_a_setting_that_it_keeps_is_to_tell_it() -> None:
+def test_a_setting_that_it_caches_has_a_listener() -> None:
     rows = {row.key: row for row in setting_rows(BrokerConfig)}
     assert all(rows[key].live for key in LIVE_KEYS)
 
@@ -71,7 +71,7 @@ class CountingHook:
         self.heard.append(context)
 
 
-async def test_hooks_of_the_settings_hear_of_sends(tmp_path: Path) -> None:
+async def test_hooks_of_the_settings_are_called_for_sends(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
     config = attrs.evolve(
         settings.broker,

@@ -226,7 +226,7 @@ async def test_a_topic_that_changes_changes_for_the_next_message(broker: Message
     assert broker.send_path.taken == [True, False, False, False]
 
 
-async def test_what_is_remembered_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_cached_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketpy.broker.send.fast_path._PLAIN_TOPICS_MAX", 2)
     for number in range(10):
         broker.add_topic(f"T{number}")
@@ -330,7 +330,7 @@ async def test_neither_delay_nor_transaction_is_no_reason_to_refuse(
 
 
 @pytest.mark.parametrize("code", [V1, V2])
-async def test_a_property_that_recovery_believes_is_not_taken_from_clients(broker: MessageBroker, code: int) -> None:
+async def test_a_property_that_recovery_trusts_is_not_taken_from_clients(broker: MessageBroker, code: int) -> None:
     """It would put the message into queues of any name, outside of the store's directory too."""
     properties = "INNER_MULTI_DISPATCH\x01../../evil\x02INNER_MULTI_QUEUE_OFFSET\x010"
     answer = await refused(broker, send(code=code, properties=properties))
@@ -344,7 +344,7 @@ BROKER_ONLY = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x0114"
 @pytest.mark.parametrize("is_fast", [True, False])
 @pytest.mark.parametrize("topic", [TOPIC, "%RETRY%g"])
 @pytest.mark.parametrize("first", ["a\x01b", "DELAY\x011", "TRAN_MSG\x01true\x02PGROUP\x01P"])
-async def test_what_a_start_believes_of_transactions_is_not_taken_from_clients(
+async def test_what_a_start_trusts_of_transactions_is_not_taken_from_clients(
     broker: MessageBroker, is_fast: bool, topic: str, first: str
 ) -> None:
     """As the last message of a queue it would end another producer's transaction, or pass as its half message."""

@@ -153,7 +153,7 @@ async def test_a_young_message_ends_the_round() -> None:
         broker.half(b"old", age_ms=60_000)
         broker.later(1)
         assert await broker.round(producer) == []
-        assert len(await broker.halves()) == 2, "nobody has looked at the old one, which comes after the young one"
+        assert len(await broker.halves()) == 2, "the old one, which comes after the young one, was not checked"
         broker.later(6)
         asked = await broker.round(producer)
         assert [check.message.body for check in asked] == [b"young", b"old"], "for the next round, in order"
@@ -527,7 +527,7 @@ def damage(disk: SimDisk, physical_offset: int, body: bytes, topic: str) -> None
 
 
 async def test_a_damaged_half_message_ends_no_round_and_no_start(caplog: pytest.LogCaptureFixture) -> None:
-    """Passed over, counted, one line: the others are asked about, now and in the next life."""
+    """Skipped, counted, one line: the others are checked, now and after a restart."""
     disk = SimDisk()
     async with open_transaction_broker(disk=disk) as broker:
         tables = broker.tables
@@ -645,7 +645,7 @@ async def test_a_long_round_lets_others_run_and_ends_after_a_minute(mock_clock: 
                 turns += 1
 
         class Slow:
-            """Somebody who is asked, and takes a quarter of a second of the loop."""
+            """A producer whose check takes a quarter of a second of the loop."""
 
             is_closed, wants_reading = False, True
 

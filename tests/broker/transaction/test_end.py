@@ -224,7 +224,7 @@ async def test_a_record_that_is_no_half_message_cannot_be_ended() -> None:
 @pytest.mark.parametrize("is_cold", [False, True])
 async def test_a_record_in_a_body_is_no_half_message(queue_offset: int, how: int, is_cold: bool) -> None:
     """A producer may write any bytes into a message, and knows where they will lie: delivered, they would be in a topic
-    that it may not send to; believed, they would have the table count up to any number.
+    that it may not send to; if trusted, they would make the table count up to any number.
     """
     disk = SimDisk()
     async with open_transaction_broker(disk=disk) as broker:

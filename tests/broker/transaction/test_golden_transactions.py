@@ -1,4 +1,4 @@
-"""Transactions as Java recorded them: its questions, its answers, and a store that it left behind."""
+"""Transactions as Java recorded them: its checks, its answers, and the store that it left."""
 
 from __future__ import annotations
 

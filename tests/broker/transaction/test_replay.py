@@ -89,7 +89,7 @@ async def test_the_newest_copy_counts_and_order_is_that_of_the_newest() -> None:
 
 
 async def test_an_op_that_names_an_origin_ends_the_records_up_to_it_and_leaves_later_ones() -> None:
-    """RESUME_CHECK_HALF_MESSAGE puts a copy behind the op of one that was given up: that copy is open."""
+    """RESUME_CHECK_HALF_MESSAGE puts a copy after the op of one that was given up: that copy is open."""
     async with open_transaction_broker() as broker:
         broker.half(b"0")
         copy_of(broker, 0)
@@ -148,7 +148,7 @@ async def test_a_commit_of_a_copy_says_which_transaction_it_was() -> None:
 
 
 async def test_a_commit_that_lies_before_the_newest_record_is_no_end_of_it() -> None:
-    """It was taken up again afterwards: the copy behind the commit is asked about."""
+    """It was resumed afterwards: the copy after the commit is checked."""
     async with open_transaction_broker() as broker:
         half = broker.half(b"hello")
         put(broker, TOPIC, b"hello", prepared=half.physical_offset)

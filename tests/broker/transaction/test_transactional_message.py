@@ -132,8 +132,8 @@ async def test_a_half_message_without_a_target_is_not_delivered_anywhere() -> No
         assert service.newest(half) == 0
 
 
-async def test_ends_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactional_message, "REMEMBERED_ENDS_MAX", 2)
+async def test_ends_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_message, "KEPT_ENDS_MAX", 2)
     async with open_transaction_broker() as broker:
         halves = []
         for body in (b"0", b"1", b"2"):

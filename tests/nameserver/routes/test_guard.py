@@ -38,7 +38,7 @@ def test_an_allowed_address_may_change_something(allowed: str, peer: str) -> Non
 
 
 @pytest.mark.parametrize("peer", ["11.1.2.3:5", "::1:5", "::ffff:11.1.2.3:5", "fe80::1%eth0:5"])
-def test_everybody_else_may_only_ask(peer: str) -> None:
+def test_other_peers_may_only_query(peer: str) -> None:
     for code in RequestCode:
         if code in CHANGING_CODES:
             with pytest.raises(RequestError) as caught:

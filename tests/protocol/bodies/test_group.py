@@ -26,7 +26,7 @@ def test_offsets_are_keyed_by_number_quoted_or_not() -> None:
     assert encode_text(offsets) == '{"offsetTable":{"T@G":{0:5,1:6}}}'
 
 
-def test_a_language_that_nobody_knows_is_none() -> None:
+def test_an_unknown_language_is_none() -> None:
     assert decode_body('{"clientId":"c","clientAddr":"a","language":"ZIG"}', Connection) == Connection("c", "a")
     assert decode_body('{"clientId":"c","clientAddr":"a","language":3}', Connection).language == "PYTHON"
     assert encode_text(Connection("c", "a")) == '{"clientAddr":"a","clientId":"c","version":0}'

@@ -28,7 +28,7 @@ def test_a_queue_that_needs_no_correction_has_the_largest_number() -> None:
     assert decode_body(encode_text(body), QueryCorrectionOffsetBody) == body
 
 
-def test_an_offset_that_was_corrected_is_told() -> None:
+def test_a_corrected_offset_is_reported() -> None:
     event = OffsetMovedEvent("G", QUEUE, 7, 3)
     assert encode_text(event) == (
         '{"consumerGroup":"G","messageQueue":{"brokerName":"b","queueId":0,"topic":"T"},"offsetNew":3,"offsetRequest":7}'

@@ -87,7 +87,7 @@ LEAVES = st.one_of(
 
 
 def grown(parts: st.SearchStrategy[oracle.Expression]) -> st.SearchStrategy[oracle.Expression]:
-    """Expressions one step bigger; many are refused, which the test passes over."""
+    """Expressions one step bigger; many are refused, which the test ignores."""
     order = st.sampled_from([">", ">=", "<", "<="])
     measured = st.one_of(PROPERTY, NUMBERS, st.tuples(st.just("-"), NUMBERS))
     return st.one_of(
@@ -213,7 +213,7 @@ def test_classes_meet_as_in_java(text: str, properties: dict[str, str], expected
 # ---- what was compiled is remembered ---------------------------------------------------------------------------------
 
 
-def test_texts_and_refusals_are_remembered_and_old_ones_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_and_refusals_are_cached_and_old_ones_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
     def counted(text: str) -> sql92_tree.Node:
@@ -276,7 +276,7 @@ def test_size_is_bounded(text: str) -> None:
     sql92._compiled.cache_clear()
     with pytest.raises(SelectorError):
         compile_sql92(text)
-    assert sql92._compiled.cache_info().currsize == 0, "a hundred such texts would be remembered"
+    assert sql92._compiled.cache_info().currsize == 0, "a hundred such texts would be cached"
 
 
 @pytest.mark.parametrize(

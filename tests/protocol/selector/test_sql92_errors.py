@@ -55,7 +55,7 @@ def test_a_selector_that_is_none_is_a_wrong_value_and_one_that_fits_no_message_i
     assert not issubclass(EvaluationError, ValueError)
 
 
-def test_whoever_only_catches_them_does_not_pay_for_the_parser() -> None:
+def test_catching_them_does_not_load_the_parser() -> None:
     code = (
         "import sys, rocketpy.protocol.selector.sql92_errors; "
         "print([name for name in sys.modules if name.startswith('rocketpy.protocol.selector.sql92')])"

@@ -76,7 +76,7 @@ def test_names_are_ascii_whatever_unicode_takes_for_the_same_letter() -> None:
 
 
 @pytest.mark.parametrize("text", ["a b", "a = 1 'x'", "a = 1 )"])
-def test_what_follows_a_whole_selector_is_passed_over_as_in_java(text: str) -> None:
+def test_what_follows_a_whole_selector_is_skipped_as_in_java(text: str) -> None:
     """``SelectorParser`` never asks for the end of the text."""
     assert str(parse(text)) in ("a", "(a == 1)")
 

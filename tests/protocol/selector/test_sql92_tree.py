@@ -111,7 +111,7 @@ def test_a_range_of_constants_is_the_right_way_round(low: tree.Constant, high: t
         tree.between(A, low, high)
     assert why in str(caught.value)
     if NULL not in (low, high):
-        assert tree.not_between(A, low, high), "of NOT BETWEEN nobody checks it"
+        assert tree.not_between(A, low, high), "NOT BETWEEN does not check it"
 
 
 def test_a_range_may_be_one_number_and_may_have_properties_at_its_ends() -> None:

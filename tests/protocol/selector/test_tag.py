@@ -67,7 +67,7 @@ def test_tags_are_wanted_by_their_hash() -> None:
     assert tag_filter.is_matched_by_commit_log(b"")
 
 
-def test_tags_of_one_hash_are_told_apart_by_the_consumer_only() -> None:
+def test_tags_of_one_hash_are_distinguished_by_the_consumer_only() -> None:
     subscription = parse_tag_expression("T", "Aa")
     assert TagFilter(subscription).is_matched_by_consume_queue(java_hash("BB"))
     assert [has_tag(subscription, tag) for tag in ("Aa", "BB", None)] == [True, False, False]

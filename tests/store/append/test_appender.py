@@ -136,7 +136,7 @@ def test_a_store_with_an_ipv6_address_stores_all_of_it(place: Place) -> None:
 
 
 @pytest.mark.parametrize("left", range(14))
-def test_a_record_needs_eight_bytes_behind_it(place: Place, left: int) -> None:
+def test_a_record_needs_eight_bytes_after_it(place: Place, left: int) -> None:
     parts = Parts(place)
     first = LOG_FILE_SIZE // 2
     parts.put_all([b"x" * (first - 91 - 9 - 9)])
@@ -267,7 +267,7 @@ def test_batches_of_transactions_are_illegal(place: Place) -> None:
 
 
 def test_a_burst_s_pending_bytes_are_bounded(place: Place) -> None:
-    """Whoever never ends a burst must not fill the memory: at a bound the log is written, still unseen by readers."""
+    """An endless burst must not fill the memory: at a bound the log is written, still invisible to readers."""
     parts = Parts(place, log_file_size=16 << 20, message_size_max=1 << 20)
     for _ in range(10):
         parts.put(b"x" * (1 << 20))
@@ -299,7 +299,7 @@ def test_messages_are_refused_while_the_index_has_no_space(place: Place) -> None
     assert parts.bodies() == [b"one", b"two", b"four"]
 
 
-def test_messages_are_refused_while_somebody_says_so(place: Place) -> None:
+def test_messages_are_refused_while_a_refusal_is_set(place: Place) -> None:
     parts = Parts(place)
     parts.put(b"before")
     parts.appender.refuse_while("the disk is 91% full")

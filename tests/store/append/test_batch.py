@@ -124,7 +124,7 @@ def test_messages_are_alike_when_their_lengths_are() -> None:
     as_long_together: BatchRecord = (0, b"bod", b"a\x01bc", 0, ())
     assert isinstance(measured([one]), AlikeRecords)
     assert isinstance(measured([one] * 1000), AlikeRecords)
-    assert isinstance(measured([one] * 1001), MixedRecords), "their struct would be remembered"
+    assert isinstance(measured([one] * 1001), MixedRecords), "their struct would be cached"
     for other in (longer_body, longer_properties, as_long_together):
         records = measured([one, other])
         assert isinstance(records, MixedRecords)
@@ -145,13 +145,13 @@ class Queue:
     tails: dict[int, bytes] = attrs.Factory(dict)
 
 
-def test_a_tail_is_topic_and_size_and_is_remembered() -> None:
+def test_a_tail_is_topic_and_size_and_is_cached() -> None:
     queue = Queue("ü")
     assert tail_for(queue, 258) == b"\x02\xc3\xbc\x01\x02"
     assert tail_for(queue, 258) is queue.tails[258]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_cached_is_bounded() -> None:
     queue = Queue("T")
     for size in range(2000):
         assert tail_for(queue, size)[-2:] == size.to_bytes(2, "big")

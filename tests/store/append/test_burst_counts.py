@@ -28,7 +28,7 @@ def test_one_of_some_bursts_is_timed_for_all_of_them() -> None:
     assert len(counts.slow_bursts) == 1, "neither a quick one nor one that has waited in a pool"
 
 
-def test_slow_bursts_that_nobody_takes_are_bounded() -> None:
+def test_slow_bursts_that_are_never_collected_are_bounded() -> None:
     clock = ManualClock()
     counts = BurstCounts(clock)
     began_ms = clock.timestamp_ms()

@@ -44,7 +44,7 @@ def test_a_reason_that_is_taken_back_leaves_the_others() -> None:
     refusals.refuse_while(None)
     assert refusals.writable_or_why() == "no space"
     assert not refusals.is_open
-    assert refusals.refusal_of(*PLAIN) is None, "whoever puts it looks for room"
+    assert refusals.refusal_of(*PLAIN) is None, "put itself looks for room"
     refusals.note_room()
     assert refusals.is_open
 

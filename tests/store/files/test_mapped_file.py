@@ -57,7 +57,7 @@ def test_a_file_that_was_used_has_a_second_chance(place: Place) -> None:
     _, files = files_of(place, 6, 3)
     for mapped_file in files[:3]:
         mapped_file.file()
-    files[3].file()  # everybody was used: the first goes
+    files[3].file()  # all were used: the first is closed
     assert [each.is_open for each in files[:4]] == [False, True, True, True]
     files[1].file()
     files[4].file()  # the second was used again: the third goes

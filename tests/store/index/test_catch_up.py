@@ -75,7 +75,7 @@ async def test_what_is_sent_meanwhile_is_read_too_and_then_handed_over(place: Pl
     assert [work[1] for work in index.pending] == [(b"k%d" % each,) for each in range(number + 10)]
 
 
-async def test_it_may_begin_behind_the_beginning(place: Place) -> None:
+async def test_it_may_begin_after_the_beginning(place: Place) -> None:
     parts = Parts(place)
     put_keyed(parts, 30)
     tenth = parts.index_work[10][2]
@@ -111,7 +111,7 @@ async def test_cold_bytes_are_read_by_the_worker() -> None:
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_files_that_go_meanwhile_are_passed_over(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", 1000)
     disk = SimDisk()
     parts = Parts(Place(disk, "/store"))

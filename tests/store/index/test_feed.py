@@ -42,7 +42,7 @@ def test_with_a_pool_the_index_sees_what_readers_see() -> None:
     assert (index.pending, feed.work) == ([FIRST, SECOND], [])
 
 
-def test_an_index_without_space_is_told() -> None:
+def test_an_index_without_space_is_reported() -> None:
     index = PlainIndex()
     feed = IndexFeed(index, has_pool=False)
     feed.begin()

@@ -78,7 +78,7 @@ def test_the_hash_that_has_no_absolute_value_is_zero() -> None:
 
 
 def _key_for(wanted: int, prefix: str) -> bytes | None:
-    """Return seven printable characters that give the wanted hash behind a prefix, if a greedy search finds them."""
+    """Return seven printable characters that give the wanted hash after a prefix, if a greedy search finds them."""
     value = 0
     for character in prefix:
         value = (value * 31 + ord(character)) & 0xFFFF_FFFF

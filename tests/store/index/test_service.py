@@ -102,7 +102,7 @@ class TestBuilding:
         service.pending += [work(number, "same") for number in range(100)]
         assert len(await offsets(service, "same", count=1_000)) == 64
 
-    async def test_it_runs_a_little_behind(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_it_lags_a_little(self, autojump_clock: trio.testing.MockClock) -> None:
         service = new_service()
         async with trio.open_nursery() as nursery:
             await nursery.start(service.run)
@@ -168,7 +168,7 @@ class TestBuilding:
         assert (was_full, service.is_full) == (True, False)
         assert service.behind > 100, "and no longer"
 
-    async def test_nobody_waits_for_room_while_the_disk_is_full(self) -> None:
+    async def test_no_caller_waits_for_room_while_the_disk_is_full(self) -> None:
         service = new_service(SimDisk(capacity_bytes=0))
         service.pending += [work(number) for number in range(PENDING_MAX + 1000)]
         service.end_burst()
@@ -194,7 +194,7 @@ class TestBuilding:
 
 
 class TestDurability:
-    async def test_a_full_file_is_synced_and_vouched_for(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_a_full_file_is_synced_and_in_the_checkpoint(self, autojump_clock: trio.testing.MockClock) -> None:
         disk = SimDisk()
         service = new_service(disk)
         async with trio.open_nursery() as nursery:
@@ -212,7 +212,7 @@ class TestDurability:
         again.pending += [work(number) for number in range(10, 13)]
         assert await offsets(again, "key12") == [1_200]
 
-    async def test_no_file_is_vouched_for_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_no_file_is_covered_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
         """Others write the checkpoint too, in the middle of that sync as well."""
         disk = SimDisk()
         seen: list[int] = []
@@ -273,8 +273,8 @@ class TestDurability:
             assert disk.list_directory("/index") == [], call
 
     @pytest.mark.parametrize("is_clean", [True, False])
-    def test_a_time_of_files_that_are_gone_vouches_for_none_that_are_made_again(self, is_clean: bool) -> None:
-        """Somebody removes the index; it is made anew from the same messages, and a crash takes pages of that."""
+    def test_a_time_of_deleted_files_covers_no_rebuilt_one(self, is_clean: bool) -> None:
+        """The index is removed and rebuilt from the same messages, and a crash loses pages of it."""
         disk = SimDisk()
         service = new_service(disk)
         service.pending += [work(number) for number in range(1, 11)]
@@ -289,7 +289,7 @@ class TestDurability:
         assert new_service(disk, is_clean=False).statistics().file_count == 0
 
     @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
-    def test_no_time_vouches_for_a_file_that_still_grew(self, layout: IndexLayout) -> None:
+    def test_no_time_covers_a_file_that_still_grew(self, layout: IndexLayout) -> None:
         disk = SimDisk()
         service = new_service(disk, layout=layout)
         service.pending += [work(number) for number in range(1, 6)]
@@ -300,7 +300,7 @@ class TestDurability:
         assert new_service(disk, is_clean=False).statistics().file_count == 0
 
     async def test_a_file_of_an_earlier_size_outlives_a_crash_when_it_was_synced(self) -> None:
-        """It is not full and grows no more; the one that still grew is made anew."""
+        """It is not full and grows no more; the one that still grew is rebuilt."""
         disk = SimDisk()
         older = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
         older.pending += [work(number) for number in range(1, 6)]
@@ -312,7 +312,7 @@ class TestDurability:
         again = new_service(disk, is_clean=False)
         assert (again.statistics().file_count, again.end_physical_offset) == (1, 500)
 
-    async def test_after_a_crash_unfinished_files_are_made_anew(self) -> None:
+    async def test_after_a_crash_unfinished_files_are_rebuilt(self) -> None:
         disk = SimDisk()
         service = new_service(disk)
         service.pending += [work(number) for number in range(1, 6)]
@@ -324,7 +324,7 @@ class TestDurability:
         again.pending += [work(number) for number in range(1, 6)]
         assert await offsets(again, "key3") == [300]
 
-    async def test_after_an_orderly_end_everything_is_kept(self) -> None:
+    async def test_after_a_clean_shutdown_everything_is_kept(self) -> None:
         disk = SimDisk()
         service = new_service(disk)
         service.pending += [work(number) for number in range(1, 16)]
@@ -364,7 +364,7 @@ class TestDurability:
 
     @pytest.mark.parametrize(("is_clean", "found"), [(True, [500]), (False, [500, 500])])
     async def test_the_last_message_is_read_again_only_after_a_crash(self, is_clean: bool, found: list[int]) -> None:
-        """One of its keys may be in a file that is lost; after an orderly end it is complete."""
+        """One of its keys may be in a file that is lost; after a clean shutdown it is complete."""
         disk = SimDisk()
         service = new_service(disk)
         service.pending += [work(number, "a", "b") for number in range(1, 6)]
@@ -376,7 +376,7 @@ class TestDurability:
         again.pending += [work(number, "a", "b") for number in range(5, 7)]
         assert await offsets(again, "b", count=3) == [600, *found][:3] + [400][: 3 - 1 - len(found)]
 
-    async def test_a_time_that_was_set_back_vouches_for_nothing(self) -> None:
+    async def test_a_time_that_was_set_back_covers_nothing(self) -> None:
         """The checkpoint's time is the first file's; the second one was never synced, and ends before that."""
         disk = SimDisk()
         service = new_service(disk)
@@ -391,7 +391,7 @@ class TestDurability:
         assert again.end_physical_offset == 11_000
         assert again.statistics().file_count == 1
 
-    def test_behind_a_file_that_is_lost_none_is_kept(self) -> None:
+    def test_after_a_lost_file_none_is_kept(self) -> None:
         disk = SimDisk()
         service = new_service(disk)
         for begin, times_ms in ((0, 1_000), (10, 9_000), (20, 2_000)):

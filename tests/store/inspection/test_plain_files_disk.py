@@ -118,7 +118,7 @@ def test_a_repair_changes_no_file_that_a_link_names(store: BrokenStore, tmp_path
     with pytest.raises(StoreError):
         repair_store(disk, str(store.root), timestamp_ms=1)
     assert target.read_bytes() == before
-    if is_directory:  # named by --commitlog it is the operator's own wish
+    if is_directory:  # named by --commitlog it is the operator's own choice
         assert repair_store(
             DirectoryBoundDisk([str(store.root), str(elsewhere)]),
             str(store.root),

@@ -68,7 +68,7 @@ def test_units_go_over_file_ends(place: Place) -> None:
     assert (mapped_file.base_offset, position, size) == (400, 40, 60), "to the last unit"
 
 
-def test_a_queue_may_begin_behind_zero(place: Place) -> None:
+def test_a_queue_may_begin_after_zero(place: Place) -> None:
     queue = queue_at(place)
     queue.start_at(23)
     append(queue, 2)

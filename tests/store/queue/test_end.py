@@ -65,7 +65,7 @@ def test_found_units_are_what_was_read_as_long_as_nothing_was_written() -> None:
     found.adopt(12, 14)
     assert found.unit_at(13) == (1300, 100, 13)
     found.adopt(15, 16)
-    assert found.unit_at(15) is None, "what lies between was made anew"
+    assert found.unit_at(15) is None, "what lies between was rebuilt"
     found.cut(11)
     assert (found.unit_at(10), found.unit_at(11)) == ((1000, 100, 10), None)
     assert found.stale(11, 1) == b""
@@ -145,12 +145,12 @@ def test_whatever_a_lost_sector_leaves_is_doubted(tags_code: int) -> None:
     assert doubted
 
 
-def test_a_unit_within_a_sector_is_believed_whatever_it_says() -> None:
+def test_a_unit_within_a_sector_is_trusted_whatever_its_content() -> None:
     assert [position for position in range(0, SECTOR, UNIT_SIZE) if may_be_torn(position, 0)] == [500]
     assert not may_be_torn(500, HASH), "the low half has arrived, so the sector has"
 
 
-def test_a_border_just_before_the_field_counts_and_one_just_behind_it_does_not() -> None:
+def test_a_border_just_before_the_field_counts_and_one_just_after_it_does_not() -> None:
     assert may_be_torn(SECTOR - 12, 0)
     assert not may_be_torn(SECTOR - 11, HASH)
     assert not may_be_torn(SECTOR - UNIT_SIZE, 0)

@@ -104,7 +104,7 @@ def test_units_read_as_they_were_written(tags_code: int, store_timestamp_ms: int
     unit = CqExtUnit(tags_code, store_timestamp_ms, bit_map)
     content = unit.packed()
     assert len(content) == unit.size
-    assert read_ext_unit(b"before" + content + b"behind", 6) == unit
+    assert read_ext_unit(b"before" + content + b"after", 6) == unit
     for cut in range(len(content)):
         assert read_ext_unit(content[:cut]) is None
 
@@ -189,7 +189,7 @@ def _units_of(line: dict[str, Any]) -> list[dict[str, Any]]:
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_has_no_extension_unless_it_is_told_to(place: Place) -> None:
+def test_a_queue_has_no_extension_unless_configured(place: Place) -> None:
     queue = table_at(place, is_written=False).find("T", 0)
     assert append(queue, 2) == [1000, 1001]
     assert not queue.writes_ext
@@ -305,14 +305,14 @@ def test_what_a_kill_left_in_memory_is_synced_with_the_next_flush() -> None:
 # ---- ends -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_life_goes_on_behind_the_last_address(place: Place) -> None:
+def test_a_new_run_continues_after_the_last_address(place: Place) -> None:
     append(table_at(place).find("T", 0), 9)
     queue = table_at(place, load=True).find("T", 0)
     assert append(queue, 2) == [MIN_ADDRESS + FILE_SIZE + 68, MIN_ADDRESS + FILE_SIZE + 102]
     assert seen(queue) == wanted(11)
 
 
-def test_what_lies_behind_the_last_address_is_cleared(place: Place) -> None:
+def test_bytes_after_the_last_address_are_cleared(place: Place) -> None:
     table = table_at(place)
     append(table.find("T", 0), 12)
     table = table_at(place, load=True, is_clean=False)
@@ -352,7 +352,7 @@ def test_no_address_is_given_twice_after_units_without_one(place: Place) -> None
     assert not {*first, *second} & {*third}
 
 
-def test_files_go_when_the_queue_begins_behind_them(place: Place) -> None:
+def test_files_are_deleted_when_the_queue_begins_after_them(place: Place) -> None:
     queue = table_at(place).find("T", 0)
     append(queue, 60)
     assert len(ext_files(place)) == 9
@@ -437,7 +437,7 @@ def test_recovery_keeps_what_surely_is_the_records(place: Place, bit_map: bytes)
 @pytest.mark.parametrize("is_written", [True, False])
 @pytest.mark.parametrize("damaged", range(0, 12 * 34, 7))
 def test_recovery_never_serves_a_tags_code_of_a_torn_extension(place: Place, damaged: int, is_written: bool) -> None:
-    """Whatever of the extension a crash has zeroed, tags are right: made anew from the log, or kept."""
+    """Whatever part of the extension a crash has zeroed, tags are right: rebuilt from the log, or kept."""
     parts = parts_with_ext(place)
     put_with_ext(parts, 12, BITS)
     parts.kill()
@@ -449,7 +449,7 @@ def test_recovery_never_serves_a_tags_code_of_a_torn_extension(place: Place, dam
     assert tags_codes(again) == right(17)
 
 
-def test_an_address_that_a_sector_cuts_is_not_believed(place: Place) -> None:
+def test_an_address_that_a_sector_cuts_is_not_trusted(place: Place) -> None:
     """Half of it would lead to the first unit, whose message may be of the same millisecond."""
     parts = parts_with_ext(place)
     put_with_ext(parts, 30)
@@ -463,7 +463,7 @@ def test_an_address_that_a_sector_cuts_is_not_believed(place: Place) -> None:
     assert tags_codes(parts_with_ext(place)) == right(30)
 
 
-def test_a_stale_unit_of_another_life_is_not_believed(place: Place) -> None:
+def test_a_stale_unit_of_another_run_is_not_trusted(place: Place) -> None:
     parts = parts_with_ext(place)
     put_with_ext(parts, 4)
     stale = place.read(f"{place.root}/consumequeue_ext/TopicTest/0/{0:020d}")
@@ -500,7 +500,7 @@ def test_power_lost_at_any_time_leaves_right_tags() -> None:
         assert tags_codes(third)[-count:] == right(count)
 
 
-def test_bit_maps_are_made_anew_with_the_units(place: Place) -> None:
+def test_bit_maps_are_rebuilt_with_the_units(place: Place) -> None:
     parts = parts_with_ext(place)
     put_with_ext(parts, 3, BITS)
     parts.kill()
@@ -542,7 +542,7 @@ class TagsFilter:
         raise AssertionError("it needs no record")
 
 
-def test_reads_filter_by_the_tags_behind_the_addresses(place: Place) -> None:
+def test_reads_filter_by_the_tags_at_the_addresses(place: Place) -> None:
     parts = parts_with_ext(place)
     put_with_ext(parts, 30, BITS)
     message_filter = TagsFilter(tags_code("Tag007"), tags_code("Tag029"))
@@ -577,7 +577,7 @@ def test_extensions_of_neighbours_are_read_in_one_go() -> None:
 # ---- whole stores ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_told_to_writes_extensions_and_reads_them_in_its_next_lives(place: Place) -> None:
+async def test_a_configured_store_writes_extensions_and_reads_them_after_restarts(place: Place) -> None:
     settings = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": FILE_SIZE}
     async with opened(place, **settings) as store:
         for _ in range(20):
@@ -599,7 +599,7 @@ async def test_a_store_that_is_told_to_writes_extensions_and_reads_them_in_its_n
         assert [is_ext_address(queue.unit_at(number)[2]) for number in (19, 20)] == [True, False]
 
 
-async def test_listed_units_show_what_stands_behind_their_addresses(place: Place) -> None:
+async def test_listed_units_show_the_units_at_their_addresses(place: Place) -> None:
     async with opened(place, enable_consume_queue_ext=True) as store:
         for _ in range(3):
             send(store, b"one")
@@ -665,7 +665,7 @@ def parts_at(place: Place, *, has_multi_dispatch: bool = False, bit_map_of: BitM
 
 
 def ext_units(parts: Parts, topic: str, queue_id: int = 0) -> list[CqExtUnit | int | None]:
-    """What the units of a queue say: what is behind their addresses, or plain tags codes."""
+    """The units of a queue: those at their addresses, or plain tags codes."""
     queue = parts.queues.find(topic, queue_id)
     codes = [queue.unit_at(number)[2] for number in range(queue.max_offset)]
     return [queue.ext_unit(code) if is_ext_address(code) else code for code in codes]

@@ -109,7 +109,7 @@ def test_names_that_cannot_be_directories_or_are_too_many_are_illegal(names: tup
     ],
 )  # fmt: skip
 def test_names_of_the_broker_of_groups_and_of_no_topic_are_illegal(name: str) -> None:
-    """A record in the half topic or in a retry topic is believed to be the broker's own."""
+    """A record in the half topic or in a retry topic counts as the broker's own."""
     assert name_fault(name) is not None
     assert address(named("ok", name)) is ILLEGAL
     assert MultiDispatch(queues=SomeQueues()).refusal_of_waiting(named("ok", name)) is ILLEGAL
@@ -216,7 +216,7 @@ def test_a_message_stands_in_every_queue_it_names(place: Place) -> None:
         ("%LMQ%b", 0): [b"3"],
         ("Audit", 1): [b"1", b"3"],
     }
-    assert {arrival[:2] for arrival in parts.arrivals} == set(contents(parts)), "whoever waits for one of them is told"
+    assert {arrival[:2] for arrival in parts.arrivals} == set(contents(parts)), "waiting pulls are notified"
     assert parts.appender.counts.put_count == 4, "messages, not units"
 
 

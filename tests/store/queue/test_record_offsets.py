@@ -1,4 +1,4 @@
-"""What a record says of its queues and keys, and what of that is believed."""
+"""The queues and keys that a record names, and which of them count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_places(message: CheckedMessage, places: object) -> None:
 
 
 def test_where_nothing_is_dispatched_no_record_is_in_more_than_its_own_queue() -> None:
-    """As in RocketMQ without enableMultiDispatch: whoever sent it may have written these properties."""
+    """As in RocketMQ without enableMultiDispatch: the sender may have written these properties."""
     message = record(INNER_MULTI_DISPATCH="%LMQ%a,B", INNER_MULTI_QUEUE_OFFSET="1,2")
     assert queue_offsets_of(message, is_multi_dispatch=False) == [(("T", 3), 7)]
 

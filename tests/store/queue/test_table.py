@@ -165,7 +165,7 @@ def test_the_usual_file_size_is_ours_unless_the_store_has_none_such(place: Place
     assert table_at(place).usual_file_size == 4000
 
 
-def test_a_deletion_is_remembered_as_long_as_the_log_has_such_records(place: Place) -> None:
+def test_a_deletion_is_kept_as_long_as_the_log_has_such_records(place: Place) -> None:
     table = table_at(place)
     append(table, "T", 0, 3)
     append(table, "Other", 0)

@@ -20,7 +20,7 @@ def test_times_are_where_java_looks_for_them() -> None:
     assert (loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms) == (1, 2, 3)
 
 
-def test_our_ends_are_behind_the_times_and_are_believed_only_with_them() -> None:
+def test_our_ends_follow_the_times_and_count_only_with_them() -> None:
     """A Java broker writes the first 24 bytes and leaves the others as they are."""
     disk = SimDisk()
     ends = DurableEnds(log_flushed_offset=70, durable_offset=60, unit_count=5)
@@ -65,11 +65,11 @@ def test_without_power_the_times_are_old_or_new_together() -> None:
     assert all_outcomes(run) == {(1, 2, 3), (4, 5, 6)}
 
 
-def test_units_that_go_with_their_queues_are_not_vouched_for_any_more() -> None:
+def test_units_that_are_deleted_with_their_queues_no_longer_count() -> None:
     disk = SimDisk()
     checkpoint = StoreCheckpoint(disk, "/checkpoint", 1, 2, 3)
     checkpoint.units_removed(7)
-    assert not disk.exists("/checkpoint"), "there is nothing that vouches for them"
+    assert not disk.exists("/checkpoint"), "there is nothing that covers them"
     checkpoint.ends = DurableEnds(log_flushed_offset=70, durable_offset=60, unit_count=50)
     checkpoint.flush()
     checkpoint.units_removed(20)
@@ -82,7 +82,7 @@ def test_units_that_go_with_their_queues_are_not_vouched_for_any_more() -> None:
 
 @pytest.mark.parametrize("is_left_by_a_kill", [True, False])
 def test_a_new_checkpoint_has_its_name_for_good(is_left_by_a_kill: bool) -> None:
-    """Else the ends that it vouches for are forgotten with the power, and what is missing before them is no damage."""
+    """Otherwise its ends are lost with the power, and what is missing before them is no damage."""
     disk = SimDisk()
     if is_left_by_a_kill:
         disk.open("/checkpoint", create=True).close()

@@ -72,7 +72,7 @@ def test_a_gap_is_said_unless_nothing_can_be_done(place: Place) -> None:
     assert (queue.min_offset, queue.max_offset, queue.unit_at(5)[0]) == (5, 7, 500)
 
 
-def test_a_queue_that_begins_anew_forgets_what_it_had(place: Place) -> None:
+def test_a_queue_that_starts_over_drops_its_state(place: Place) -> None:
     table = table_at(place)
     dispatcher = dispatcher_for(table, place)
     dispatcher.dispatch([record(0, 0), record(1, 100), record(0, 200), record(1, 300)], is_from_beginning=True)

@@ -49,21 +49,21 @@ def test_whatever_else_ends_it_does_not(disk: SimDisk, failure: BaseException) -
     assert not mark.exists()
 
 
-def test_an_orderly_end_leaves_none(disk: SimDisk) -> None:
+def test_a_clean_shutdown_leaves_none(disk: SimDisk) -> None:
     mark = FailedSyncMark(disk, PATH)
     with mark:
         pass
     assert not mark.exists()
 
 
-def test_the_first_failure_is_told_also_when_the_mark_cannot_be_made(disk: SimDisk) -> None:
+def test_the_first_failure_is_raised_also_when_the_mark_cannot_be_created(disk: SimDisk) -> None:
     mark = FailedSyncMark(disk, "/nowhere/failed-sync")
     with pytest.raises(StoreError, match="simulated failure") as caught, mark:
         fail_a_sync(disk)
     assert "the mark of that could not be made" in "".join(caught.value.__notes__)
 
 
-def test_it_is_there_after_a_crash_and_gone_after_an_orderly_end() -> None:
+def test_it_is_there_after_a_crash_and_gone_after_a_clean_shutdown() -> None:
     disk = SimDisk()
     disk.make_directories("/store")
     abort_file = AbortFile(disk, "/store/abort")

@@ -99,7 +99,7 @@ def test_what_recovery_cut_never_comes_back(place: Place) -> None:
 
 
 def test_what_was_durable_is_not_cut_but_reported_as_damaged(place: Place) -> None:
-    """After an orderly stop of RocketMQ's, which leaves no note, everything that the queues name was durable."""
+    """After a clean shutdown of RocketMQ's, which leaves no note, everything that the queues name was durable."""
     parts = Parts(place, log_file_size=1 << 16)
     places = parts.put_all(bodies_of(100))
     parts.close()
@@ -137,8 +137,8 @@ def test_a_walk_begins_where_everything_was_durable(place: Place) -> None:
     assert again.bodies() == bodies_of(100)
 
 
-def test_queues_that_somebody_has_removed_are_made_anew_from_the_beginning(place: Place) -> None:
-    """Also such as have no message behind the place where the walk would begin."""
+def test_removed_queues_are_rebuilt_from_the_beginning(place: Place) -> None:
+    """Also those without a message after the offset where the scan would begin."""
     parts = Parts(place, log_file_size=1 << 16)
     parts.put_all(bodies_of(3), "Quiet")
     places = parts.put_all(bodies_of(100))
@@ -151,7 +151,7 @@ def test_queues_that_somebody_has_removed_are_made_anew_from_the_beginning(place
     assert again.report.scanned_from == 0
 
 
-def test_a_queue_that_lost_durable_units_is_made_anew_from_the_beginning(place: Place) -> None:
+def test_a_queue_that_lost_durable_units_is_rebuilt_from_the_beginning(place: Place) -> None:
     """Else the next message would get an offset that another one has."""
     parts = Parts(place, log_file_size=1 << 16)
     parts.put_all(bodies_of(10), "Quiet")
@@ -167,7 +167,7 @@ def test_a_queue_that_lost_durable_units_is_made_anew_from_the_beginning(place: 
 
 @pytest.mark.parametrize("damaged", range(10))
 def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, damaged: int) -> None:
-    """It leads far behind the end of the log, where a search for that end would take it for a sign."""
+    """It points far past the end of the log, where a search for that end could rely on it."""
     parts = Parts(place, log_file_size=1 << 16)
     places = parts.put_all(bodies_of(30))
     parts.kill()
@@ -180,7 +180,7 @@ def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, d
 
 @pytest.mark.parametrize("torn_at", [512, 1536])
 @pytest.mark.parametrize("tags", ["TagA", ""])
-def test_a_tags_code_that_a_torn_page_has_lost_is_made_anew(place: Place, torn_at: int, tags: str) -> None:
+def test_a_tags_code_that_a_torn_page_has_lost_is_rebuilt(place: Place, torn_at: int, tags: str) -> None:
     """Place and size of a unit can be in one sector, its tags code, wholly or its lower half, in the next one."""
     parts = Parts(place, log_file_size=1 << 16, queue_file_size=20_000)
     for body in bodies_of(200):
@@ -324,7 +324,7 @@ def test_deleted_queues_are_made_again_from_the_log(place: Place, what: str, is_
     assert again.bodies("Odd", 1) == bodies_of(100)[1::2]
 
 
-def test_a_queue_that_lost_its_last_units_is_completed_after_an_orderly_stop(place: Place) -> None:
+def test_a_queue_that_lost_its_last_units_is_completed_after_a_clean_shutdown(place: Place) -> None:
     parts = Parts(place)
     parts.put_all(bodies_of(10))
     parts.close()
@@ -359,7 +359,7 @@ def test_units_lost_before_the_durable_file_are_found_out_and_made_from_the_begi
     assert again.bodies() == bodies_of(240)
 
 
-def test_units_behind_the_log_are_dropped(place: Place) -> None:
+def test_units_after_the_log_are_dropped(place: Place) -> None:
     """The disk may keep units whose records it lost."""
     parts = Parts(place)
     places = parts.put_all(bodies_of(30))
@@ -454,7 +454,7 @@ def test_a_store_with_other_file_sizes_opens_and_goes_on_with_ours(place: Place)
 
 
 def test_a_log_without_its_first_files_keeps_queue_offsets(place: Place) -> None:
-    """After retention has taken the first files, queues made anew begin where the log does."""
+    """After retention has deleted the first files, rebuilt queues begin where the log does."""
     parts = Parts(place)
     parts.put_all(bodies_of(200))
     first_left = next(
@@ -534,7 +534,7 @@ def test_extra_queues_lead_nowhere_else_and_begin_at_no_place_that_cannot_be(
 def test_no_message_of_another_topic_takes_anything_from_a_queue_that_it_names(
     place: Place, offset: bytes, has_multi_dispatch: bool, is_from_beginning: bool
 ) -> None:
-    """A Java broker stores what a client has written: a kill, and then recovery believed it."""
+    """A Java broker stores what a client has written: a kill, and then recovery trusted it."""
     parts = Parts(place, log_file_size=1 << 16)
     parts.put_all(bodies_of(5), "Victim")
     walked_from = parts.commit_log.wrote_offset

@@ -1,4 +1,4 @@
-"""The files of a store: what makes a start believe them, what a start leaves behind, and which index files may stay."""
+"""The files of a store: what makes a start trust them, what a start writes, and which index files are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place() -> Place:
 
 
 async def fill(place: Place, count: int = 3, **settings: object) -> None:
-    """A life of the store, with an orderly end."""
+    """A life of the store, with a clean shutdown."""
     async with opened(place, **settings) as store:
         for number in range(count):
             send(store, b"%d" % number, key=b"k%d" % number)
@@ -62,10 +62,10 @@ def index_files(place: Place) -> list[str]:
     return place.disk.list_directory(path) if place.disk.is_directory(path) else []
 
 
-# ---- what is believed -----------------------------------------------------------------------------------------------
+# ---- what is trusted ------------------------------------------------------------------------------------------------
 
 
-async def test_an_orderly_end_spares_the_walk(place: Place) -> None:
+async def test_a_clean_shutdown_spares_the_walk(place: Place) -> None:
     await fill(place)
     with files_of(place) as files:
         assert recover(files).report.record_count == 0
@@ -73,8 +73,8 @@ async def test_an_orderly_end_spares_the_walk(place: Place) -> None:
 
 
 @pytest.mark.parametrize("what", ["abort file", "no checkpoint", "empty checkpoint"])
-async def test_what_is_not_believed_is_walked(place: Place, what: str) -> None:
-    """Java leaves a checkpoint with every orderly end: a store without one is not believed, abort file or not."""
+async def test_what_is_not_trusted_is_scanned(place: Place, what: str) -> None:
+    """Java leaves a checkpoint with every clean shutdown: a store without one is not trusted, abort file or not."""
     await crash(place)
     if what != "abort file":
         place.disk.unlink(f"{place.root}/abort")
@@ -95,7 +95,7 @@ async def test_a_store_that_begins_has_nothing_to_recover(place: Place) -> None:
 # ---- what a start leaves --------------------------------------------------------------------------------------------
 
 
-async def test_from_the_beginning_on_an_end_that_is_not_orderly_is_noticed(place: Place) -> None:
+async def test_from_the_beginning_on_an_end_that_is_not_a_clean_shutdown_is_noticed(place: Place) -> None:
     assert isinstance(place.disk, SimDisk)
     await fill(place)
     with files_of(place) as files:
@@ -180,7 +180,7 @@ async def test_an_index_file_that_is_not_full_does_not_outlive_a_crash(place: Pl
     assert len(index_files(place)) == 1
     with files_of(place) as files:
         recover(files)
-    assert len(index_files(place)) == 1, "after an orderly end it is true"
+    assert len(index_files(place)) == 1, "after a clean shutdown it is true"
     place.write(f"{place.root}/abort", b"")
     with files_of(place) as files:
         assert recover(files).index_begin_offset == 0
@@ -197,7 +197,7 @@ async def test_foreign_files_in_the_index_stay_where_they_are(place: Place) -> N
     assert set(index_files(place)) >= {"notes.txt", "20260101000000000"}
 
 
-async def test_an_index_that_somebody_removed_is_built_again(place: Place) -> None:
+async def test_a_removed_index_is_rebuilt(place: Place) -> None:
     await fill(place)
     place.remove_tree(f"{place.root}/index")
     with files_of(place) as files:
@@ -207,7 +207,7 @@ async def test_an_index_that_somebody_removed_is_built_again(place: Place) -> No
 # ---- the rest -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_orderly_end_is_noted_with_where_everything_ends(place: Place) -> None:
+async def test_a_clean_shutdown_is_noted_with_where_everything_ends(place: Place) -> None:
     await fill(place)
     place.disk.unlink(f"{place.root}/orderly-end")
     with files_of(place) as files:

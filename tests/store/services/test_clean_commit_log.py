@@ -113,7 +113,7 @@ async def test_in_the_hour_what_is_old_enough_goes(autojump_clock: MockClock) ->
     assert await world.service.clean() == 8
     # At 4:00 the file of 21:00 has ended with the record of 22:00, six hours ago; the next one at 23:00.
     assert world.bases == list(range(8, FILES))
-    assert world.shrunk == [8 * LOG_FILE_SIZE], "told once"
+    assert world.shrunk == [8 * LOG_FILE_SIZE], "reported once"
     assert await world.service.clean() == 0
     assert world.service.statistics().deleted_count == 8
 
@@ -202,7 +202,7 @@ async def test_above_the_limit_messages_are_refused_until_there_is_space_again(a
         assert world.flags.is_writeable
         await trio.sleep(100)
         assert set(world.refusals[3:]) == {None}
-    assert world.reports == [world.refusals[0], None], "told when it changes"
+    assert world.reports == [world.refusals[0], None], "reported when it changes"
 
 
 async def test_it_runs_by_itself_a_minute_after_the_start(autojump_clock: MockClock) -> None:

@@ -113,7 +113,7 @@ async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() ->
 
 
 async def test_units_and_offset_are_captured_before_the_flush() -> None:
-    """What comes meanwhile is not durable when it ends: a torn unit would be believed."""
+    """What comes meanwhile is not durable when it ends: a torn unit would be trusted."""
     queues, disk = Queues({1: 1}, log=Log(5, 500, 500), unit_count=30), SimDisk()
 
     def more() -> None:
@@ -125,7 +125,7 @@ async def test_units_and_offset_are_captured_before_the_flush() -> None:
     assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(900, 500, 30)
 
 
-async def test_units_of_queues_that_are_deleted_meanwhile_are_not_vouched_for() -> None:
+async def test_units_of_queues_that_are_deleted_meanwhile_do_not_count_as_durable() -> None:
     queues, disk = Queues({1: 1}, log=Log(5, 500, 500), unit_count=30), SimDisk()
     checkpoint = StoreCheckpoint(disk, "/checkpoint")
     checkpoint.units_removed(4)  # before they were counted

@@ -67,7 +67,7 @@ async def test_messages_in_the_pool_are_read_a_little_later(
         assert len(bodies(store)) == 21, "four pages are enough"
 
 
-async def test_an_orderly_end_commits_what_is_in_the_pool(place: Place) -> None:
+async def test_a_clean_shutdown_commits_what_is_in_the_pool(place: Place) -> None:
     async with opened(place, **POOL) as store:
         send(store, b"one")
         store.end_burst()
@@ -215,7 +215,7 @@ async def test_too_many_light_queues_cannot_be_read(place: Place) -> None:
 
 
 class AllTags:
-    """Wants everything, and remembers what was behind the units' addresses."""
+    """Matches everything, and records the extension units."""
 
     needs_record = False
 

@@ -1,4 +1,4 @@
-"""Stores that nobody would write: each says what is wrong and where, or opens with everything that was sent.
+"""Stores that no broker would write: each start says what is wrong and where, or opens with all that was sent.
 
 Random damage is tried by ``property_tests/test_store_bytes.py``; here are the kinds that have a name, and what is right
 for each. ``tests/blackbox/test_bad_stores.py`` shows some of them to a real broker.
@@ -48,7 +48,7 @@ CHECK = 0x526F_636B_6574_5079
 
 @pytest.fixture(params=list(STORES))
 def snapshot(request: pytest.FixtureRequest) -> Snapshot:
-    """A store after an orderly stop, and one after a kill."""
+    """A store after a clean shutdown, and one after a kill."""
     return STORES[request.param]()
 
 
@@ -119,7 +119,7 @@ def test_what_was_durable_is_missed_when_the_last_log_file_is_cut(place: Place, 
 
 
 @pytest.mark.parametrize("size", [1502, 1600, LOG_FILE_SIZE - 1])
-def test_a_last_log_file_that_is_cut_behind_its_records_has_all_of_them(place: Place, size: int) -> None:
+def test_a_last_log_file_that_is_cut_after_its_records_has_all_of_them(place: Place, size: int) -> None:
     snapshot = stopped_store()
     assert_whole(snapshot, opened(place, {**snapshot.files, LOG_NAMES[3]: snapshot.files[LOG_NAMES[3]][:size]}))
     send_all(place, [b"x" * 300 for _ in range(40)])
@@ -199,7 +199,7 @@ def test_the_small_files_may_hold_anything(place: Place, name: str, content: byt
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
-def test_foreign_names_are_passed_over_and_kept(place: Place, snapshot: Snapshot) -> None:
+def test_foreign_names_are_ignored_and_kept(place: Place, snapshot: Snapshot) -> None:
     foreign = {
         f"{directory}{name}": b"not ours"
         for directory in ("", "commitlog/", "consumequeue/", "consumequeue/Orders/", "consumequeue/Orders/0/", "index/")
@@ -211,7 +211,7 @@ def test_foreign_names_are_passed_over_and_kept(place: Place, snapshot: Snapshot
     assert {name: found.get(name) for name in foreign} == foreign
 
 
-def test_directories_of_foreign_names_are_passed_over(os_place: Place, snapshot: Snapshot) -> None:
+def test_directories_of_foreign_names_are_ignored(os_place: Place, snapshot: Snapshot) -> None:
     for directory in ("commitlog/lost+found", "consumequeue/lost+found/x", "consumequeue/Orders/old", "index/old"):
         os_place.disk.make_directories(f"{os_place.root}/{directory}")
     assert_whole(snapshot, opened(os_place, snapshot.files))
@@ -352,7 +352,7 @@ def checkpoint_of(*numbers: int, is_ours: bool = True) -> bytes:
 
 @pytest.mark.parametrize("times", [(-1, -1, -1), (1 << 62, 1 << 62, 1 << 62), (0, 0, 0), (1 << 62, 0, -(1 << 62))])
 def test_a_checkpoint_of_absurd_times_loses_nothing(place: Place, times: tuple[int, int, int]) -> None:
-    """Without our offsets behind them, as a Java broker leaves it, and with offsets that say little."""
+    """Without our offsets after the times, as a Java broker leaves it, and with offsets that say little."""
     for snapshot in (stopped_store(), killed_store()):
         for content in (checkpoint_of(*times, 0, 0, 0, is_ours=False), checkpoint_of(*times, 0, 0, 0)):
             outcome = opened(place, {**snapshot.files, "checkpoint": content})
@@ -361,7 +361,7 @@ def test_a_checkpoint_of_absurd_times_loses_nothing(place: Place, times: tuple[i
             place.remove_tree(place.root)
 
 
-def test_a_checkpoint_that_vouches_for_more_than_there_is_says_what_is_missing(place: Place) -> None:
+def test_a_checkpoint_that_covers_more_than_there_is_names_what_is_missing(place: Place) -> None:
     snapshot = killed_store()
     outcome = opened(place, {**snapshot.files, "checkpoint": checkpoint_of(0, 0, 0, 1 << 40, 0, 0)})
     assert isinstance(outcome, DamagedStoreError)
@@ -438,7 +438,7 @@ def test_a_slot_of_the_index_may_hold_any_number(place: Place, snapshot: Snapsho
         place.remove_tree(place.root)
 
 
-def test_deleting_the_index_makes_it_anew(place: Place, snapshot: Snapshot) -> None:
+def test_a_deleted_index_is_rebuilt(place: Place, snapshot: Snapshot) -> None:
     files = {name: content for name, content in snapshot.files.items() if not name.startswith("index/")}
     assert_whole(snapshot, opened(place, files))
 

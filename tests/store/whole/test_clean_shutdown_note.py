@@ -1,4 +1,4 @@
-"""The note of a clean shutdown: believed when it is true, harmless in every other case."""
+"""The note of a clean shutdown: trusted when it is true, harmless in every other case."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def note(place: Place) -> str:
     return f"{place.root}/orderly-end"
 
 
-async def test_a_start_after_an_orderly_stop_reads_no_record(place: Place) -> None:
+async def test_a_start_after_a_clean_shutdown_reads_no_record(place: Place) -> None:
     await fill(place, 200)
     report, counts = await look(place)
     assert (report.record_count, report.unit_count, counts) == (0, 0, [100, 100])
@@ -57,7 +57,7 @@ async def test_without_the_note_the_walk_begins_at_the_checkpoint(place: Place) 
 
 
 async def test_after_a_java_broker_the_log_is_walked_as_ever(place: Place) -> None:
-    """It writes its own times into the checkpoint, and its stop is told by the abort file alone."""
+    """It writes its own times into the checkpoint, and only the abort file shows how it stopped."""
     await fill(place, 200)
     as_java_writes_it(place)
     place.disk.unlink(note(place))
@@ -71,7 +71,7 @@ def as_java_writes_it(place: Place) -> None:
     file.close()
 
 
-async def test_an_abort_file_removed_by_hand_does_not_make_a_kill_an_orderly_stop(place: Place) -> None:
+async def test_an_abort_file_removed_by_hand_does_not_make_a_kill_a_clean_shutdown(place: Place) -> None:
     """Then queues would be trusted that were never synced, and the next power loss would take them."""
     with pytest.RaisesGroup(RuntimeError, flatten_subgroups=True, allow_unwrapped=True):
         async with opened(place, flush_disk_type=FlushDiskType.SYNC_FLUSH) as store:
@@ -89,7 +89,7 @@ async def test_an_abort_file_removed_by_hand_does_not_make_a_kill_an_orderly_sto
     assert (await look(place))[1] == [1, 1]
 
 
-async def test_an_index_that_was_deleted_after_an_orderly_stop_is_built_again(place: Place) -> None:
+async def test_an_index_that_was_deleted_after_a_clean_shutdown_is_built_again(place: Place) -> None:
     async with opened(place) as store:
         send(store, b"found by its key", key=b"needle")
         store.end_burst()
@@ -115,7 +115,7 @@ async def test_a_note_that_makes_no_sense_is_no_note(place: Place, text: str) ->
     assert (await look(place))[1] == [10, 10]
 
 
-async def test_a_note_that_others_have_outdated_is_not_believed(place: Place) -> None:
+async def test_an_outdated_note_is_not_trusted(place: Place) -> None:
     """As when a Java broker appended and stopped in order meanwhile: the note stays, the queues have moved on."""
     await fill(place, 20)
     old = load_orderly_end(place.disk, note(place))
@@ -142,7 +142,7 @@ async def test_after_a_crash_it_is_not_looked_at(place: Place) -> None:
         async with opened(place) as store:
             append_and_die(store)
     report, counts = await look(place)
-    assert report.record_count == 2  # what was behind the checkpoint of the stop
+    assert report.record_count == 2  # what was after the checkpoint of the stop
     assert counts == [11, 11]
 
 

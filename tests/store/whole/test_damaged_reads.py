@@ -92,7 +92,7 @@ def test_a_record_whose_head_is_damaged_is_not_served(place: Place, position: in
     assert "no record" in parts.get(TARGET).damage
 
 
-def test_units_of_what_retention_has_removed_are_passed_over(place: Place) -> None:
+def test_units_of_what_retention_has_removed_are_skipped(place: Place) -> None:
     parts, _ = two_queues(place)
     while parts.commit_log.min_offset == 0:
         parts.put_all([b"x" * 900])

@@ -4,7 +4,7 @@
 we answer differently on purpose:
 
 - Searches by time choose the queue file by the times of its records, Java by the time at which the file was modified.
-  In the stores that were killed Java passes over the right file; the test shows that our answer is the nearer one.
+  In the stores that were killed Java skips the right file; the test shows that our answer is the nearer one.
 - Without queues and index (``-noqueue``) after a crash, Java makes them from the file on with which recovery begins,
   and fills what is before with blank units. We make them from the beginning of the log, so what is expected of such a
   directory is what Java says of the same one with its queues. That also holds for the delay queues, whose units Java
@@ -221,7 +221,7 @@ async def test_keys_lead_to_the_messages_that_java_finds(name: str, tmp_path: Pa
 
 
 # Java has two keys twice in store-crash: of the message with which it goes on after the crash. We have them twice when
-# we go on like that, and once when the whole index is made anew.
+# we go on like that, and once when the whole index is rebuilt.
 @pytest.mark.parametrize("name", [name for name in STORES if name != "store-crash-noqueue"])
 async def test_index_files_are_those_that_java_has(name: str, tmp_path: Path) -> None:
     async with open_golden(name, tmp_path):

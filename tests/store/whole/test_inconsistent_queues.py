@@ -1,4 +1,4 @@
-"""Queue files that cannot be right are made anew from the log, after an orderly stop too."""
+"""Queue files that cannot be right are rebuilt from the log, after a clean shutdown too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS_PER_FILE = QUEUE_FILE_SIZE // UNIT_SIZE
 
 
 def stopped(place: Place) -> list[int]:
-    """Leave a store behind after an orderly stop; return where its messages are."""
+    """Create a store that was shut down cleanly; return the offsets of its messages."""
     parts = Parts(place)
     places = parts.put_all(BODIES)
     parts.close()
@@ -52,7 +52,7 @@ def test_any_one_file_may_be_cut_anywhere(place: Place, base_offset: int, is_cle
         place.remove_tree(place.root)
 
 
-def test_a_queue_whose_end_leads_out_of_the_log_is_made_anew(place: Place) -> None:
+def test_a_queue_whose_end_leads_out_of_the_log_is_rebuilt(place: Place) -> None:
     places = stopped(place)
     last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
     place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
@@ -62,7 +62,7 @@ def test_a_queue_whose_end_leads_out_of_the_log_is_made_anew(place: Place) -> No
 
 
 def test_without_our_checkpoint_such_a_queue_says_that_the_log_has_lost_something(place: Place) -> None:
-    """A Java broker's orderly stop leaves no other trace of how long the log was."""
+    """A Java broker's clean shutdown leaves no other trace of how long the log was."""
     stopped(place)
     last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
     place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
@@ -83,7 +83,7 @@ def test_a_file_that_begins_within_a_unit_is_no_beginning(place: Place) -> None:
 def test_a_first_unit_that_is_damaged_hides_no_message(place: Place) -> None:
     stopped(place)
     place.write(place.queue_file("TopicTest", 0), UNIT.pack(-1, 100, 0))
-    assert Parts(place).bodies() == BODIES  # a queue without a valid unit is made anew
+    assert Parts(place).bodies() == BODIES  # a queue without a valid unit is rebuilt
     place.write(place.queue_file("TopicTest", 0), UNIT.pack(1 << 40, 100, 0))
     again = Parts(place)
     assert again.queues.find("TopicTest", 0).min_offset == 0

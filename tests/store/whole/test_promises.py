@@ -336,8 +336,8 @@ def test_a_read_fails(scene: Scene, method: str) -> None:
     assert scene.open_again() == scene.old + scene.new
 
 
-def test_a_bit_flips_behind_what_the_checkpoint_vouches_for(scene: Scene) -> None:
-    """After a kill: nobody can tell it from a torn write. The log ends there, and nothing is made up."""
+def test_a_bit_flips_after_the_durable_end(scene: Scene) -> None:
+    """After a kill it is indistinguishable from a torn write. The log ends there, and nothing is invented."""
     scene.begin()
     scene.world.pass_time(THOROUGHLY_MS)
     scene.world.kill()
@@ -345,8 +345,8 @@ def test_a_bit_flips_behind_what_the_checkpoint_vouches_for(scene: Scene) -> Non
     assert scene.open_again() == scene.old
 
 
-def test_a_bit_flips_in_what_the_checkpoint_vouches_for(scene: Scene) -> None:
-    """Nobody looks at it again until it is read, or verified; the rest is there. Its checksum tells a client."""
+def test_a_bit_flips_before_the_durable_end(scene: Scene) -> None:
+    """It is not checked until it is read or verified; the rest is there. A client sees it by the checksum."""
     scene.begin()
     scene.world.pass_time(10 * THOROUGHLY_MS)
     scene.world.kill()
@@ -361,8 +361,8 @@ def test_a_bit_flips_in_what_the_checkpoint_vouches_for(scene: Scene) -> None:
     assert broken == [number == 3 for number in range(25)]
 
 
-def test_the_head_of_a_record_is_damaged_that_the_checkpoint_vouches_for(scene: Scene) -> None:
-    """The pull that comes to it is refused and names the place; everything before and behind is served."""
+def test_the_head_of_a_record_before_the_durable_end_is_damaged(scene: Scene) -> None:
+    """The pull that reaches it is refused with its offset; everything before and after is served."""
     scene.begin()
     scene.world.pass_time(10 * THOROUGHLY_MS)
     scene.world.kill()

@@ -90,7 +90,7 @@ def test_old_units_never_come_back_below_new_records(begin: Callable[[Place], No
 
 
 def test_what_a_recovery_removed_that_died_is_gone_for_good_after_the_next() -> None:
-    """A queue whose first file was lost is made anew. The other files are removed, and that must be durable."""
+    """A queue whose first file was lost is rebuilt. The other files are removed, and that must be durable."""
     for call in range(1, CALLS_MAX):
         disk = SimDisk()
         place = Place(disk, "/store")

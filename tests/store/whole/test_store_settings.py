@@ -73,7 +73,7 @@ async def seconds_until_queue_is_flushed(count: int, **settings: object) -> floa
             send(store, b"small")
         store.end_burst()
         begin = trio.current_time()
-        (queue,) = store._queues  # nobody else is told how far a queue is durable
+        (queue,) = store._queues  # how far a queue is durable is visible here only
         while queue.flushed_offset < queue.max_offset:
             await trio.sleep(0.05)
         return round(trio.current_time() - begin, 1)
@@ -154,7 +154,7 @@ async def test_how_much_one_answer_holds(
 
 
 async def test_limits_of_answers_and_of_deletion_may_change(disk: SimDisk) -> None:
-    """The settings that are ``live``: whoever changes one says so."""
+    """The settings that are ``live``: each change is passed on."""
     config = config_for(Place(disk, "/store"))
     async with open_message_store(
         config, disk=disk, clock=ManualClock(), run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40

@@ -199,7 +199,7 @@ class RepairPlanner:
         inventory, found = self._inventory, self._found
         checkpoint = found.last_end.checkpoint
         index_ms = checkpoint.index_msg_timestamp_ms if is_checkpoint_sane(checkpoint) else 0
-        index_ms, index_end = found.index.vouched_for(index_ms)
+        index_ms, index_end = found.index.complete_until(index_ms)
         file = _file_before(inventory.log_files, again_from)
         java_ms = self._java_time(min(again_from, index_end))
         begin = 0 if file is None else file.base_offset

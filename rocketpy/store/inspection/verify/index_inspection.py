@@ -153,7 +153,7 @@ class IndexInspection:
         """Physical offset of the newest entry's record; -1 without any."""
         return max((each.header.end_physical_offset for each in self._files), default=-1)
 
-    def vouched_for(self, index_timestamp_ms: int) -> tuple[int, int]:
+    def complete_until(self, index_timestamp_ms: int) -> tuple[int, int]:
         """Return up to which time good and full files have everything, at most the given one, and their end in the log.
 
         (0, 0) if there is no such file.

@@ -150,7 +150,7 @@ def main():
     watch.start()
     {"produce": produce, "consume": consume}[sys.argv[1]]()
     print_line({"event": "closed"})
-    # The library's destructors race with the threads that it leaves behind: go without them.
+    # The library's destructors race with its remaining threads: exit without them.
     os._exit(0)
 
 

@@ -38,7 +38,7 @@ class Scene:
         self.continuity.see(records)
         self.continuity.see_damage(Damage(1000, 3000, "", 0, ""))
 
-    def behind(self, *records: CheckedMessage) -> None:
+    def after(self, *records: CheckedMessage) -> None:
         self.continuity.see(records)
 
     def units(self, topic: str, first: int, *units: tuple[int, int]) -> None:
@@ -96,7 +96,7 @@ def test_units_say_exactly_what_stood_there() -> None:
     scene.before(record("T", 0, 0), record("U", 0, 200))
     scene.units("T", 1, (1000, 300), (1700, 300))
     scene.units("U", 1, (1300, 400))
-    scene.behind(record("T", 3, 3000))
+    scene.after(record("T", 3, 3000))
     filling = scene.filling(scene.hole())
     assert records_in(list(filling.pieces(scene.hole()))) == [
         ("T", 1, 1000, 300),
@@ -111,7 +111,7 @@ def test_heads_say_it_where_queues_are_gone() -> None:
     scene = Scene()
     scene.before(record("T", 0, 0))
     scene.suspects = [record("T", 1, 1000, 500), record("T", 2, 1500, 500)]
-    scene.behind(record("T", 3, 3000))
+    scene.after(record("T", 3, 3000))
     filling = scene.filling(scene.hole())
     assert records_in(list(filling.pieces(scene.hole())))[:2] == [("T", 1, 1000, 500), ("T", 2, 1500, 500)]
     assert filling.first_invented is None
@@ -120,7 +120,7 @@ def test_heads_say_it_where_queues_are_gone() -> None:
 def test_offsets_that_are_missing_go_where_there_is_room() -> None:
     scene = Scene()
     scene.before(record("T", 0, 0), record("U", 0, 200))
-    scene.behind(record("T", 3, 3000), record("U", 2, 3200))
+    scene.after(record("T", 3, 3000), record("U", 2, 3200))
     filling = scene.filling(scene.hole())
     found = records_in(list(filling.pieces(scene.hole())))
     assert [each[:2] for each in found] == [("T", 1), ("T", 2), ("U", 1), ("", 0)]
@@ -131,18 +131,18 @@ def test_unknown_places_keep_the_order_of_a_queue_around_known_ones() -> None:
     scene = Scene()
     scene.before(record("T", 0, 0))
     scene.units("T", 2, (1500, 300))
-    scene.behind(record("T", 4, 3000))
+    scene.after(record("T", 4, 3000))
     filling = scene.filling(scene.hole())
     found = [each for each in records_in(list(filling.pieces(scene.hole()))) if each[0]]
     assert [each[1] for each in found] == [1, 2, 3]
     assert found[0][2] < 1500 == found[1][2] < found[2][2]
 
 
-def test_units_of_a_queue_that_has_no_hole_are_not_believed() -> None:
+def test_units_of_a_queue_that_has_no_hole_are_not_trusted() -> None:
     scene = Scene()
     scene.before(record("T", 0, 0))
     scene.units("T", 7, (1000, 300))
-    scene.behind(record("T", 1, 3000))
+    scene.after(record("T", 1, 3000))
     filling = scene.filling(scene.hole())
     assert records_in(list(filling.pieces(scene.hole()))) == [("", 0, 1000, 2000)]
 
@@ -158,7 +158,7 @@ def test_a_queue_that_ends_in_the_hole() -> None:
 def test_too_many_missing_offsets_break_the_queue() -> None:
     scene = Scene()
     scene.before(record("T", 0, 0))
-    scene.behind(record("T", 100, 30_000))
+    scene.after(record("T", 100, 30_000))
     filling = scene.filling(scene.hole())
     assert len(records_in(list(filling.pieces(scene.hole())))) <= 2000 // FILLER_SIZE_MIN
     assert filling.first_break == 30_000
@@ -196,7 +196,7 @@ def test_what_reached_the_disk_of_a_filling_is_filled_up_in_the_same_way(seed: i
     scene = Scene()
     scene.before(record("T", 0, 0), record("U", 0, 200), record("V", 0, 400))
     scene.units("T", 2, (1500, 300))
-    scene.behind(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
+    scene.after(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
     whole = records_in(list(scene.filling(scene.hole()).pieces(scene.hole())))
     there = {each for each in whole if random.random() < 0.5}
     again = Scene()
@@ -212,7 +212,7 @@ def test_what_reached_the_disk_of_a_filling_is_filled_up_in_the_same_way(seed: i
         else:
             holes.append([each[2], each[2] + each[3]])
             again.continuity.see_damage(Damage(each[2], each[2] + each[3], "", 0, ""))
-    again.behind(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
+    again.after(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
     if not any(each[:2] == ("T", 2) for each in there):
         again.units("T", 2, (1500, 300))
     planned = [Hole("/s/log", 0, begin, end, False, False, NOW, again.parts, []) for begin, end in holes]

@@ -84,7 +84,7 @@ def test_a_cut_is_where_the_first_damage_begins(store: BrokenStore) -> None:
     assert isinstance(step, CutLog)
     assert step.offset == step.begin == record.physical_offset
     assert step.files[0].path == str(store.log_file(0))
-    assert step.lost_bytes > FILE_SIZE, "with everything behind it"
+    assert step.lost_bytes > FILE_SIZE, "with everything after it"
 
 
 def test_a_hole_is_exactly_the_record_that_was_there(store: BrokenStore) -> None:
@@ -125,13 +125,13 @@ def test_the_next_start_walks_from_before_what_is_to_be_made_again(store: Broken
     assert step.ends.log_flushed_offset > first, "what was durable still is: damage there is not taken for an end"
 
 
-def test_after_a_cut_nothing_behind_it_counts_as_durable(store: BrokenStore) -> None:
+def test_after_a_cut_nothing_after_it_counts_as_durable(store: BrokenStore) -> None:
     broken_stores.garbage_in_log(store)
     plan = planned(store, cut=True)
-    cut, anew = only(plan, CutLog), only(plan, RewindCheckpoint)
+    cut, rewind = only(plan, CutLog), only(plan, RewindCheckpoint)
     assert isinstance(cut, CutLog)
-    assert isinstance(anew, RewindCheckpoint)
-    assert anew.ends.durable_offset <= anew.ends.log_flushed_offset <= cut.offset
+    assert isinstance(rewind, RewindCheckpoint)
+    assert rewind.ends.durable_offset <= rewind.ends.log_flushed_offset <= cut.offset
 
 
 def test_the_index_goes_from_its_first_wrong_file_on_the_last_one_first(store: BrokenStore) -> None:
@@ -148,7 +148,7 @@ def test_a_table_is_written_from_its_backup_and_that_is_all(store: BrokenStore) 
     assert plan.steps[0].path == str(store.root / "config" / "topics.json")
 
 
-def test_a_checkpoint_without_sense_is_written_anew_although_nothing_else_is_wrong(store: BrokenStore) -> None:
+def test_an_implausible_checkpoint_is_rewritten_although_nothing_else_is_wrong(store: BrokenStore) -> None:
     broken_stores.garbage_in_checkpoint(store)
     assert kinds(planned(store)) == [RewindCheckpoint]
 
@@ -156,16 +156,16 @@ def test_a_checkpoint_without_sense_is_written_anew_although_nothing_else_is_wro
 # ---- the order ------------------------------------------------------------------------------------------------------
 
 ORDER = (SetLength, FillHole, RewindCheckpoint, CutLog, CutQueue, RestoreTable)
-"""The log is whole while a start still refuses the store; then a start is told; then units and index go. A log that is
-cut is cut after the start has been told, because it would cut there itself."""
+"""The log is completed while a start still refuses it; then the checkpoint is rewound; then units and index go. A log
+that is truncated is truncated after the rewind, because a start would truncate it there itself."""
 
 
 def check_order(steps: Sequence[RepairStep]) -> None:
     ranks = [ORDER.index(type(step)) for step in steps if not isinstance(step, MoveAway)]
     assert ranks == sorted(ranks), [type(step).__name__ for step in steps]
-    for before, behind in pairwise(steps):
+    for before, after in pairwise(steps):
         if isinstance(before, MoveAway) and "index" in before.path:
-            assert not isinstance(behind, FillHole | RewindCheckpoint | CutLog | CutQueue)
+            assert not isinstance(after, FillHole | RewindCheckpoint | CutLog | CutQueue)
 
 
 @pytest.mark.parametrize("cut", [False, True])

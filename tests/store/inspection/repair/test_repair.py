@@ -39,7 +39,7 @@ def repair(store: BrokenStore, *, cut: bool = False) -> RepairReport:
     return repair_store(OsDisk(), str(store.root), timestamp_ms=NOW_MS, cut=cut)
 
 
-def told(step: RepairStep) -> tuple[object, ...]:
+def described(step: RepairStep) -> tuple[object, ...]:
     return step.path, step.begin, step.end, step.does, step.why
 
 
@@ -104,7 +104,7 @@ async def test_after_a_repair_nothing_severe_is_left_and_the_store_opens(
     planned = plan_repair(OsDisk(), str(store.root)).steps
     assert everything(tmp_path) == before, "a plan changes nothing"
     report = repair(store)
-    assert list(map(told, report.steps)) == list(map(told, planned))
+    assert list(map(described, report.steps)) == list(map(described, planned))
     assert store.severe() == []
     assert repair(store).steps == (), "one repair is enough"
     assert everything(tmp_path).keys() >= before.keys() - kept_away(report, tmp_path)
@@ -175,7 +175,7 @@ def test_what_is_kept_says_where_it_was(tmp_path: Path) -> None:
     assert after[step.end :] == before[step.end :]
 
 
-async def test_cut_ends_the_log_at_the_first_damage_and_keeps_all_behind(tmp_path: Path) -> None:
+async def test_cut_ends_the_log_at_the_first_damage_and_backs_up_the_rest(tmp_path: Path) -> None:
     store = unpack("store-clean", tmp_path)
     broken_stores.garbage_in_log(store)
     files = [store.log_file(base) for base in range(0, 5 * 65536, 65536)]
@@ -195,7 +195,7 @@ async def test_cut_ends_the_log_at_the_first_damage_and_keeps_all_behind(tmp_pat
 
 
 def test_a_store_whose_end_is_gone_is_cut_where_it_ends(tmp_path: Path) -> None:
-    """The queues name records behind, which an orderly stop had made durable: no start goes on without being told."""
+    """The queues name later records, which a clean shutdown had made durable: no start goes on without a repair."""
     store = unpack("store-clean", tmp_path)
     store.log_file(4 * 65536).unlink()
     assert [each.start for each in store.severe()] == ["refuses the store"]

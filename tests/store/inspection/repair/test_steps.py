@@ -48,7 +48,7 @@ QUEUE_FILES = QueueFiles("T", 0, QUEUE, tuple(map(queue_file, range(3))))
 
 
 def store() -> Place:
-    """Three full files of log and queue, and the small files of an orderly end, all of it durable."""
+    """Three full files of log and queue, and the small files of a clean shutdown, all of it durable."""
     disk = SimDisk()
     place = Place(disk, ROOT)
     for number, file in enumerate(LOG_FILES):
@@ -106,7 +106,7 @@ CASES = {
         {LOG_FILES[2].path: b"C" * 600},
         [b"C" * 400],
     ),
-    "extend behind a unit that is cut": Case(
+    "extend after a unit that is cut": Case(
         SetLength(path=QUEUE_FILES.files[2].path, size=QUEUE_SIZE + 5, length=QUEUE_SIZE, item_size=30),
         (QUEUE_SIZE, QUEUE_SIZE + 5, 0),
         "extends it by zeros to 205",
@@ -152,7 +152,7 @@ CASES = {
         {f"{ROOT}/config/topics.json": b"whole"},
         [b"broken"],
     ),
-    "begin anew": Case(
+    "rewind": Case(
         RewindCheckpoint(
             root=ROOT,
             why=WHY,
@@ -217,7 +217,7 @@ def test_dying_in_any_call_and_beginning_again_leads_to_the_same_store(name: str
 
 
 def again(step: RepairStep, place: Place) -> None:
-    """Plan the rest anew, as the next repair does: it looks at what files there are, and how long they are."""
+    """Plan the rest again, as the next repair does: by the existing files and their lengths."""
     disk = place.disk
     if isinstance(step, SetLength):
         length = disk.file_size(step.path)
@@ -237,7 +237,7 @@ def again(step: RepairStep, place: Place) -> None:
 
 def test_the_checkpoint_says_from_where_and_what_java_takes_for_durable() -> None:
     place = store()
-    CASES["begin anew"].step.apply(workshop(place))
+    CASES["rewind"].step.apply(workshop(place))
     checkpoint = load_checkpoint(place.disk, f"{ROOT}/checkpoint")
     assert checkpoint.ends == DurableEnds(2000, 1000, 0)
     times = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms, checkpoint.index_msg_timestamp_ms

@@ -117,7 +117,7 @@ def offsets(messages: Iterable[MessageExt]) -> list[int]:
 
 
 @pytest.mark.parametrize("damage", LOG_DAMAGES, ids=lambda damage: damage.__name__)
-def test_damage_is_passed_over_and_reported(damage: object, tmp_path: Path) -> None:
+def test_damage_is_skipped_and_reported(damage: object, tmp_path: Path) -> None:
     store = unpack("store-clean", tmp_path)
     whole, _ = export(store.root)
     damage(store)  # type: ignore[operator]

@@ -70,7 +70,7 @@ def test_every_other_record_is_found_when_one_is_damaged_anywhere(place: Place) 
         place.write(place.log_file(0), bytes(changed))
         result, rest = walk(place)
         if check_message(changed, begin, size).size == size and position not in range(28, 36):
-            assert len(rest) == COUNT, position  # nothing that anybody checks
+            assert len(rest) == COUNT, position  # nothing that is checked
             continue
         assert rest == found[:10] + found[11:], position
         assert [(each.begin_offset, each.end_offset) for each in result.damages] == [(begin, begin + size)], position
@@ -119,15 +119,15 @@ def test_what_nothing_follows_is_the_tail_and_no_damage(place: Place) -> None:
     assert (result.end_offset, result.tail[0].begin_offset, result.tail[0].is_zero) == (begin, begin, False)
 
 
-def test_older_records_behind_the_end_are_stale_unless_they_were_durable(place: Place) -> None:
+def test_older_records_after_the_end_are_stale_unless_they_were_durable(place: Place) -> None:
     """RocketMQ truncates by moving its positions: records of before stay there, and are older than the new last one."""
     _, found = walk(place)
-    last, behind = found[20], found[21]
+    last, following = found[20], found[21]
     base = last[0] // LOG_FILE_SIZE * LOG_FILE_SIZE
     timestamp = (1 << 42).to_bytes(8, "big")
     place.write(place.log_file(base), timestamp, last[0] - base + 56)
-    base = behind[0] // LOG_FILE_SIZE * LOG_FILE_SIZE
-    place.write(place.log_file(base), b"x" * 50, behind[0] - base)
+    base = following[0] // LOG_FILE_SIZE * LOG_FILE_SIZE
+    place.write(place.log_file(base), b"x" * 50, following[0] - base)
     result, rest = walk(place)
     assert rest == found[:21]
     assert result.end_offset == sum(last)

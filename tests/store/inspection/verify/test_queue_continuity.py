@@ -41,7 +41,7 @@ def test_what_a_damage_took_is_needed() -> None:
     assert follow(0, "damage", 1).needed == []
 
 
-def test_of_a_log_that_has_lost_its_beginning_nobody_knows_the_first_offset() -> None:
+def test_the_first_offset_of_a_log_that_has_lost_its_beginning_is_unknown() -> None:
     assert follow("damage", 7, log_min_offset=100_000).needed == [NeededOffsets("T", 0, None, 7, 100_000, 101_000)]
     assert follow(7, 8, log_min_offset=100_000).needed == []
 
@@ -51,7 +51,7 @@ def test_a_break_without_damage() -> None:
     assert (found.physical_offset, found.expected, found.found, found.is_alone) == (3000, 3, 5, False)
 
 
-def test_a_record_behind_which_the_queue_goes_on_is_the_wrong_one() -> None:
+def test_a_record_after_which_the_queue_continues_is_the_wrong_one() -> None:
     (found,) = follow(0, 1, 2, 3, 4, 6, 6).breaks
     assert (found.physical_offset, found.expected, found.found, found.is_alone) == (5000, 5, 6, True)
 

@@ -35,10 +35,10 @@ def test_a_record_without_a_unit_is_lost_to_consumers(bench: Bench) -> None:
     cursor = bench.inspect().cursor_of(KEY)
     assert ranges(cursor.lost) == [(2, 4)]
     assert cursor.lost[0].physical_offset == bench.records[2].physical_offset
-    assert ranges(cursor.unmatched) == [(2, 4)], "and the places of its units are nobody's"
+    assert ranges(cursor.unmatched) == [(2, 4)], "and its units match no record"
 
 
-def test_a_unit_that_leads_elsewhere_is_nobody_s_and_its_record_not_lost_twice(bench: Bench) -> None:
+def test_a_unit_that_leads_elsewhere_matches_no_record_and_its_record_is_not_lost_twice(bench: Bench) -> None:
     bench.unit(2, bench.records[5].physical_offset, bench.records[5].size, 0)
     cursor = bench.inspect().cursor_of(KEY)
     assert ranges(cursor.unmatched) == [(2, 3)]
@@ -54,7 +54,7 @@ def test_place_and_size_must_both_be_right(bench: Bench, change: tuple[int, int]
     assert ranges(inspection.cursor_of(KEY).unmatched) == [(4, 5)]
 
 
-def test_units_behind_the_last_record_are_not_accounted_for(bench: Bench) -> None:
+def test_units_after_the_last_record_are_unmatched(bench: Bench) -> None:
     cursor = bench.inspect(bench.records[:4]).cursor_of(KEY)
     assert (cursor.next_unit, cursor.unmatched) == (4, [])
 
@@ -99,7 +99,7 @@ def naming(record: CheckedMessage, *places: tuple[str, int]) -> CheckedMessage:
     return attrs.evolve(record, properties_text=text.encode(), properties=None)
 
 
-def test_records_that_name_queues_are_believed_once_one_of_them_has_its_unit(
+def test_records_that_name_queues_count_once_one_of_them_has_its_unit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those before it as well, as far as they are kept: until then clients may have written the names."""

@@ -122,7 +122,7 @@ def extension_of(place: Place, *units: CqExtUnit, base_offset: int = 0) -> Queue
     return QueueFiles("T", 0, "/store/ext", (StoreFile(path, base_offset, 4096, 4096),))
 
 
-def test_what_stands_behind_an_address_is_found_in_its_file(place: Place, opened: ReadOnlyFiles) -> None:
+def test_the_unit_at_an_address_is_found_in_its_file(place: Place, opened: ReadOnlyFiles) -> None:
     first, second = CqExtUnit(1, 2, b"bits"), CqExtUnit(3, 4, b"")
     extension = extension_of(place, first, second, base_offset=8192)
     assert ext_unit_at(opened, extension, 8192 - SIGN) == first

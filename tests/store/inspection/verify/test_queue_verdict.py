@@ -44,7 +44,7 @@ def judge(
     next_offset: int = COUNT,
     **state: object,
 ) -> Judged:
-    """Hold what a pass over these records has left against a log that ends behind the last of them."""
+    """Judge the result of a pass over these records against a log that ends after the last of them."""
     last = bench.records[-1]
     end = last.physical_offset + last.size
     opened = ReadOnlyFiles(bench.place.disk)
@@ -149,7 +149,7 @@ def test_where_a_start_walks_after_a_crash_it_makes_the_units_again(bench: Bench
 
 
 @pytest.mark.parametrize(("next_offset", "severity"), [(COUNT, NOTICE), (COUNT + 1, ERROR)])
-def test_units_behind_the_end_of_the_log_go_with_it_unless_a_record_has_that_offset(
+def test_units_after_the_end_of_the_log_go_with_it_unless_a_record_has_that_offset(
     bench: Bench, next_offset: int, severity: Severity
 ) -> None:
     bench.unit(COUNT, 1 << 40, 100, 0)

@@ -39,7 +39,7 @@ class BadDisk(SimDisk):
         return BadPage(file) if read_only else file  # type: ignore[return-value]
 
 
-def test_pages_that_cannot_be_read_are_zeros_and_remembered() -> None:
+def test_pages_that_cannot_be_read_are_zeros_and_noted() -> None:
     disk = BadDisk()
     Place(disk, "/s").write("/s/file", b"a" * 10_000)
     opened = ReadOnlyFiles(disk)
@@ -48,7 +48,7 @@ def test_pages_that_cannot_be_read_are_zeros_and_remembered() -> None:
     assert opened.read("/s/file", 0, 100) == b"a" * 100
 
 
-def test_a_file_that_cannot_be_opened_reads_as_nothing_and_is_remembered() -> None:
+def test_a_file_that_cannot_be_opened_reads_as_nothing_and_is_noted() -> None:
     opened = ReadOnlyFiles(SimDisk())
     assert (opened.read("/s/none", 0, 10), opened.size("/s/none")) == (b"", 0)
     assert [(each.path, each.position) for each in opened.unreadable] == [("/s/none", None)]

@@ -61,7 +61,7 @@ def look() -> Iterator[Look]:
 
 
 async def fill(place: Place, count: int = 3, **settings: object) -> int:
-    """A life with an orderly end; return where its log ends."""
+    """A life with a clean shutdown; return where its log ends."""
     async with open_store(place, **settings) as store:
         for number in range(count):
             send(store, b"%d" % number)
@@ -72,7 +72,7 @@ async def fill(place: Place, count: int = 3, **settings: object) -> int:
 # ---- the last end ---------------------------------------------------------------------------------------------------
 
 
-async def test_after_an_orderly_end_nothing_is_walked_and_everything_is_durable(look: Look) -> None:
+async def test_after_a_clean_shutdown_nothing_is_walked_and_everything_is_durable(look: Look) -> None:
     end = await fill(look.place)
     last = look.last_end
     assert last.is_clean
@@ -113,7 +113,7 @@ async def test_after_a_kill_the_walk_begins_where_the_checkpoint_says(look: Look
     look.place.write("/store/abort", b"")
     last = look.last_end
     assert not last.is_clean
-    assert last.orderly_end is None, "it is not believed any more"
+    assert last.orderly_end is None, "it is no longer trusted"
     assert (last.durable_end, last.walk_begin) == (end, end)
     (finding,) = look.findings()
     assert (finding.severity, finding.path) == (Severity.NOTICE, "/store/abort")
@@ -121,7 +121,7 @@ async def test_after_a_kill_the_walk_begins_where_the_checkpoint_says(look: Look
 
 
 async def test_of_a_store_of_java_s_the_queues_say_what_was_durable(look: Look) -> None:
-    """Its checkpoint has times only: after an orderly end every record that a queue names was on the disk."""
+    """Its checkpoint has times only: after a clean shutdown every record that a queue names was on the disk."""
     end = await fill(look.place)
     times = look.place.read("/store/checkpoint")[:24]
     look.place.write("/store/checkpoint", times.ljust(4096, b"\0"))

@@ -255,7 +255,7 @@ def test_a_directory_with_the_name_of_a_file(tmp_path: Path) -> None:
 
 
 def test_an_end_that_is_gone_is_an_error_only_if_it_was_durable(tmp_path: Path) -> None:
-    """After an orderly stop the queues say what was durable; after a kill nothing does."""
+    """After a clean shutdown the queues say what was durable; after a kill nothing does."""
     clean, crashed = unpack("store-clean", tmp_path / "a"), unpack("store-crash", tmp_path / "b")
     clean.log_file(4 * FILE_SIZE).unlink()
     crashed.log_file(10 * FILE_SIZE).unlink()
@@ -385,7 +385,7 @@ def test_pages_that_cannot_be_read_are_found_and_walked_around() -> None:
     assert [(each.path.rpartition("/")[2], each.position) for each in unreadable] == [(f"{8192:020d}", 4096)]
 
 
-def test_a_running_broker_is_not_told_off_for_what_it_is_writing(tmp_path: Path) -> None:
+def test_what_a_running_broker_is_writing_is_no_finding(tmp_path: Path) -> None:
     store = unpack("store-torn", tmp_path)
     assert inspect(OsDisk(), str(store.root), is_live=True).findings == []
 

@@ -1,4 +1,4 @@
-"""Records that have lost their time are told from a clock that was set, or a log that was idle."""
+"""Records with a damaged time are distinguished from a clock that was set, and from an idle log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = FAR_MS * 3
         ([NOW, 0, NOW], [1]),
         ([NOW, -5], [1]),
         ([NOW, 1 << 50, NOW], [1]),
-        ([NOW, NOW + LONG], []),  # nobody knows yet
+        ([NOW, NOW + LONG], []),  # not known yet
     ],
 )
 def test_times(times: list[int], odd: list[int]) -> None:
