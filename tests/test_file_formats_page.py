@@ -117,8 +117,8 @@ STRUCTS = {
     "unit": layout.UNIT,
     "ext-unit": layout.EXT_UNIT,
     "index-header": index_file._HEADER,
-    "index-slot": index_file._SLOT,
-    "index-entry": index_file._ENTRY,
+    "index-slot": index_file.SLOT,
+    "index-entry": index_file.ENTRY,
     "checkpoint": checkpoint._NUMBERS,
 }
 

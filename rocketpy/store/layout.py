@@ -69,6 +69,8 @@ assert EXT_UNIT.size == 20
 EXT_UNIT_SIZE_MAX = 32_767
 EXT_UNIT_END = struct.pack(">h", -1)
 EXT_ADDRESS_MAX = -(1 << 31) - 1
+EXT_ADDRESS_SIGN = 1 << 63
+"""The address of a unit is its offset less this: the offset with the sign bit set."""
 
 
 def file_name(base_offset: int) -> str:
@@ -80,6 +82,7 @@ def file_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+_DELETED_PREFIX = "deleted-before-"
 QUEUE_ID_MAX = 0x7FFF_FFFF
 
 
@@ -90,6 +93,28 @@ def base_offset_of(name: str) -> int | None:
     (1073741824, None)
     """
     return int(name) if len(name) == 20 and name.isascii() and name.isdigit() else None
+
+
+def deletion_name(physical_offset: int) -> str:
+    """Return the name of the file that says that a topic's records before an offset were deleted with the topic.
+
+    It is in the topic's directory of ConsumeQueues.
+
+    >>> deletion_name(1073741824)
+    'deleted-before-00000000001073741824'
+    """
+    return _DELETED_PREFIX + file_name(physical_offset)
+
+
+def deletion_of(name: str) -> int | None:
+    """Return the offset encoded in such a name, 0 if it cannot be read; None if the file says something else.
+
+    >>> deletion_of("deleted-before-00000000001073741824"), deletion_of("deleted-before-x"), deletion_of("0")
+    (1073741824, 0, None)
+    """
+    if not name.startswith(_DELETED_PREFIX):
+        return None
+    return base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
 
 
 def queue_id_of(name: str) -> int | None:

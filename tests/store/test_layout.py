@@ -28,3 +28,9 @@ def test_other_names_are_no_files_of_ours(name: str) -> None:
 )
 def test_what_names_a_directory(topic: str, is_one: bool) -> None:
     assert layout.names_a_directory(topic) == is_one
+
+
+def test_a_deletion_is_named_by_its_offset() -> None:
+    assert layout.deletion_of(layout.deletion_name(300)) == 300
+    assert layout.deletion_of("deleted-before-300") == 0, "an offset that cannot be read deletes nothing"
+    assert layout.deletion_of("0") is None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_PAGE_SIZE = 4096
+from rocketpy.store.disk.interface import PAGE_SIZE
 
 
 class TransientStorePool:
@@ -42,4 +42,4 @@ class TransientStorePool:
 
     def pages_behind(self, wrote_offset: int) -> int:
         """Return how many pages end between what is committed and the end of the log."""
-        return wrote_offset // _PAGE_SIZE - self.committed_offset // _PAGE_SIZE
+        return wrote_offset // PAGE_SIZE - self.committed_offset // PAGE_SIZE

@@ -35,6 +35,9 @@ from typing import Protocol
 
 from rocketpy.errors import DescriptorShortageError, StoreError
 
+PAGE_SIZE = 4096
+"""Bytes of a page: what survives a loss of power does so by pages, and RocketMQ counts unflushed bytes in them."""
+
 
 class DiskFile(Protocol):
     """One open file. Positions are bytes from the beginning of the file."""

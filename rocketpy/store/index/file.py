@@ -42,10 +42,11 @@ SLOT_SIZE = 4
 ENTRY_SIZE = 20
 
 _HEADER = struct.Struct(">qqqqii")
-_SLOT = struct.Struct(">i")
-_ENTRY = struct.Struct(">iqii")
+SLOT = struct.Struct(">i")
+ENTRY = struct.Struct(">iqii")
+"""Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
 assert _HEADER.size == HEADER_SIZE
-assert _ENTRY.size == ENTRY_SIZE
+assert ENTRY.size == ENTRY_SIZE
 
 _RESERVE_STEP = 1 << 18
 _ZEROS_SIZE = 1 << 20
@@ -147,7 +148,7 @@ class IndexFile:
             # Keys of this burst that share a slot; or what a crash has left in the slots, which counts as nothing.
             older = [entry if entry <= number else 0 for number, entry in enumerate(older, first)]
         times = _time_differences(header.begin_timestamp_ms, timestamps_ms)
-        entries = b"".join(map(_ENTRY.pack, hashes, physical_offsets, times, older))
+        entries = b"".join(map(ENTRY.pack, hashes, physical_offsets, times, older))
         file.write(layout.entries_position + first * ENTRY_SIZE, entries)
         self.header = header = IndexHeader(
             header.begin_timestamp_ms if first > 1 else timestamps_ms[0],
@@ -229,12 +230,12 @@ def select_physical_offsets(
     layout = index_file.layout
     file = disk.open(index_file.path, read_only=True)
     try:
-        (entry,) = _SLOT.unpack(file.read(HEADER_SIZE + key_hash % layout.slot_count * SLOT_SIZE, SLOT_SIZE))
+        (entry,) = SLOT.unpack(file.read(HEADER_SIZE + key_hash % layout.slot_count * SLOT_SIZE, SLOT_SIZE))
         found: list[int] = []
         newest_allowed = min(header.index_count, layout.entry_count) - 1  # a damaged header may say anything
         while 0 < entry <= newest_allowed and len(found) < count_max:
             content = file.read(layout.entries_position + entry * ENTRY_SIZE, ENTRY_SIZE)
-            hashed, physical_offset, seconds, older = _ENTRY.unpack(content)
+            hashed, physical_offset, seconds, older = ENTRY.unpack(content)
             if seconds < 0:
                 break
             timestamp_ms = header.begin_timestamp_ms + seconds * 1000

@@ -22,12 +22,11 @@ import attrs
 from rocketpy.errors import DiskFullError
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, encode_blank, store_timestamp_position
 from rocketpy.store import layout
-from rocketpy.store.disk.interface import Disk, DiskFile
+from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log.directories import LogDirectories
 
-_PAGE_SIZE = 4096
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
 _RESERVE_STEP = 1 << 20
@@ -160,7 +159,7 @@ class CommitLog:
         assert last is not None, "there is a file for these bytes"
         assert end_offset <= last.end_offset, (end_offset, last)
         begin = self.reserved_offset
-        page_end = min(-(-end_offset // _PAGE_SIZE) * _PAGE_SIZE, last.end_offset)
+        page_end = min(-(-end_offset // PAGE_SIZE) * PAGE_SIZE, last.end_offset)
         step_end = min(max(begin + _RESERVE_STEP, page_end), last.end_offset)
         try:
             last.file().reserve(begin - last.base_offset, step_end - begin)
@@ -226,7 +225,7 @@ class CommitLog:
         flushed_offset, wrote_offset = self.flushed_offset, self.wrote_offset
         if wrote_offset <= flushed_offset:
             return None
-        if wrote_offset // _PAGE_SIZE - flushed_offset // _PAGE_SIZE < least_pages:
+        if wrote_offset // PAGE_SIZE - flushed_offset // PAGE_SIZE < least_pages:
             return None
         files = tuple((each, each.hold()) for each in self._files_of(flushed_offset, wrote_offset))
         return FlushRange(wrote_offset, self.wrote_timestamp_ms, files)

@@ -24,7 +24,7 @@ from rocketpy.store.disk.interface import Disk, DiskFile, remove_directory_if_em
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import add_sparse_file, reserve_step
-from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT, EXT_UNIT_END, EXT_UNIT_SIZE_MAX
+from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_ADDRESS_SIGN, EXT_UNIT, EXT_UNIT_END, EXT_UNIT_SIZE_MAX
 
 BitMapOf: TypeAlias = Callable[[str, Mapping[str, str]], bytes | None]
 """The bit map of the filters that a message passes, from topic and properties; None without any."""
@@ -32,8 +32,7 @@ BitMapOf: TypeAlias = Callable[[str, Mapping[str, str]], bytes | None]
 END_BLANK_SIZE = 4
 """Bytes that stay free at the end of a file, for the mark of the end."""
 
-_SIGN = 1 << 63
-_REAL_OFFSET_MAX = EXT_ADDRESS_MAX + _SIGN
+_REAL_OFFSET_MAX = EXT_ADDRESS_MAX + EXT_ADDRESS_SIGN
 _TRIES = 3
 _SECTOR_SIZE = 512
 _LOST_FILES_END = 1 << 44
@@ -133,7 +132,7 @@ class ConsumeQueueExt:
         """
         offset, file_count = self.files.end_offset, len(self.files)
         if last_tags_code is not None and is_ext_address(last_tags_code):
-            last_offset = last_tags_code + _SIGN
+            last_offset = last_tags_code + EXT_ADDRESS_SIGN
             unit = self.get(last_tags_code)
             self.files.remove_after(last_offset)
             mapped_file = self.files.find(last_offset)
@@ -181,7 +180,7 @@ class ConsumeQueueExt:
         except ShortageError:
             return None
         self._parts.append(content)
-        address = self._next_offset - _SIGN
+        address = self._next_offset - EXT_ADDRESS_SIGN
         self._next_offset += len(content)
         return address
 
@@ -208,7 +207,7 @@ class ConsumeQueueExt:
 
     def get(self, address: int) -> CqExtUnit | None:
         """Return the unit at an address, None if there is none. Blocks if it is cold."""
-        located = self._locate(address + _SIGN, EXT_UNIT_SIZE_MAX)
+        located = self._locate(address + EXT_ADDRESS_SIGN, EXT_UNIT_SIZE_MAX)
         return None if located is None else read_ext_unit(located[0].file().read(located[1], located[2]))
 
     def groups(self, addresses: Iterable[int]) -> list[tuple[list[int], tuple[MappedFile, int, int]]]:
@@ -219,7 +218,7 @@ class ConsumeQueueExt:
         groups: list[tuple[list[int], tuple[MappedFile, int, int]]] = []
         read_end = -1
         for address in addresses:
-            offset = address + _SIGN
+            offset = address + EXT_ADDRESS_SIGN
             located = self._locate(offset, EXT_UNIT_SIZE_MAX)
             if located is None:
                 continue
@@ -242,7 +241,7 @@ class ConsumeQueueExt:
         unit = self.get(address) if self._is_as_loaded else None
         if unit is None or unit.store_timestamp_ms != store_timestamp_ms:
             return False
-        offset = address + _SIGN
+        offset = address + EXT_ADDRESS_SIGN
         return not unit.bit_map or offset // _SECTOR_SIZE == (offset + unit.size - 1) // _SECTOR_SIZE
 
     # ---- the ends -------------------------------------------------------------------------------------------------
@@ -255,7 +254,7 @@ class ConsumeQueueExt:
     def reset_flushed_offset(self, last_tags_code: int | None) -> None:
         """Count nothing past the unit with this address as durable: after a kill it may be in memory only."""
         if last_tags_code is not None and is_ext_address(last_tags_code):
-            self.flushed_offset = last_tags_code + _SIGN
+            self.flushed_offset = last_tags_code + EXT_ADDRESS_SIGN
         else:
             self.flushed_offset = 0
         self.has_new_file = True  # perhaps
@@ -270,7 +269,7 @@ class ConsumeQueueExt:
 
         Return the directory, to be synced before the next one goes; None if there is no such file.
         """
-        if len(self.files) > 1 and self.files[0].end_offset < min_tags_code + _SIGN:
+        if len(self.files) > 1 and self.files[0].end_offset < min_tags_code + EXT_ADDRESS_SIGN:
             return self.files.remove_first(close).directory
         return None
 

@@ -15,14 +15,12 @@ import attrs
 from rocketpy.errors import ShortageError
 from rocketpy.store import layout
 from rocketpy.store.disk.descriptor_budget import FILES_PER_FLUSH_MAX
-from rocketpy.store.disk.interface import Disk, DiskFile, remove_directory_if_empty, sync_directory_if_there
+from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile, remove_directory_if_empty, sync_directory_if_there
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, ExtLocation
 
-_PAGE_SIZE = 4096
-_DELETED_PREFIX = "deleted-before-"
 QUEUES_PER_FLUSH_MAX = 4096
 """How many queues one flush range looks at: with tens of thousands of them the others' turn comes with the next."""
 
@@ -122,9 +120,9 @@ class ConsumeQueueTable:
                     # Asked only where nothing was found: there are tens of thousands of queues.
                     if not queue.files and not self._disk.is_directory(f"{self.path}/{topic}/{name}"):
                         self._forget(topic, queue_id)
-                elif name.startswith(_DELETED_PREFIX):
+                elif (physical_offset := layout.deletion_of(name)) is not None:
                     self._forget_deletion(topic)  # names come in order: a later deletion replaces an earlier one
-                    self.deleted_before[topic] = layout.base_offset_of(name.removeprefix(_DELETED_PREFIX)) or 0
+                    self.deleted_before[topic] = physical_offset
             yield
         if self._ext_location is not None:
             yield from self._load_exts(self._ext_location.path)
@@ -210,7 +208,7 @@ class ConsumeQueueTable:
         """
         directory = f"{self.path}/{topic}"
         if self._disk.is_directory(directory) and self.deleted_before.get(topic) != physical_offset:
-            self._disk.open(f"{directory}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}", create=True).close()
+            self._disk.open(f"{directory}/{layout.deletion_name(physical_offset)}", create=True).close()
             self._forget_deletion(topic)
             self.deleted_before[topic] = physical_offset
         queues = self.topics.pop(topic, {}).values()
@@ -249,7 +247,7 @@ class ConsumeQueueTable:
     def _forget_deletion(self, topic: str) -> None:
         physical_offset = self.deleted_before.pop(topic, None)
         if physical_offset is not None:
-            self._disk.unlink(f"{self.path}/{topic}/{_DELETED_PREFIX}{layout.file_name(physical_offset)}")
+            self._disk.unlink(f"{self.path}/{topic}/{layout.deletion_name(physical_offset)}")
 
     @property
     def unit_count(self) -> int:
@@ -269,7 +267,7 @@ class ConsumeQueueTable:
             if len(flush_range.files) >= self._files_per_flush_max:
                 flush_range.is_last = False
                 break
-            pages = queue.max_offset * UNIT_SIZE // _PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // _PAGE_SIZE
+            pages = queue.max_offset * UNIT_SIZE // PAGE_SIZE - queue.flushed_offset * UNIT_SIZE // PAGE_SIZE
             if pages < least_pages:
                 flush_range.is_last = False
                 del self.unflushed[queue]

@@ -47,7 +47,8 @@ CHECKPOINT_SIZE = 4096
 _TIMES = struct.Struct(">qqq")
 _NUMBERS = struct.Struct(">qqqqqqq")
 _CHECK = 0x526F_636B_6574_5079  # the bytes "RocketPy"
-_TOLERANCE_MS = 3000
+TOLERANCE_MS = 3000
+"""RocketMQ's margin: times in a checkpoint count for this much less."""
 assert _TIMES.size == 24
 assert _NUMBERS.size == 56
 
@@ -85,7 +86,7 @@ class StoreCheckpoint:
     @property
     def min_timestamp_ms(self) -> int:
         """Messages stored up to this time are durable in log and queues; less RocketMQ's margin of three seconds."""
-        return max(0, min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - _TOLERANCE_MS)
+        return max(0, min(self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms) - TOLERANCE_MS)
 
     @property
     def min_timestamp_index_ms(self) -> int:

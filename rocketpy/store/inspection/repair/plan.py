@@ -39,9 +39,8 @@ from rocketpy.store.inspection.verify.small_files_inspection import (
     restorable_tables,
 )
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
-from rocketpy.store.recovery.checkpoint import DurableEnds
+from rocketpy.store.recovery.checkpoint import TOLERANCE_MS, DurableEnds
 
-_TOLERANCE_MS = 3000  # recovery subtracts this from the timestamps of a checkpoint
 _WHY_QUEUE = "from there on its units do not match its records"
 _WHY_INDEX = "its entries do not match the log's records"
 
@@ -228,7 +227,7 @@ class RepairPlanner:
         for file in reversed(files[1:]):
             time_ms = first_timestamp_ms(self._found.opened, file)
             if 0 < time_ms < limit:
-                return time_ms + _TOLERANCE_MS
+                return time_ms + TOLERANCE_MS
             if time_ms > 0:
                 limit = min(limit, time_ms)
         return 0

@@ -17,9 +17,9 @@ from rocketpy.protocol import fastjson
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decode_message
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, unpack_index_header
+from rocketpy.store.index.file import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, unpack_index_header
 from rocketpy.store.inspection.show.message_fields import body_fields, body_text, message_fields
-from rocketpy.store.inspection.verify.index_inspection import ENTRY, layout_of
+from rocketpy.store.inspection.verify.index_inspection import layout_of
 from rocketpy.store.inspection.verify.inventory import StoreFile, measured
 from rocketpy.store.inspection.verify.log_walk import LogWalk, read_record
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
@@ -30,7 +30,6 @@ from rocketpy.store.recovery.checkpoint import load_checkpoint
 _BODY_SHOWN = 100
 _CHUNK_UNITS = 4096
 _RAW_SHOWN = 64
-_SIGN = 1 << 63
 _FOREVER = 1 << 62
 _INDEX_NAME_SIZE = 17
 _MARKERS = frozenset({layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE})
@@ -234,7 +233,7 @@ class StoreDump:
                     "tags_code": tags_code,
                 }
                 if is_ext_address(tags_code):
-                    fields["ext_offset"] = tags_code + _SIGN
+                    fields["ext_offset"] = tags_code + layout.EXT_ADDRESS_SIGN
                 yield Item("unit", fields)
 
     def _ext_units(self, path: str) -> Iterator[Item]:

@@ -6,14 +6,22 @@ found by trial, because the slot of the newest entry must point to that entry.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 
 import attrs
 
 from rocketpy.protocol.properties import ALL_INDEX_KEYS
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, unpack_index_header
+from rocketpy.store.index.file import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT,
+    SLOT_SIZE,
+    IndexHeader,
+    IndexLayout,
+    unpack_index_header,
+)
 from rocketpy.store.index.hash import hash_index_keys
 from rocketpy.store.inspection.repair.placeholders import is_placeholder
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
@@ -21,9 +29,6 @@ from rocketpy.store.inspection.verify.inventory import IndexFiles, Inventory
 from rocketpy.store.inspection.verify.log_walk import Damage
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 
-ENTRY = struct.Struct(">iqii")
-"""Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
-_SLOT = struct.Struct(">i")
 _CHUNK_ENTRIES = 4096
 _ENTRIES_PER_SLOT = 4  # 20 million entries, 5 million slots; smaller files are usually made in proportion
 _KNOWN_SLOT_COUNTS = (5_000_000, 250_000)  # of a Java broker, and of ours when it is started without a file
@@ -86,7 +91,7 @@ def _possible_slot_counts(opened: ReadOnlyFiles, path: str, size: int, header: I
 
 def _used_slots(opened: ReadOnlyFiles, path: str, slot_count: int) -> int:
     content = opened.read(path, HEADER_SIZE, slot_count * SLOT_SIZE)
-    return sum(1 for (newest,) in _SLOT.iter_unpack(content[: len(content) // SLOT_SIZE * SLOT_SIZE]) if newest)
+    return sum(1 for (newest,) in SLOT.iter_unpack(content[: len(content) // SLOT_SIZE * SLOT_SIZE]) if newest)
 
 
 def _fits(opened: ReadOnlyFiles, path: str, index_layout: IndexLayout, header: IndexHeader) -> tuple[bool, bool, bool]:

@@ -18,7 +18,6 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 
 CONFIG_DIRECTORY = "config"
-DELETED_PREFIX = "deleted-before-"
 _FOREIGN_START = "rocketpy ignores it; a Java broker may not start with it"
 
 
@@ -247,8 +246,8 @@ def _find_queues(disk: Disk, inventory: Inventory, name: str, queues: dict[tuple
             continue
         for entry in disk.list_directory(topic_path):
             path = f"{topic_path}/{entry}"
-            if entry.startswith(DELETED_PREFIX):
-                inventory.deleted_before[topic] = layout.base_offset_of(entry.removeprefix(DELETED_PREFIX)) or 0
+            if (physical_offset := layout.deletion_of(entry)) is not None:
+                inventory.deleted_before[topic] = physical_offset
             elif (queue_id := layout.queue_id_of(entry)) is not None and disk.is_directory(path):
                 listed = sorted(_numbered_files(disk, path, inventory), key=lambda each: each[1])
                 found.append((topic, queue_id, path, listed))

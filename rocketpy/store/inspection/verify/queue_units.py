@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.layout import EXT_UNIT, EXT_UNIT_SIZE_MAX, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketpy.store.layout import EXT_ADDRESS_SIGN, EXT_UNIT, EXT_UNIT_SIZE_MAX, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import CqExtUnit, read_ext_unit
 
 Unit = tuple[int, int, int]
 """Physical offset, size and tags code."""
 
 _CHUNK_UNITS = 4096
-_SIGN = 1 << 63
 
 
 def is_unit(unit: Unit) -> bool:
@@ -70,7 +69,7 @@ def ext_unit_at(opened: ReadOnlyFiles, extension: QueueFiles | None, address: in
     """Return the ConsumeQueueExt unit at an address, None if there is no valid one."""
     if extension is None:
         return None
-    offset = address + _SIGN
+    offset = address + EXT_ADDRESS_SIGN
     for file in extension.files:
         if file.base_offset <= offset < file.end_offset:
             position = offset - file.base_offset

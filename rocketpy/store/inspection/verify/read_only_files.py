@@ -9,9 +9,8 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import Disk, DiskFile
+from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 
-_PAGE_SIZE = 4096
 _UNREADABLE_MAX = 1000  # bound of the noted ranges
 
 
@@ -75,7 +74,7 @@ class ReadOnlyFiles:
         parts = []
         end = min(position + size, file.size())
         while position < end:
-            part_size = min(end, (position // _PAGE_SIZE + 1) * _PAGE_SIZE) - position
+            part_size = min(end, (position // PAGE_SIZE + 1) * PAGE_SIZE) - position
             try:
                 parts.append(file.read(position, part_size))
             except StoreError as failure:
