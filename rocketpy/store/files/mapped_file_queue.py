@@ -8,7 +8,7 @@ size.) Nothing here reads or writes contents.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import pairwise
 
 from rocketpy.errors import DamagedStoreError
@@ -83,12 +83,11 @@ class MappedFileQueue:
                     path=mapped_file.path,
                 )
             allowed = following.base_offset - mapped_file.base_offset
-            if mapped_file.size > allowed and allowed not in sizes and not drop_after_gap:
+            if not drop_after_gap and begins_inside(mapped_file.size, allowed, sizes):
                 raise DamagedStoreError(
                     f"expected no file before offset {mapped_file.end_offset}, where {mapped_file.path} ends",
                     path=following.path,
                 )
-            # A file that overlaps the next one is read up to where that begins, if other files have that shorter size.
             mapped_file.size = min(mapped_file.size, allowed)
         removed_from: dict[str, None] = {}
         for mapped_file in found:
@@ -187,3 +186,12 @@ class MappedFileQueue:
         return MappedFile(
             directory=directory, base_offset=base_offset, size=size, open_files=self._open_files, writer=self._writer
         )
+
+
+def begins_inside(size: int, allowed: int, sizes: Container[int]) -> bool:
+    """Whether the file that follows another one of a size, ``allowed`` bytes after its begin, begins inside it.
+
+    If other files have that shorter size, the following file is right and the one before it too long: it is read up to
+    there.
+    """
+    return size > allowed and allowed not in sizes

@@ -28,7 +28,9 @@ from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log.directories import LogDirectories
 
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
-_FIRST_RECORD_SIZE = 76  # up to storeTimestamp with either address family
+TIMED_HEAD_SIZE = 76
+"""Bytes of a record up to its storeTimestamp, with either address family."""
+
 _RESERVE_STEP = 1 << 20
 """Append reserves this much at once, on the event loop. Measured on ext4: 2 us for space that is reserved already, 5 us
 for other, 1.5 ms at worst. So no background service is needed, during whose work messages would have to be refused."""
@@ -275,8 +277,12 @@ class CommitLog:
 
 def first_store_timestamp(file: DiskFile) -> int:
     """Return the storeTimestamp of the first record of a CommitLog file, 0 if it has none. Blocks if it is cold."""
-    head = file.read(0, _FIRST_RECORD_SIZE)
-    if len(head) < _FIRST_RECORD_SIZE:
+    return store_timestamp_in(file.read(0, TIMED_HEAD_SIZE))
+
+
+def store_timestamp_in(head: bytes) -> int:
+    """Return the storeTimestamp of the record that begins with these bytes, 0 if none does or they are too few."""
+    if len(head) < TIMED_HEAD_SIZE:
         return 0
     magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
     position = store_timestamp_position(sys_flag)

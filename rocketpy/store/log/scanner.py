@@ -281,12 +281,23 @@ class LogScanner:
     def _is_inconsistent(self, record: CheckedMessage, mapped_file: MappedFile, position: int) -> bool:
         """Whether a well-formed record is inconsistent with its position in this log; sets ``why``."""
         physical_offset = mapped_file.base_offset + position
-        if record.physical_offset != physical_offset:
-            self.why = f"record at {physical_offset}: it says it is at {record.physical_offset}"
-        elif "\0" in record.topic or b"\0" in record.properties_text:
-            self.why = f"record at {physical_offset}: a NUL in topic or properties"
+        why = objection(record, physical_offset)
+        if why:
+            self.why = f"record at {physical_offset}: {why}"
         elif not record.sys_flag & NO_QUEUE_FLAG and record.queue_offset:
             expected = self._queue_of(record).next_offset
             if record.queue_offset != expected:
                 self.why = f"record at {physical_offset}: expected queue offset {expected}, found {record.queue_offset}"
         return bool(self.why)
+
+
+def objection(record: CheckedMessage, physical_offset: int) -> str:
+    """Return why a well-formed record is not one of the log at an offset; empty if it is consistent.
+
+    A NUL is in no record that was accepted. The fast path of the scanner makes the same checks inline.
+    """
+    if record.physical_offset != physical_offset:
+        return f"it says it is at {record.physical_offset}"
+    if "\0" in record.topic or b"\0" in record.properties_text:
+        return "a NUL in topic or properties"
+    return ""

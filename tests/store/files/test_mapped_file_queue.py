@@ -7,7 +7,7 @@ import pytest
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.files.mapped_file import OpenFiles
-from rocketpy.store.files.mapped_file_queue import MappedFileQueue
+from rocketpy.store.files.mapped_file_queue import MappedFileQueue, begins_inside
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
 
@@ -137,3 +137,10 @@ def several(place: Place) -> MappedFileQueue:
         place.disk.make_directories(path)
     open_files = OpenFiles(disk=place.disk, open_max=8)
     return MappedFileQueue(path=paths[0], more_paths=paths[1:], disk=place.disk, open_files=open_files)
+
+
+def test_a_file_begins_inside_another_unless_that_one_is_too_long() -> None:
+    assert not begins_inside(10, 10, {10})
+    assert not begins_inside(8, 10, {8}), "a gap"
+    assert begins_inside(15, 10, {15, 20})
+    assert not begins_inside(15, 10, {15, 10}), "others end where it should"

@@ -9,7 +9,14 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.files.mapped_file import OpenFiles
-from rocketpy.store.log.commit_log import CommitLog, FileAllocator, FlushRange, first_store_timestamp
+from rocketpy.store.log.commit_log import (
+    TIMED_HEAD_SIZE,
+    CommitLog,
+    FileAllocator,
+    FlushRange,
+    first_store_timestamp,
+    store_timestamp_in,
+)
 from rocketpy.store.log.directories import LogDirectories
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place, PlainAllocator
@@ -315,3 +322,12 @@ def test_the_first_record_says_when_a_file_begins(place: Place, host: str) -> No
     assert first_store_timestamp(file) == 1_700_000_000_123
     file.truncate(50)
     assert first_store_timestamp(file) == 0
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1:1", "[::1]:1"])
+def test_the_head_of_a_record_says_when_it_was_stored(host: str) -> None:
+    message = MessageExt(topic="T", body=b"x", store_timestamp=1_700_000_000_123, born_host=host, store_host=host)
+    record = encode_message(message)
+    assert store_timestamp_in(record[:TIMED_HEAD_SIZE]) == store_timestamp_in(record) == 1_700_000_000_123
+    assert {store_timestamp_in(record[:size]) for size in range(TIMED_HEAD_SIZE)} == {0}
+    assert store_timestamp_in(bytes(4) + b"what" + record[8:]) == 0, "another magic"

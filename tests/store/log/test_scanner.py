@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.protocol import stored_message
-from rocketpy.protocol.stored_message import CheckedMessage
+from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
 from rocketpy.store.log import scanner as log_scanner
-from rocketpy.store.log.scanner import LogScanner
+from rocketpy.store.log.scanner import LogScanner, objection
 from tests.store.parts import BORN_HOST_V6, LOG_FILE_SIZE, STORE_HOST_V6, Parts, Place
 
 
@@ -192,3 +193,11 @@ def test_a_record_that_claims_more_than_there_can_be_is_not_read(place: Place, m
     assert [record.physical_offset for record in records] == [0]
     assert max(sizes) <= 2000
     assert "expected a total size of at most 2000, found 26" in scanner.why
+
+
+def test_a_record_of_the_log_is_at_its_offset_and_has_no_nul() -> None:
+    record = CheckedMessage(RecordStatus.MESSAGE, 100, "T", physical_offset=500, properties_text=b"TAGS\x01a")
+    assert objection(record, 500) == ""
+    assert objection(record, 600) == "it says it is at 500"
+    for changes in ({"topic": "T\0"}, {"properties_text": b"TAGS\x01\0"}):
+        assert objection(attrs.evolve(record, **changes), 500) == "a NUL in topic or properties"

@@ -2,6 +2,9 @@
 
 A log or queue file begins at the offset in its name. Its nominal length follows from its neighbours: up to the next
 file, but not more than the usual file size of this store. A remaining gap between two files is a missing file.
+
+Nominal lengths are not those of a start, on purpose. A start takes a file as it is, refuses a log with a gap and drops
+the queue files after one. An inspection has to say what is missing, and does not know the configured file size.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.files.mapped_file_queue import begins_inside
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 
 CONFIG_DIRECTORY = "config"
@@ -175,7 +179,7 @@ def _without_intruders(listed: Sequence[tuple[str, int, int]], inventory: Invent
         if kept:
             previous_path, previous_base, previous_length = kept[-1]
             allowed = base_offset - previous_base
-            if previous_length > allowed and allowed not in lengths:
+            if begins_inside(previous_length, allowed, lengths):
                 inventory.misplaced.append(path)
                 inventory.findings.append(
                     Finding(

@@ -31,6 +31,7 @@ from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.store.inspection.verify.inventory import StoreFile
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.time_inspection import is_time
+from rocketpy.store.log.scanner import objection
 
 SLICE_RECORDS = 4000
 _WINDOW_SIZE = 1 << 20
@@ -215,7 +216,9 @@ class LogWalk:
 
     def _damage_at(self, file: StoreFile, position: int, record: CheckedMessage) -> Damage:
         """Return the damage that begins at a position, up to where the scan can continue."""
-        why = record.why.partition(": ")[2] or objection(record, file.base_offset + position) or "no record"
+        why = record.why.partition(": ")[2]
+        if record.status is RecordStatus.MESSAGE:
+            why = why or objection(record, file.base_offset + position)
         suspects, end = self._follow_suspects(file, position)
         if end is None:
             end, is_zero = self._search(file, position)
@@ -228,7 +231,7 @@ class LogWalk:
             file.base_offset + end,
             file.path,
             position,
-            why,
+            why or "no record",
             is_zero,
             end == file.size,
             tuple(suspects),
@@ -291,17 +294,6 @@ class LogWalk:
         content = self._opened.read(file.path, position, size)
         record = check_message(content, 0, len(content))
         return record.status is RecordStatus.MESSAGE and not objection(record, file.base_offset + position)
-
-
-def objection(record: CheckedMessage, physical_offset: int) -> str:
-    """Return why a well-formed record is inconsistent with its position in the log; empty if it is consistent."""
-    if record.status is not RecordStatus.MESSAGE:
-        return ""
-    if record.physical_offset != physical_offset:
-        return f"it says it is at {record.physical_offset}"
-    if "\0" in record.topic or b"\0" in record.properties_text:
-        return "a NUL in topic or properties"
-    return ""
 
 
 def read_record(files: Sequence[StoreFile], opened: ReadOnlyFiles, physical_offset: int) -> CheckedMessage | None:

@@ -6,7 +6,6 @@ begin its scan.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +13,6 @@ import attrs
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol import fastjson
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
@@ -22,13 +20,12 @@ from rocketpy.store.inspection.verify.inventory import CONFIG_DIRECTORY, Invento
 from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, read_units, units_between
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
+from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, store_timestamp_in
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd
 from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
 
 TOPICS_FILE = "topics.json"
-_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
-_FIRST_RECORD_SIZE = 76
 
 
 @attrs.frozen
@@ -80,12 +77,7 @@ def _queues_of(inventory: Inventory) -> Iterator[QueueFiles]:
 
 def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
     """Return the storeTimestamp of a log file's first record, 0 if it has none."""
-    head = opened.read(file.path, 0, _FIRST_RECORD_SIZE)
-    if len(head) < _FIRST_RECORD_SIZE:
-        return 0
-    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(head)
-    position = store_timestamp_position(sys_flag)
-    return int.from_bytes(head[position : position + 8], "big") if magic == MESSAGE_MAGIC_CODE else 0
+    return store_timestamp_in(opened.read(file.path, 0, TIMED_HEAD_SIZE))
 
 
 # ---- where queues end ----------------------------------------------------------------------------------------------
