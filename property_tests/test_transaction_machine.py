@@ -109,7 +109,7 @@ def _passes_over_what_is_open(first: Function) -> Function:
 
     async def moved(self: Any) -> None:
         kept, self._transactions = self._transactions, OpenTransactions()
-        self._transactions._known_end = kept._known_end
+        self._transactions.load({}, kept.known_end)
         await first(self)
         self._transactions = kept
 

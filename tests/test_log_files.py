@@ -23,6 +23,7 @@ from rocketpy.log_files import (
     open_log_files,
     set_levels,
 )
+from tests.quiet_logs import restored_loggers
 
 CONCERNS = (
     Concern("one", "rocketpy.test.one", "one.log", 10_000, 2),
@@ -34,15 +35,8 @@ CONCERNS = (
 
 @pytest.fixture(autouse=True)
 def quiet_root() -> Iterator[None]:
-    """Leave the loggers of the process as they were."""
-    root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
-    yield
-    log_files._detach(CONCERNS)
-    for concern in CONCERNS:
-        logging.getLogger(concern.logger).setLevel(logging.NOTSET)
-    root.handlers[:] = kept
-    root.setLevel(level)
+    with restored_loggers(CONCERNS):
+        yield
 
 
 def event(text: str = "text", *arguments: object, created: float = 0.25, **extra: object) -> logging.LogRecord:

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise_descriptor_limit()
         trio.run(_serve, settings, started)
     except* (SettingsError, StartError, StoreError) as group:
-        status = _report(group, is_start=not started)
+        status = report_failure(group, is_start=not started)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
         status = EXIT_FAILED
@@ -119,7 +119,7 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as outer:
-            outer.start_soon(_obey_signals, signals, stop)
+            outer.start_soon(obey_signals, signals, stop)
             if settings.embeds_nameserver:
                 await outer.start(_run_embedded_nameserver, settings)
 
@@ -165,7 +165,7 @@ async def _run_embedded_nameserver(
     )
 
 
-async def _obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
+async def obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
     """Start the shutdown at the first signal; exit at once at the second, or after SHUTDOWN_SECONDS."""
     await signals.__anext__()
     stop.set()
@@ -191,7 +191,7 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
     sys.stdout.flush()
 
 
-def _report(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
+def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
     """Print the message of a failed start; log later failures with their traceback."""
     if is_start:
         print(next(single_failures(group)), file=sys.stderr)

@@ -24,7 +24,7 @@ from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
-from rocketpy.runner import run_inline
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
@@ -133,8 +133,8 @@ class Transport:
 class BrokerOnBytes:
     """One broker without sends and pulls."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
-        self.tables: Tables = make_tables(directory, **settings)
+    def __init__(self, directory: Path, *, run_blocking: RunBlocking = run_inline, **settings: object) -> None:
+        self.tables: Tables = make_tables(directory, run_blocking=run_blocking, **settings)
         self.store = FakeStore()
         self.broker_stats = BrokerStats(statistics=self.store.statistics)
         self.registered_count = 0

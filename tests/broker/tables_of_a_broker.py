@@ -12,7 +12,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.context import BrokerContext
 from rocketpy.clock import ManualClock
 from rocketpy.remoting.connection import pack_host
-from rocketpy.runner import run_inline
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
@@ -40,7 +40,9 @@ class Tables(tables.Tables):
     time: Time
 
 
-def make_tables(directory: Path, *, enable_lmq: bool = False, **settings: object) -> Tables:
+def make_tables(
+    directory: Path, *, enable_lmq: bool = False, run_blocking: RunBlocking = run_inline, **settings: object
+) -> Tables:
     names = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1"}
     config = BrokerConfig(**{**names, **settings})  # type: ignore[arg-type]
     clock, time = ManualClock(), Time()
@@ -52,7 +54,7 @@ def make_tables(directory: Path, *, enable_lmq: bool = False, **settings: object
         disk=OsDisk(),
         clock=clock,
         current_time=time,
-        run_blocking=run_inline,
+        run_blocking=run_blocking,
     )
     return Tables(config=config, clock=clock, time=time, **attrs.asdict(made, recurse=False))
 

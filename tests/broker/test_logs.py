@@ -9,7 +9,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy import log_files
 from rocketpy.broker.__main__ import main
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.logs import CONCERNS, LEVEL_KEYS, apply_log_levels, configure_logging
@@ -19,6 +18,7 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import setting_rows, updated_settings
 from tests.broker.test_app import running, settings_at
+from tests.quiet_logs import restored_loggers
 
 ROCKETMQ_FILES = {
     "broker.log": (128, 20),
@@ -40,15 +40,8 @@ ROCKETMQ_FILES = {
 
 @pytest.fixture(autouse=True)
 def quiet_root() -> Iterator[None]:
-    """Leave the loggers of the process as they were."""
-    root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
-    yield
-    log_files._detach(CONCERNS)
-    for concern in CONCERNS:
-        logging.getLogger(concern.logger).setLevel(logging.NOTSET)
-    root.handlers[:] = kept
-    root.setLevel(level)
+    with restored_loggers(CONCERNS):
+        yield
 
 
 def test_files_have_rocketmqs_names_sizes_and_numbers() -> None:

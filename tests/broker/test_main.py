@@ -196,10 +196,10 @@ def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     group = ExceptionGroup("", [ExceptionGroup("", [StartError("port 1 is taken")])])
-    assert broker_main._report(group, is_start=True) == 2
+    assert broker_main.report_failure(group, is_start=True) == 2
     assert capsys.readouterr().err == "port 1 is taken\n"
     group = ExceptionGroup("", [StoreError("the disk is gone", path="commitlog/0", position=7)])
-    assert broker_main._report(group, is_start=False) == 1
+    assert broker_main.report_failure(group, is_start=False) == 1
     assert "the broker has failed: the disk is gone (commitlog/0 at 7)" in caplog.text
 
 
@@ -223,6 +223,6 @@ async def test_a_shutdown_that_hangs_is_ended(
     if is_signalled_again:
         await sending.send(signal.SIGTERM)
     with pytest.raises(Ended):
-        await broker_main._obey_signals(signals, stop)
+        await broker_main.obey_signals(signals, stop)
     assert stop.is_set()
     assert trio.current_time() - begun == pytest.approx(0 if is_signalled_again else broker_main.SHUTDOWN_SECONDS)

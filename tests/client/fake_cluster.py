@@ -153,7 +153,10 @@ class FakeBroker(Scripted):
         self.heartbeats: list[HeartbeatData] = []
         self.created: list[CreateTopicRequestHeader] = []
         self.suggested_broker_id = 0
-        self._waiting: list[_Waiting] = []
+        self.waiting: list[_Waiting] = []
+        """The pulls that are held."""
+        self.stored_as = int(ResponseCode.SUCCESS)
+        """The code that sends are answered with once they are stored."""
         for code, processor in (
             (RequestCode.SEND_MESSAGE_V2, self._send),
             (RequestCode.SEND_BATCH_MESSAGE, self._send),
@@ -184,8 +187,8 @@ class FakeBroker(Scripted):
             store_host=self.address or "127.0.0.1:1",
         )
         queue.append(message)
-        for each in [w for w in self._waiting if (w.header.topic, w.header.queue_id) == (topic, queue_id)]:
-            self._waiting.remove(each)
+        for each in [w for w in self.waiting if (w.header.topic, w.header.queue_id) == (topic, queue_id)]:
+            self.waiting.remove(each)
             each.connection.reply_deferred(encode_frame(self._answer_pull(each.request, each.header)))
         if self.server is not None:
             self.server.flush_replies()
@@ -215,6 +218,7 @@ class FakeBroker(Scripted):
         host = encode_host(self.address)
         answer = make_response(
             request,
+            self.stored_as,
             header=SendMessageResponseHeader(
                 msg_id=",".join(encode_offset_msg_id(host, each.physical_offset) for each in stored),
                 queue_id=header.queue_id,
@@ -229,7 +233,7 @@ class FakeBroker(Scripted):
         header = read_header(request, PullMessageRequestHeader)
         answer = self._answer_pull(request, header)
         if answer.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND_FLAG:
-            self._waiting.append(_Waiting(connection, request, header))
+            self.waiting.append(_Waiting(connection, request, header))
             return DEFERRED
         return answer
 

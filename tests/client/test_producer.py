@@ -20,13 +20,11 @@ from rocketpy.errors import (
 )
 from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.compression import CompressionType, compression_type
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.stored_message import decode_message, encode_message
-from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.local_address import outgoing_address, packed_address
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
@@ -187,23 +185,10 @@ async def test_an_undelayed_batch_with_the_same_wait_passes(cluster: FakeCluster
 @pytest.mark.parametrize("code", [10, 11, 12])
 async def test_a_weaker_status_means_stored_and_is_not_repeated(cluster: FakeCluster, code: int) -> None:
     async with open_producer(cluster.address) as producer:
-        answer_with(cluster.broker, code)
+        cluster.broker.stored_as = code
         result = await producer.send(Message(TOPIC, b"x"))
     assert result.status.value == code
     assert len(cluster.broker.asked(SEND)) == 1
-
-
-def answer_with(broker: FakeBroker, code: int) -> None:
-    """Let sends be stored and answered with another code."""
-    stored = broker.dispatcher._processors[SEND]
-
-    def processor(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        answer = stored(connection, request)
-        assert isinstance(answer, RemotingCommand)
-        answer.code = code
-        return answer
-
-    broker.dispatcher._processors[SEND] = processor
 
 
 @pytest.mark.parametrize("code", sorted(RETRY_CODES))

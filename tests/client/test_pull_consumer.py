@@ -44,7 +44,7 @@ async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster)
     async with open_pull_consumer(cluster.address, group="g") as consumer, trio.open_nursery() as nursery:
 
         async def put_soon() -> None:
-            await until(lambda: cluster.broker._waiting)
+            await until(lambda: cluster.broker.waiting)
             cluster.broker.put(TOPIC, 0, b"awaited")
 
         nursery.start_soon(put_soon)

@@ -8,22 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy import log_files
 from rocketpy.errors import StartError
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.nameserver.logs import CONCERNS, apply_log_level, configure_logging
+from tests.quiet_logs import restored_loggers
 
 
 @pytest.fixture(autouse=True)
 def quiet_root() -> Iterator[None]:
-    """Leave the loggers of the process as they were."""
-    root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
-    yield
-    log_files._detach(CONCERNS)
-    logging.getLogger("rocketpy.nameserver").setLevel(logging.NOTSET)
-    root.handlers[:] = kept
-    root.setLevel(level)
+    with restored_loggers(CONCERNS):
+        yield
 
 
 def test_lines_go_to_namesrv_log(tmp_path: Path) -> None:

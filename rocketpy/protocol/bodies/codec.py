@@ -328,7 +328,7 @@ def _sequence_writer(annotation: Any) -> _Writer:
     return lambda value: [write_item(item) for item in value]
 
 
-_PIECE_ITEMS_MAX = 1000
+PIECE_ITEMS_MAX = 1000
 
 
 def _pieces(value: Any, annotation: Any) -> Iterator[bytes]:
@@ -365,9 +365,9 @@ def _is_small(value: Any, annotation: Any) -> bool:
             if (item := getattr(value, each.attribute)) is not None
         )
     if _is_map(annotation):
-        return len(value) <= _PIECE_ITEMS_MAX and not _is_collection(typing.get_args(annotation)[1])
+        return len(value) <= PIECE_ITEMS_MAX and not _is_collection(typing.get_args(annotation)[1])
     if _is_sequence(annotation):
-        return len(value) <= _PIECE_ITEMS_MAX and not _is_collection(_item_type(annotation))
+        return len(value) <= PIECE_ITEMS_MAX and not _is_collection(_item_type(annotation))
     return True
 
 

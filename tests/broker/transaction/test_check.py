@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.metadata.groups import CHECK_GROUP
 from rocketpy.broker.send.put import MessageExtBrokerInner, PutMessageResult
 from rocketpy.broker.transaction.check import TransactionCheckStatistics
 from rocketpy.broker.transaction.replay import queue_ends
+from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.compression import CompressionType, compress
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.broker_on_bytes import received
@@ -94,8 +98,7 @@ async def test_the_producers_of_a_group_are_asked_in_turn() -> None:
 
 async def test_one_that_does_not_read_is_skipped_and_one_that_is_closed_never_asked() -> None:
     async with open_transaction_broker() as broker:
-        slow = broker.producer()
-        slow._limits = ConnectionLimits(outgoing_bytes_pause=-1)
+        slow = broker.producer(limits=ConnectionLimits(outgoing_bytes_pause=-1))
         fast, closed = broker.producer(), broker.producer()
         closed.mark_closed()
         for i in range(3):
@@ -468,7 +471,7 @@ async def test_an_end_whose_op_message_a_crash_has_swallowed_is_found_again(
         if how in ("commit by a copy", "given up"):
             broker.later(60)
             checks = await broker.round(broker.producer())
-        monkeypatch.setattr(broker.feature.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
+        broker.put_no_op(monkeypatch)
         with pytest.raises(pytest.fail.Exception):
             if how == "given up":
                 broker.later(60)
@@ -489,7 +492,7 @@ async def test_such_an_end_is_found_although_its_queue_has_gone_on(monkeypatch: 
     async with open_transaction_broker(disk=disk) as broker:
         tables = broker.tables
         half = broker.half()
-        monkeypatch.setattr(broker.feature.service, "_put_op", lambda *_, **__: pytest.fail("no op"))
+        broker.put_no_op(monkeypatch)
         with pytest.raises(pytest.fail.Exception):
             await broker.end(half)
         broker.store.end_burst()
@@ -504,12 +507,11 @@ async def test_such_an_end_is_found_although_its_queue_has_gone_on(monkeypatch: 
 @pytest.mark.parametrize("queue_offset", [-7, 1])
 async def test_a_record_that_is_gone_ends_its_transaction(queue_offset: int) -> None:
     """No record at the offset, or one of another transaction."""
-    async with open_transaction_broker() as broker:
+    async with open_transaction_broker(load=False) as broker:
         producer = broker.producer()
         broker.half(age_ms=60_000)
         broker.half(b"2", age_ms=60_000)
-        broker.service._service.catch_up()
-        broker.feature.transactions._newest[0] = queue_offset
+        broker.feature.transactions.load({0: queue_offset, 1: 1}, known_end=2)
         broker.later(1)
         assert [check.message.body for check in await broker.round(producer)] == [b"2"]
         assert broker.service.statistics().open_count == 1
@@ -652,7 +654,8 @@ async def test_a_long_round_lets_others_run_and_ends_after_a_minute(mock_clock: 
             def oneway(self, _: object) -> None:
                 mock_clock.jump(0.25)
 
-        broker.tables.producers._groups[GROUP] = {Slow(): None}  # type: ignore[dict-item]
+        client = ClientChannelInfo(cast(Connection, Slow()), "slow", LanguageCode.JAVA, 400, 0.0)
+        broker.tables.producers.register_producer(GROUP, client)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
             await broker.service.check()

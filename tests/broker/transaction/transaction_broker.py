@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
+import pytest
 
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.delay.levels import DelayLevels
-from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut, PutMessageResult
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.broker.transaction.half_message import half_message
@@ -90,9 +91,20 @@ class TransactionBroker:
             now=0.0,
         )
 
-    def producer(self, group: str = GROUP) -> Connection:
+    def put_no_op(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on, fail where an op message is put, as if the process died there."""
+        put = self.message_put.put
+
+        def put_others(message: MessageExtBrokerInner) -> PutMessageResult:
+            if message.topic == TRANS_OP_HALF_TOPIC:
+                pytest.fail("no op")
+            return put(message)
+
+        monkeypatch.setattr(self.message_put, "put", put_others)
+
+    def producer(self, group: str = GROUP, limits: ConnectionLimits | None = None) -> Connection:
         """A connection over which a producer of the group is online."""
-        connection = self.connect()
+        connection = self.connect(limits)
         client = ClientChannelInfo(connection, f"c{self._connections}", LanguageCode.JAVA, 400, 0.0)
         self.tables.producers.register_producer(group, client)
         return connection

@@ -263,18 +263,18 @@ def test_integers_of_a_body_have_a_range() -> None:
         decode_body('{"number":1}', Careless)
 
 
-def test_a_large_body_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_comes_in_small_pieces() -> None:
     """The encoder of a table of thousands of entries lets other tasks run between the pieces."""
-    monkeypatch.setattr(codec, "_PIECE_ITEMS_MAX", 3)
+    many_tags = ["a"] * (codec.PIECE_ITEMS_MAX + 1)
     bodies = [
         ConsumerOffsetSerializeWrapper({f"t@g{number}": {0: number, 7: 1} for number in range(50)}),
-        ConsumerOffsetSerializeWrapper({"t@g": {number: number for number in range(50)}}),
+        ConsumerOffsetSerializeWrapper({"t@g": {number: number for number in range(codec.PIECE_ITEMS_MAX + 1)}}),
         ConsumerOffsetSerializeWrapper({}),
         ProducerTableInfo(
             {f"g{group}": [ProducerInfo(f"c{each}", "/a:1") for each in range(50)] for group in range(2)}
         ),
         ProducerTableInfo({"g": []}),
-        ConsumerConnection(subscription_table={"t": SubscriptionData("t", tags_set=list("abcdefgh"))}),
+        ConsumerConnection(subscription_table={"t": SubscriptionData("t", tags_set=many_tags)}),
         TopicStatsTable({MessageQueue("t", "b", number): TopicOffset(1, 2, 3) for number in range(50)}),
     ]
     for body in bodies:

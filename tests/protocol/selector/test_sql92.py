@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rocketpy.protocol.selector import sql92, sql92_tree
 from rocketpy.protocol.selector.sql92 import CACHED_TEXTS, compile_sql92
 from rocketpy.protocol.selector.sql92_errors import DEPTH_MAX, SIZE_MAX, TOKENS_MAX, EvaluationError, SelectorError
 from rocketpy.protocol.selector.sql92_grammar import parse
+from tests.forgotten import Name, is_forgotten
 from tests.protocol.selector import sql92_oracle as oracle
 
 HEAD, *VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["sql92"]
@@ -220,21 +222,21 @@ def test_texts_and_refusals_are_cached_and_old_ones_evicted(monkeypatch: pytest.
         parsed.append(text)
         return parse(text)
 
-    sql92._compiled.cache_clear()
     monkeypatch.setattr(sql92, "parse", counted)
-    first = compile_sql92("a = 1")
-    assert compile_sql92("a = 1") is first
+    first = compile_sql92("a = 12345")
+    assert compile_sql92("a = 12345") is first
     for _ in range(2):
         with pytest.raises(SelectorError, match="cannot be compared"):
-            compile_sql92("a = NULL")
-    assert parsed == ["a = 1", "a = NULL"]
-    for number in range(CACHED_TEXTS - 1):
-        compile_sql92(f"b = {number}")
-    compile_sql92("a = NULL2")
+            compile_sql92("a = 12345 OR a = NULL")
+    assert parsed == ["a = 12345", "a = 12345 OR a = NULL"]
+    for number in range(CACHED_TEXTS - 2):
+        compile_sql92(f"b = 12345 OR b = {number}")
+    assert compile_sql92("a = 12345") is first, "as many texts are remembered as the bound says"
+    for number in range(CACHED_TEXTS):
+        compile_sql92(f"c = 12345 OR c = {number}")
     parsed.clear()
-    assert compile_sql92("a = 1") is not first
-    assert parsed == ["a = 1"]
-    assert sql92._compiled.cache_info().currsize == CACHED_TEXTS
+    assert compile_sql92("a = 12345") is not first, "and not one more"
+    assert parsed == ["a = 12345"]
 
 
 # ---- hostile texts ---------------------------------------------------------------------------------------------------
@@ -273,10 +275,12 @@ def test_parentheses_and_chains_are_not_depth() -> None:
 def test_size_is_bounded(text: str) -> None:
     with pytest.raises(SelectorError, match=f"expected at most {SIZE_MAX} characters of SQL, found {len(text)}"):
         compile_sql92(text)
-    sql92._compiled.cache_clear()
+    named = Name(text)
+    reference = weakref.ref(named)
     with pytest.raises(SelectorError):
-        compile_sql92(text)
-    assert sql92._compiled.cache_info().currsize == 0, "a hundred such texts would be cached"
+        compile_sql92(named)
+    del named
+    assert is_forgotten(reference), "a hundred such texts would be cached"
 
 
 @pytest.mark.parametrize(
