@@ -244,11 +244,16 @@ async def test_a_large_reply_is_written_in_pieces() -> None:
     assert sum(sizes) > 3 * WRITE_SIZE
 
 
-async def test_a_peer_that_does_not_read_is_not_read_either_until_it_does() -> None:
+async def test_a_peer_that_does_not_read_is_not_read_either_until_it_does(mock_clock: trio.testing.MockClock) -> None:
+    """The clock stands still, so that both requests are served in one slice on a slow machine too.
+
+    What the writer task is sending does not count as queued. The replies are longer than a piece that it takes.
+    """
+    size = b"%d" % (2 * WRITE_SIZE)
     async with a_world(ConnectionLimits(outgoing_bytes_pause=10_000)) as world:
         peer, connection = await world.connect_slowly()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.send_all, ask(SIZE, 1, b"100000") + ask(SIZE, 2, b"100000"))
+            nursery.start_soon(peer.send_all, ask(SIZE, 1, size) + ask(SIZE, 2, size))
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(peer.send_all, ask(ECHO, 3))
             await trio.testing.wait_all_tasks_blocked()
