@@ -58,17 +58,14 @@ class FrameReader:
     further :meth:`next_frame` raises the same.
     """
 
-    __slots__ = ("_buffer", "_position")
+    __slots__ = ("_buffer", "_position", "buffered_bytes")
 
     def __init__(self) -> None:
         # The last received bytes object as it is (no copy), or a bytearray once a frame spans two of them.
         self._buffer: bytes | bytearray = b""
         self._position = 0
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Number of received bytes that are not part of a returned frame yet."""
-        return len(self._buffer) - self._position
+        self.buffered_bytes = 0
+        """Number of received bytes that are not part of a returned frame yet, as of the last :meth:`next_frames`."""
 
     def receive(self, data: bytes) -> None:
         """Take the next bytes of the stream; ``data`` must not change afterwards."""
@@ -93,6 +90,7 @@ class FrameReader:
         end = len(buffer)
         if isinstance(buffer, bytearray):
             if not _has_whole_frame(buffer):
+                self.buffered_bytes = end
                 return []
             # One copy for all the frames in it, so that header and body are plain slices.
             buffer = self._buffer = bytes(buffer)
@@ -119,9 +117,10 @@ class FrameReader:
             position = frame_end
         if position == end:
             self._buffer = b""  # releases the memory of a long frame at once
-            self._position = 0
+            self._position = self.buffered_bytes = 0
         else:
             self._position = position
+            self.buffered_bytes = end - position
         return frames
 
     def next_frame(self) -> Frame | None:

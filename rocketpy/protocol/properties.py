@@ -128,7 +128,8 @@ def index_keys(unique_key: str | None, keys: str | None, count_max: int = INDEX_
     parts = [unique_key.encode()] if unique_key else []
     if keys:
         parts += [part.encode() for part in keys.split(KEY_SEPARATOR) if part]
-    return tuple(parts if len(parts) <= count_max else parts[:count_max])
+        del parts[count_max:]
+    return tuple(parts)
 
 
 def index_keys_of(properties: Mapping[str, str], count_max: int = INDEX_KEYS_MAX) -> tuple[bytes, ...]:

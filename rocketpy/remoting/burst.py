@@ -24,6 +24,10 @@ from rocketpy.errors import StoreError
 _log = logging.getLogger("rocketpy.remoting")
 
 
+def no_hook() -> None:
+    """Do nothing: what a server without a store has at the end of a burst."""
+
+
 class Sender(Protocol):
     """Interface of a connection that its burst needs."""
 
@@ -52,9 +56,7 @@ class Burst:
 
     __slots__ = ("_after_replies", "_dirty", "_end_burst", "has_failed", "may_send")
 
-    def __init__(
-        self, *, end_burst: Callable[[], None] | None = None, after_replies: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, *, end_burst: Callable[[], None] = no_hook, after_replies: Callable[[], None] = no_hook) -> None:
         """Take the hook that makes the burst's writes visible, and the one that serves waiting pulls afterwards."""
         self._end_burst = end_burst
         self._after_replies = after_replies
@@ -79,24 +81,22 @@ class Burst:
         if failure is not None and not is_containable(failure):
             self._fail()
             return
-        if self._end_burst is not None:
-            try:
-                self._end_burst()
-            except BaseException as unwritten:
-                self._fail()
-                if is_containable(unwritten):  # in a processor it would be contained; here it must end the program
-                    raise StoreError(f"a burst could not be ended: {unwritten!r}", path="the store") from unwritten
-                raise
+        try:
+            self._end_burst()
+        except BaseException as unwritten:
+            self._fail()
+            if is_containable(unwritten):  # in a processor it would be contained; here it must end the program
+                raise StoreError(f"a burst could not be ended: {unwritten!r}", path="the store") from unwritten
+            raise
         self.may_send = True
         if self._dirty:
             self.flush_replies()
-        if self._after_replies is not None:
-            try:
-                self._after_replies()
-            except Exception as woken:
-                contain(woken, _log, "serving what a burst has woken")
-            if self._dirty:
-                self.flush_replies()
+        try:
+            self._after_replies()
+        except Exception as woken:
+            contain(woken, _log, "serving what a burst has woken")
+        if self._dirty:
+            self.flush_replies()
 
     def flush_replies(self) -> None:
         """Send what every dirty connection has queued; nothing while a burst is open."""

@@ -104,7 +104,6 @@ class Connection:
 
     __slots__ = (
         "_burst",
-        "_closed",
         "_cut_frames",
         "_deferred_count",
         "_dirty",
@@ -113,7 +112,6 @@ class Connection:
         "_limits",
         "_next_opaque",
         "_outgoing",
-        "_outgoing_size",
         "_reader",
         "_transport",
         "_unsent",
@@ -121,8 +119,10 @@ class Connection:
         "buffered_size",
         "dropped_replies",
         "frames_received",
+        "is_closed",
         "last_active",
         "opened_at",
+        "outgoing_size",
         "peer",
     )
 
@@ -142,6 +142,10 @@ class Connection:
         self.buffered_size = 0
         """Bytes of an unfinished frame, as of the last :meth:`serve`."""
         self.dropped_replies = 0
+        self.is_closed = False
+        """Whether the connection has ended; it never opens again."""
+        self.outgoing_size = 0
+        """Bytes queued for the peer."""
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
         self._transport = transport
@@ -150,22 +154,15 @@ class Connection:
         self._cut_frames: list[Frame] = _NO_FRAMES  # taken from the reader, but not served before the slice ended
         self._unsent: deque[bytes | memoryview] = deque()  # not accepted by the socket yet; sent before _outgoing
         self._outgoing: list[bytes] = []
-        self._outgoing_size = 0  # of both
         self._dirty = False  # the burst will flush it
-        self._closed = False
         self._deferred_count = 0
         self._in_flight: dict[int, _PendingRequest] = {}
         self._next_opaque = 0
 
     def __repr__(self) -> str:
-        return f"<Connection {self.peer}{' closed' if self._closed else ''}>"
+        return f"<Connection {self.peer}{' closed' if self.is_closed else ''}>"
 
     # ---- for processors and services ------------------------------------------------------------------------------
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection has ended; it never opens again."""
-        return self._closed
 
     def reply(self, response: RemotingCommand) -> None:
         """Queue a response; the end of the burst or the next :meth:`flush` sends it. A no-op when closed."""
@@ -173,11 +170,11 @@ class Connection:
 
     def reply_frame(self, frame: bytes) -> None:
         """Queue an encoded response; see :meth:`reply`."""
-        if self._closed:
+        if self.is_closed:
             self.dropped_replies += 1
             return
         self._outgoing.append(frame)
-        self._outgoing_size += len(frame)
+        self.outgoing_size += len(frame)
         if not self._dirty:
             self._dirty = True
             self._burst.mark_dirty(self)
@@ -229,12 +226,12 @@ class Connection:
 
     def flush(self) -> None:
         """Send queued frames now, as far as the socket accepts them; while a burst is open, at its end."""
-        if self._dirty and not self._closed and self._burst.may_send:
+        if self._dirty and not self.is_closed and self._burst.may_send:
             self._transport.flush(self)
 
     def oneway(self, request: RemotingCommand) -> None:
         """Send a request without an answer, and flush; dropped when the connection is closed or its buffer full."""
-        if self._outgoing_size > self._limits.outgoing_bytes_max:
+        if self.outgoing_size > self._limits.outgoing_bytes_max:
             self.dropped_replies += 1
             return
         request.opaque = self._take_opaque()
@@ -248,7 +245,7 @@ class Connection:
         Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
         RemotingTooMuchRequestError above the bound on requests in flight.
         """
-        if self._closed:
+        if self.is_closed:
             raise RemotingSendRequestError(f"the connection to {self.peer} is closed")
         if len(self._in_flight) >= self._limits.requests_in_flight_max:
             raise RemotingTooMuchRequestError(
@@ -274,7 +271,7 @@ class Connection:
 
     def close(self) -> None:
         """End the connection at once; queued frames are not sent, pending requests fail."""
-        if not self._closed:
+        if not self.is_closed:
             self._transport.end(self)
 
     # ---- for the dispatcher ---------------------------------------------------------------------------------------
@@ -306,12 +303,12 @@ class Connection:
         ``is_over`` is called after each request that may have taken a millisecond: one without a fast path, or whose
         fast path returned TOOK_LONG. When it returns True, the remaining frames wait for the next call.
         """
-        frames = self._cut_frames
-        may_be_more = bool(frames)  # in the reader, after those
+        reader, frames = self._reader, self._cut_frames
         if frames:
             self._cut_frames = _NO_FRAMES
+            may_be_more = True  # in the reader, after those
         else:
-            frames = self._reader.next_frames(frames_max)
+            frames = reader.next_frames(frames_max)
             may_be_more = len(frames) == frames_max
         fast_paths = self._dispatcher.fast_paths
         remaining = iter(frames)
@@ -329,31 +326,27 @@ class Connection:
                     self._dispatcher.dispatch(self, serialize_type, header, body)
             else:
                 self._dispatcher.dispatch(self, serialize_type, header, body)
-            if self._closed:
+            if self.is_closed:
                 return False
             if is_over():
-                self._cut_frames = list(remaining)
-                may_be_more |= bool(self._cut_frames)
+                self._cut_frames = cut = list(remaining)
+                self.frames_received -= len(cut)  # counted when they are served
+                may_be_more |= bool(cut)
                 break
-        self.frames_received += len(frames) - len(self._cut_frames)
-        unfinished = self.buffered_size = self._reader.buffered_bytes
+        self.frames_received += len(frames)
+        unfinished = self.buffered_size = reader.buffered_bytes
         if unfinished and frames and not may_be_more:
-            self._reader.next_frames(1)  # none is whole; a bad length is refused now, not when more bytes arrive
+            reader.next_frames(1)  # none is whole; a bad length is refused now, not when more bytes arrive
         return may_be_more
 
     @property
     def wants_reading(self) -> bool:
         """Backpressure: False while too many replies are unread, so that no more requests are read."""
-        return self._outgoing_size <= self._limits.outgoing_bytes_pause
-
-    @property
-    def outgoing_size(self) -> int:
-        """Bytes queued for the peer."""
-        return self._outgoing_size
+        return self.outgoing_size <= self._limits.outgoing_bytes_pause
 
     def mark_dirty(self) -> None:
         """Have the burst flush this connection: its socket is writable again."""
-        if not self._dirty and self._outgoing_size:
+        if not self._dirty and self.outgoing_size:
             self._dirty = True
             self._burst.mark_dirty(self)
 
@@ -363,7 +356,7 @@ class Connection:
 
     def take_outgoing(self) -> bytes:
         """Return everything that is queued, in order, as one bytes object."""
-        return bytes(self.take_piece(self._outgoing_size))
+        return bytes(self.take_piece(self.outgoing_size))
 
     def take_piece(self, size_max: int) -> bytes | memoryview:
         """Return the next bytes to send: at most ``size_max``, or one frame that is longer. The driver owns them.
@@ -372,10 +365,12 @@ class Connection:
         """
         self._dirty = False
         outgoing, unsent = self._outgoing, self._unsent
-        if not unsent and self._outgoing_size <= size_max:
-            joined = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        if not unsent and self.outgoing_size <= size_max:
+            self.outgoing_size = 0
+            if len(outgoing) == 1:
+                return outgoing.pop()
+            joined = b"".join(outgoing)
             outgoing.clear()
-            self._outgoing_size = 0
             return joined
         unsent.extend(outgoing)
         outgoing.clear()
@@ -384,25 +379,25 @@ class Connection:
         while unsent and size + len(unsent[0]) <= size_max:
             size += len(unsent[0])
             pieces.append(unsent.popleft())
-        self._outgoing_size -= size
+        self.outgoing_size -= size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def put_back_outgoing(self, rest: bytes | memoryview) -> None:
         """Return bytes that the socket did not accept; they are sent first."""
         self._unsent.appendleft(rest)
-        self._outgoing_size += len(rest)
+        self.outgoing_size += len(rest)
 
     def drop_outgoing(self) -> None:
         """Discard what is queued: it acknowledges writes that failed."""
         self._unsent.clear()
         self._outgoing.clear()
-        self._outgoing_size = 0
+        self.outgoing_size = 0
         self._dirty = False
 
     def mark_closed(self) -> None:
         """Drop what is queued and fail every request in flight. Called once, by the driver that closed the socket."""
-        assert not self._closed, self
-        self._closed = True
+        assert not self.is_closed, self
+        self.is_closed = True
         self.drop_outgoing()
         self._cut_frames = _NO_FRAMES
         for pending in self._in_flight.values():

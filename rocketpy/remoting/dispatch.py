@@ -23,7 +23,7 @@ from rocketpy.errors import LocalProtocolError, RequestError, ShortageError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_command, encode_frame
-from rocketpy.remoting.burst import Burst
+from rocketpy.remoting.burst import Burst, no_hook
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred, Owed
 
@@ -73,8 +73,8 @@ class Dispatcher:
         self,
         *,
         unsupported_log: Callable[[int], None] | None = None,
-        end_burst: Callable[[], None] | None = None,
-        after_replies: Callable[[], None] | None = None,
+        end_burst: Callable[[], None] = no_hook,
+        after_replies: Callable[[], None] = no_hook,
         authorize: Authorize | None = None,
         fast_guards: Mapping[int, FastGuard] | None = None,
     ) -> None:

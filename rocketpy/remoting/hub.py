@@ -57,7 +57,18 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Peer:
     """A socket, its connection and the epoll events that the hub has registered for it."""
 
-    __slots__ = ("address", "backlogged", "connection", "events", "fd", "is_blocked", "is_parked", "is_silent", "sock")
+    __slots__ = (
+        "address",
+        "backlogged",
+        "connection",
+        "events",
+        "fd",
+        "is_accounted",
+        "is_blocked",
+        "is_parked",
+        "is_silent",
+        "sock",
+    )
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], connection: Connection) -> None:
         self.sock = sock
@@ -66,6 +77,7 @@ class _Peer:
         self.connection = connection
         self.events = _IN
         self.is_silent = True  # its first byte has not come yet
+        self.is_accounted = False  # its unfinished frame counts towards the limit over all connections
         self.is_blocked = False  # the socket buffer is full: the rest waits for EPOLLOUT
         self.backlogged = False  # not read: it has unserved frames, or is about to be closed
         self.is_parked = False  # backlogged, and not served until the peer reads its replies
@@ -160,12 +172,28 @@ class Hub:
             return
         if peer.is_blocked:
             connection.note_flushed()
-        elif not self._send(peer):
-            return
-        if peer.is_blocked and connection.outgoing_size > self._limits.outgoing_bytes_max:
+        else:
+            outgoing = connection.take_piece(SEND_SIZE)
+            try:
+                sent = peer.sock.send(outgoing) if outgoing else 0
+            except BlockingIOError:
+                sent = 0
+            except OSError as failure:
+                _log.debug("sending to %s failed: %s", connection.peer, failure)
+                self.end(connection)
+                return
+            if sent:
+                connection.last_active = self._now or trio.current_time()
+            if sent < len(outgoing):
+                connection.put_back_outgoing(memoryview(outgoing)[sent:])
+            if connection.outgoing_size:
+                peer.is_blocked = True
+            elif peer.events == _IN and not peer.is_parked:
+                return  # the usual case: all is sent, and nothing was waiting
+        if connection.outgoing_size > self._limits.outgoing_bytes_max:
             _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
             self.end(connection)
-        elif peer.is_blocked or peer.is_parked or peer.events != _IN:
+        else:
             self._watch(peer)
 
     def end(self, connection: Connection) -> None:
@@ -179,25 +207,6 @@ class Hub:
         connection.mark_closed()
         self._on_end(connection)
 
-    def _send(self, peer: _Peer) -> bool:
-        """Send once; False when that ended the connection."""
-        connection = peer.connection
-        outgoing = connection.take_piece(SEND_SIZE)
-        try:
-            sent = peer.sock.send(outgoing) if outgoing else 0
-        except BlockingIOError:
-            sent = 0
-        except OSError as failure:
-            _log.debug("sending to %s failed: %s", connection.peer, failure)
-            self.end(connection)
-            return False
-        if sent:
-            connection.last_active = self._now or trio.current_time()
-        if sent < len(outgoing):
-            connection.put_back_outgoing(memoryview(outgoing)[sent:])
-        peer.is_blocked = connection.outgoing_size > 0
-        return True
-
     def _is_over(self) -> bool:
         return self._monotonic() > self._deadline
 
@@ -208,71 +217,85 @@ class Hub:
         # A turn is one burst: leaving the block writes what it put and sends its replies. It is bounded by
         # SLICE_FRAMES, so that the first reply of a burst does not wait for a thousand others to be served.
         with self._burst:
-            was_busy = self._serve_all(deadline)
+            budget = self._serve_backlog(deadline) if self._backlog else SLICE_FRAMES
+            # Without budget it is not polled, so _skipped keeps its ranks for the next turn that gets to the sockets.
+            is_busy = budget <= 0 or self._serve_ready(budget, deadline)
         # Only now: closing drops what is queued, and requests served before the malformed one are owed their replies.
         if self._refused:
             for connection in self._refused:
                 self.end(connection)
             self._refused.clear()
-        return was_busy
+        return is_busy
 
-    def _serve_all(self, deadline: float) -> bool:
-        monotonic = self._monotonic
+    def _serve_backlog(self, deadline: float) -> int:
+        """Serve each backlogged peer once; returns how many frames may still be served in this turn, 0 when it is over.
+
+        The backlog goes first. Its frames were received before anything that is still in a socket buffer, and epoll
+        will not report them: the bytes have already left the socket. A peer with frames left goes to the end of the
+        deque, so backlogged peers take turns. A backlog delays the sockets by at most one READ_SIZE per peer in it,
+        because a backlogged peer is not read.
+        """
         budget = SLICE_FRAMES
-        # The backlog goes first. Its frames were received before anything that is still in a socket buffer, and epoll
-        # will not report them: the bytes have already left the socket. Each peer is served once; with frames left it
-        # goes to the end of the deque, so backlogged peers take turns. A backlog delays the sockets below by at most
-        # one READ_SIZE per peer in it, because a backlogged peer is not read.
-        if self._backlog:
-            for _ in range(len(self._backlog)):
-                peer = self._backlog.popleft()
-                peer.backlogged = False
-                if not peer.connection.is_closed:
-                    try:
-                        budget -= self._serve(peer, budget)
-                    except Exception as failure:
-                        self._refuse(peer, failure)
-                if budget <= 0 or monotonic() > deadline:
-                    # Not polled, so _skipped keeps its ranks for the next turn that gets as far as the sockets.
-                    return True
+        for _ in range(len(self._backlog)):
+            peer = self._backlog.popleft()
+            peer.backlogged = False
+            if not peer.connection.is_closed:
+                try:
+                    budget -= self._serve(peer, budget)
+                except Exception as failure:
+                    self._refuse(peer, failure)
+            if budget <= 0 or self._monotonic() > deadline:
+                return 0
+        return budget
+
+    def _serve_ready(self, budget: int, deadline: float) -> bool:
+        """Read and serve the connections that epoll reports; False when there is none."""
         ready = self._epoll.poll(0, EVENTS_MAX)
-        if ready:
-            self._now = trio.current_time()
-            if self._skipped:
-                # Level-triggered epoll reports busy descriptors in the same order each time. Without this sort the
-                # last ones would starve once the first ones use up the budget. A descriptor that was reused meanwhile
-                # only inherits a rank. The sort is stable, so peers that were not skipped keep epoll's order.
-                rank = self._skipped.get
-                ready.sort(key=lambda event: rank(event[0], EVENTS_MAX))
-        peers = self._peers
-        served = 0
+        if not ready:
+            self._skipped = {}
+            return False
+        self._now = trio.current_time()
+        if self._skipped:
+            # Level-triggered epoll reports busy descriptors in the same order each time. Without this sort the last
+            # ones would starve once the first ones use up the budget. A descriptor that was reused meanwhile only
+            # inherits a rank. The sort is stable, so peers that were not skipped keep epoll's order.
+            rank = self._skipped.get
+            ready.sort(key=lambda event: rank(event[0], EVENTS_MAX))
+            self._skipped = {}
+        monotonic, peers = self._monotonic, self._peers
         for fd, events in ready:
-            served += 1
-            known = peers.get(fd)
-            if known is None:  # ended earlier in this turn, after poll had reported it
+            peer = peers.get(fd)
+            if peer is None:  # ended earlier in this turn, after poll had reported it
                 continue
             try:
-                if known.is_silent and not self._greet(known, events):
+                if peer.is_silent and not self._greet(peer, events):
                     continue
-                if events & _OUT:
-                    known.is_blocked = False
-                    # The end of the burst flushes. Sending here could release a reply of this burst before its message
-                    # has been written.
-                    known.connection.mark_dirty()
-                # Input goes before hang-up: a peer that sent requests and closed is still served.
-                if events & _IN:
-                    budget -= self._read(known, budget)
-                elif events & _GONE:
-                    self.end(known.connection)
+                budget -= self._read(peer, budget) if events == _IN else self._serve_events(peer, events, budget)
             except Exception as failure:
-                self._refuse(known, failure)
+                self._refuse(peer, failure)
             if budget <= 0 or monotonic() > deadline:
                 # One turn ends here, not one connection: the replies so far leave now, and run() decides by the clock
                 # between another turn and a checkpoint for the other tasks. The events that are left are dropped:
                 # epoll is level-triggered and reports them again.
+                if fd != ready[-1][0]:
+                    skipped = ready[ready.index((fd, events)) + 1 :]
+                    self._skipped = {fd: rank for rank, (fd, _) in enumerate(skipped)}
                 break
-        self._skipped = {fd: rank for rank, (fd, _) in enumerate(ready[served:])}
-        return bool(ready)
+        return True
+
+    def _serve_events(self, peer: _Peer, events: int, budget: int) -> int:
+        """Serve a peer with other events than input; returns how many frames were served."""
+        if events & _OUT:
+            peer.is_blocked = False
+            # The end of the burst flushes. Sending here could release a reply of this burst before its message has
+            # been written.
+            peer.connection.mark_dirty()
+        # Input goes before hang-up: a peer that sent requests and closed is still served.
+        if events & _IN:
+            return self._read(peer, budget)
+        if events & _GONE:
+            self.end(peer.connection)
+        return 0
 
     def _greet(self, peer: _Peer, events: int) -> bool:
         """Peek at the first byte of a connection; False unless the hub is to serve it."""
@@ -317,8 +340,9 @@ class Hub:
         connection.last_active = self._now
         connection.receive(chunk)
         served = self._serve(peer, budget)
-        if connection.buffered_size > UNFINISHED_SIZE or connection in self._incoming:
+        if connection.buffered_size > UNFINISHED_SIZE or peer.is_accounted:
             self._incoming.account(connection)
+            peer.is_accounted = connection.buffered_size > 0
         return served
 
     def _serve(self, peer: _Peer, budget: int) -> int:

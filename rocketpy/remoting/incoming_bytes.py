@@ -21,8 +21,10 @@ class IncomingBytes:
         self._size = 0
         self._size_of: dict[Connection, int] = {}
 
-    def __contains__(self, connection: Connection) -> bool:
-        return connection in self._size_of
+    @property
+    def connection_count(self) -> int:
+        """Number of connections with an unfinished frame that counts."""
+        return len(self._size_of)
 
     def account(self, connection: Connection) -> None:
         """Record what a connection holds now; above the limit, close the connection that holds most."""

@@ -9,7 +9,7 @@ import pytest
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.burst import Burst
+from rocketpy.remoting.burst import Burst, no_hook
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from tests.remoting.test_connection import NotingTransport, make_connection
@@ -33,7 +33,7 @@ def program(
     events: list[str],
     *,
     end_burst: Callable[[], None] | None = None,
-    after_replies: Callable[[], None] | None = None,
+    after_replies: Callable[[], None] = no_hook,
 ) -> tuple[Burst, Connection]:
     dispatcher = a_dispatcher(events, end_burst=end_burst, after_replies=after_replies)
     connection, _ = make_connection(transport=Sends(events), dispatcher=dispatcher)
@@ -44,7 +44,7 @@ def a_dispatcher(
     events: list[str],
     *,
     end_burst: Callable[[], None] | None = None,
-    after_replies: Callable[[], None] | None = None,
+    after_replies: Callable[[], None] = no_hook,
 ) -> Dispatcher:
     return Dispatcher(end_burst=end_burst or (lambda: events.append("written")), after_replies=after_replies)
 

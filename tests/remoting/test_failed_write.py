@@ -147,14 +147,14 @@ async def test_a_socket_that_takes_bytes_again_takes_no_answer_of_the_open_burst
             (connection,) = await only_connection(servers[0])
             hub = servers[0]._hub
             assert hub is not None
-            send = hub._send
+            flush = hub.flush
 
-            def watched(known: object) -> bool:
+            def watched(flushed: Connection) -> None:
                 if log.pending:
                     sent_before_written.append(len(log.pending))
-                return send(known)  # type: ignore[arg-type]
+                flush(flushed)
 
-            hub._send = watched  # type: ignore[method-assign, assignment]
+            hub.flush = watched  # type: ignore[method-assign]
             async with trio.open_nursery() as sending:
                 sending.start_soon(
                     peer.stream.send_all, b"".join(encode_frame(ask(12, opaque)) for opaque in range(1500))

@@ -19,6 +19,7 @@ from rocketpy.errors import StoreError
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting import hub as hub_module
+from rocketpy.remoting.burst import no_hook
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
@@ -99,7 +100,7 @@ def answer_size(connection: Connection, request: RemotingCommand) -> RemotingCom
 def a_world(
     limits: ConnectionLimits | None = None,
     *,
-    end_burst: Callable[[], None] | None = None,
+    end_burst: Callable[[], None] = no_hook,
     allows: Callable[[bytes, tuple[str, int]], bool] | None = None,
     monotonic: Callable[[], float] = time.perf_counter,
 ) -> Iterator[World]:

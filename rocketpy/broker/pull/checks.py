@@ -115,15 +115,15 @@ class PullCheck:
         Long texts of its header that are no longer needed are released.
         """
         header = pull.header
-        size = len(header.subscription or "")
-        pull.held_bytes = HELD_BYTES + len(pull.owner or "")
+        size = len(header.subscription) if header.subscription else 0
+        pull.held_bytes = HELD_BYTES + len(pull.owner) if pull.owner else HELD_BYTES
         if not header.sys_flag & PULL_SUBSCRIPTION_FLAG:
             pull.subscription = self._consumer_manager.find_subscription_data(header.consumer_group, header.topic)
         elif is_tag_type(header.expression_type):
             pull.held_bytes += size * _HELD_BYTES_PER_TAG_CHARACTER
         else:
             pull.held_bytes += size * _HELD_BYTES_PER_SQL_CHARACTER
-        if size + len(header.expression_type or "") > _SHORT_MAX:
+        if size > _SHORT_MAX or len(header.expression_type or "") > _SHORT_MAX:
             pull.header = HeldHeader.of(header)
 
     def message_filter_again(self, pull: PullRequest, group_config: SubscriptionGroupConfig) -> MessageFilter | None:
@@ -132,6 +132,8 @@ class PullCheck:
         The pull keeps its filter unless a heartbeat has replaced the subscription object of its group.
         """
         header, kept = pull.header, pull.message_filter
+        if kept is None and header.sys_flag & PULL_SUBSCRIPTION_FLAG and not self._config.filter_support_retry:
+            return None  # the usual pull: it asks for all messages, and SQL92 always has a filter
         if isinstance(kept, RetryMessageFilter):
             kept = kept.subscribed
         if header.sys_flag & PULL_SUBSCRIPTION_FLAG:

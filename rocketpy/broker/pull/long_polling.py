@@ -24,7 +24,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rocketpy.broker.pull.request import PullRequest
+from rocketpy.broker.pull.request import HeldOfConnection, PullRequest
 from rocketpy.containment import contain
 from rocketpy.remoting.connection import Connection
 
@@ -50,14 +50,6 @@ class PullRequestHoldStatistics:
     dropped_count: int
 
 
-@attrs.define(eq=False, slots=True)
-class _HeldOfConnection:
-    """The held pulls of one connection, in order of arrival, and the bytes that they keep."""
-
-    pulls: dict[PullRequest, None] = attrs.field(factory=dict)
-    size_bytes: int = 0
-
-
 class PullRequestHoldService:
     """Service that holds pulls. ``suspend`` and ``message_arriving`` are called per request and are O(1).
 
@@ -67,8 +59,9 @@ class PullRequestHoldService:
     def __init__(self, *, busy_seconds: Callable[[], float] = time.thread_time) -> None:
         self._busy_seconds = busy_seconds
         self._held: dict[_Key, dict[PullRequest, None]] = {}
-        self._of_connection: dict[Connection, _HeldOfConnection] = {}
-        self._held_bytes = 0
+        self._of_connection: dict[Connection, HeldOfConnection] = {}
+        self.held_bytes = 0
+        """The bytes that all held pulls keep."""
         self._due: dict[int, dict[PullRequest, None]] = {}  # by tenths of a second, rounded up
         self._woken: dict[_Key, None] = {}  # an ordered set
         self._serving: deque[PullRequest] = deque()  # rest of the queue that is being served
@@ -77,29 +70,34 @@ class PullRequestHoldService:
         self._timed_out_count = 0
         self._dropped_count = 0
 
-    def suspend(self, pull: PullRequest) -> None:
-        """Hold a pull until a message arrives in its queue, or its deadline."""
+    def suspend(self, pull: PullRequest, bytes_max: int, connection_bytes_max: int) -> bool:
+        """Hold a pull until a message arrives in its queue, or its deadline.
+
+        False, and the pull is not held, when all held pulls or those of its connection would keep more bytes.
+        """
+        connection, size_bytes = pull.connection, pull.held_bytes
+        of_connection = self._of_connection.get(connection)
+        if of_connection is None:
+            of_connection = self._of_connection[connection] = HeldOfConnection()
+        if self.held_bytes + size_bytes > bytes_max or of_connection.size_bytes + size_bytes > connection_bytes_max:
+            if not of_connection.pulls:
+                del self._of_connection[connection]
+            return False
+        of_connection.size_bytes += size_bytes
+        self.held_bytes += size_bytes
+        of_connection.pulls[pull] = None
+        pull.held_among = of_connection
         key = (pull.header.topic, pull.header.queue_id)
         pulls = self._held.get(key)
         if pulls is None:
             pulls = self._held[key] = {}
         pulls[pull] = None
-        of_connection = self._of_connection.get(pull.connection)
-        if of_connection is None:
-            of_connection = self._of_connection[pull.connection] = _HeldOfConnection()
-        of_connection.pulls[pull] = None
-        of_connection.size_bytes += pull.held_bytes
-        self._held_bytes += pull.held_bytes
         slot = pull.due_slot = int(pull.deadline * SLOTS_PER_SECOND) + 1
         due = self._due.get(slot)
         if due is None:
             due = self._due[slot] = {}
         due[pull] = None
-
-    @property
-    def held_bytes(self) -> int:
-        """The bytes that all held pulls keep."""
-        return self._held_bytes
+        return True
 
     def held_bytes_of(self, connection: Connection) -> int:
         """Return the bytes that the held pulls of a connection keep."""
@@ -113,8 +111,11 @@ class PullRequestHoldService:
             self._woken[key] = None
 
     def serve_woken(self) -> None:
-        """Serve the pulls of woken queues, at most a slice of them; the task serves the rest."""
-        if (self._woken or self._serving) and not self._serve_slice():
+        """Serve the pulls of woken queues, at most a slice of them; the task serves the rest.
+
+        Called at the end of a burst, which sends the answers afterwards.
+        """
+        if (self._woken or self._serving) and not self._serve_slice(flushes=False):
             self._more.set()
 
     def drop_connection(self, connection: Connection) -> None:
@@ -130,7 +131,7 @@ class PullRequestHoldService:
         """Return the counters."""
         return PullRequestHoldStatistics(
             held=sum(map(len, self._held.values())),
-            held_bytes=self._held_bytes,
+            held_bytes=self.held_bytes,
             woken_count=self._woken_count,
             timed_out_count=self._timed_out_count,
             dropped_count=self._dropped_count,
@@ -145,16 +146,18 @@ class PullRequestHoldService:
                 await self._more.wait()
             if self._more.is_set():
                 self._more = trio.Event()
-                while not self._serve_slice():
+                while not self._serve_slice(flushes=True):
                     await trio.lowlevel.checkpoint()
             if trio.current_time() >= sweep_at:  # even while there is more to serve
                 await self._end_expired()
-                self.serve_woken()  # an ended pull may have stored an OFFSET_MOVED_EVENT
+                # An ended pull may have stored an OFFSET_MOVED_EVENT.
+                if self._woken and not self._serve_slice(flushes=True):
+                    self._more.set()
                 sweep_at = trio.current_time() + SWEEP_SECONDS
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _serve_slice(self) -> bool:
+    def _serve_slice(self, *, flushes: bool) -> bool:
         """Serve one slice of pulls; return True when no woken queue is left.
 
         A message that arrives in the queue being served wakes all its pulls once more.
@@ -168,9 +171,9 @@ class PullRequestHoldService:
                 del self._woken[key]
                 serving.extend(self._held.get(key, ()))
             pull = serving.popleft()
-            if self._is_held(pull):
+            if pull.held_among is not None:
                 self._woken_count += 1
-                self._try(pull, expired=False)
+                self._try(pull, expired=False, flushes=flushes)
                 if not (serving or self._woken):
                     return True  # the usual case, one pull: without reading the clock
                 now = self._busy_seconds()
@@ -185,15 +188,15 @@ class PullRequestHoldService:
         ends_at = self._busy_seconds() + SLICE_SECONDS
         for slot in [slot for slot in self._due if slot <= now]:
             for pull in self._due.pop(slot):
-                if not self._is_held(pull):
+                if pull.held_among is None:
                     continue  # answered on an arrival between two slices
                 self._timed_out_count += 1
-                self._try(pull, expired=True)
+                self._try(pull, expired=True, flushes=True)
                 if self._busy_seconds() > ends_at:
                     await trio.lowlevel.checkpoint()
                     ends_at = self._busy_seconds() + SLICE_SECONDS
 
-    def _try(self, pull: PullRequest, *, expired: bool) -> None:
+    def _try(self, pull: PullRequest, *, expired: bool, flushes: bool) -> None:
         """Try a pull again; remove it when it was answered, has failed, or its connection has ended."""
         connection = pull.connection
         if connection.is_closed:
@@ -205,29 +208,27 @@ class PullRequestHoldService:
                 assert not expired, pull
                 return
             self._remove(pull)
-            connection.flush()
+            if flushes:
+                connection.flush()
         except Exception as failure:
             contain(failure, _log, "the pull of %s that was held", connection.peer)
-            if self._is_held(pull):
+            if pull.held_among is not None:
                 self._remove(pull)
                 pull.fail(pull)
                 connection.flush()
 
-    def _is_held(self, pull: PullRequest) -> bool:
-        of_connection = self._of_connection.get(pull.connection)
-        return of_connection is not None and pull in of_connection.pulls
-
     def _remove(self, pull: PullRequest) -> None:
         """Remove a pull from the table and both indexes; no effect when it is no longer held."""
-        connection = pull.connection
-        of_connection = self._of_connection.get(connection)
-        if of_connection is None or pull not in of_connection.pulls:
+        of_connection = pull.held_among
+        if of_connection is None:
             return
-        del of_connection.pulls[pull]
-        of_connection.size_bytes -= pull.held_bytes
-        self._held_bytes -= pull.held_bytes
-        if not of_connection.pulls and connection.is_closed:
-            del self._of_connection[connection]  # an open one keeps its entry: its next pull comes soon
+        pull.held_among = None
+        pulls_of_connection, size_bytes = of_connection.pulls, pull.held_bytes
+        del pulls_of_connection[pull]
+        of_connection.size_bytes -= size_bytes
+        self.held_bytes -= size_bytes
+        if not pulls_of_connection and pull.connection.is_closed:
+            del self._of_connection[pull.connection]  # an open one keeps its entry: its next pull comes soon
         key = (pull.header.topic, pull.header.queue_id)
         pulls = self._held[key]
         del pulls[pull]

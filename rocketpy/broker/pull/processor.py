@@ -167,8 +167,9 @@ class PullMessageProcessor:
         code = pull_response_code(result.status, queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
             check.keep(pull)
-            self._check_room(pull)
-            self._hold_service.suspend(pull)
+            config = self._config
+            if not self._hold_service.suspend(pull, config.held_pull_bytes_max, config.connection_held_pull_bytes_max):
+                raise self._no_room(pull)
             pull.is_deferred = True
             return pull
         frame = self._answer(pull, code, result)
@@ -187,17 +188,17 @@ class PullMessageProcessor:
         if header.commit_offset >= 0 and manager.has_room_for(group, topic, queue_id):
             manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
 
-    def _check_room(self, pull: PullRequest) -> None:
-        """Raise RequestError when held pulls keep too much memory; the consumer retries after a pause."""
-        held_bytes, held_bytes_max = self._hold_service.held_bytes, self._config.held_pull_bytes_max
-        what, key = "all consumers", "heldPullBytesMax"
-        if held_bytes + pull.held_bytes <= held_bytes_max:
-            held_bytes = self._hold_service.held_bytes_of(pull.connection)
-            held_bytes_max = self._config.connection_held_pull_bytes_max
-            if held_bytes + pull.held_bytes <= held_bytes_max:
-                return
+    def _no_room(self, pull: PullRequest) -> RequestError:
+        """Return the refusal when held pulls keep too much memory; the consumer retries after a pause."""
+        hold_service, config = self._hold_service, self._config
+        if hold_service.held_bytes + pull.held_bytes > config.held_pull_bytes_max:
+            what, key = "all consumers", "heldPullBytesMax"
+            held_bytes, held_bytes_max = hold_service.held_bytes, config.held_pull_bytes_max
+        else:
             what, key = "this connection", "connectionHeldPullBytesMax"
-        raise RequestError(
+            held_bytes = hold_service.held_bytes_of(pull.connection)
+            held_bytes_max = config.connection_held_pull_bytes_max
+        return RequestError(
             ResponseCode.SYSTEM_BUSY,
             f"[OVERLOAD]the pulls of {what} that wait here keep {held_bytes} bytes, this one {pull.held_bytes}; "
             f"{key} is {held_bytes_max}",

@@ -91,6 +91,14 @@ def _nothing(pull: PullRequest) -> None:
 
 
 @attrs.define(eq=False, slots=True)
+class HeldOfConnection:
+    """The held pulls of one connection, in order of arrival, and the bytes that they keep."""
+
+    pulls: dict[PullRequest, None] = attrs.field(factory=dict)
+    size_bytes: int = 0
+
+
+@attrs.define(eq=False, slots=True)
 class PullRequest:
     """One pull: its request, its connection, and how far the search for messages has advanced."""
 
@@ -113,3 +121,4 @@ class PullRequest:
     """While held: the group's subscription from which its filter is derived; None if the pull has its own."""
     held_bytes: int = 0  # approximate memory while held
     due_slot: int = 0  # the hold service's key in its index by deadline
+    held_among: HeldOfConnection | None = None  # the hold service's entry of its connection; None unless held

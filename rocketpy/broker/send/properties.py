@@ -45,6 +45,8 @@ BROKER_ONLY_PROPERTIES = frozenset(
 """Properties that only a broker may write, because it trusts them when it reads its store. Clients send them in good
 faith when they forward a message that they have consumed, so they are removed, not refused."""
 
+_NOT_FROM_CLIENTS = BROKER_ONLY_PROPERTIES | {PROPERTY_INNER_MULTI_QUEUE_OFFSET}
+
 CLIENT_SYS_FLAGS = ~TRANSACTION_COMMIT_TYPE
 """The bits of sysFlag that a client may set. A client prepares a transaction; only the broker marks one as committed,
 because recovery takes the last such record of a queue for the end of a transaction."""
@@ -253,8 +255,9 @@ def client_properties(text: str | None, *, is_retry: bool = False) -> dict[str, 
     properties = decode_properties(text or "")
     if is_retry:
         remove_named_queues(properties)
-    refuse_multi_queue_offset(properties)
-    remove_broker_only_properties(properties)
+    if not _NOT_FROM_CLIENTS.isdisjoint(properties):
+        refuse_multi_queue_offset(properties)
+        remove_broker_only_properties(properties)
     return properties
 
 

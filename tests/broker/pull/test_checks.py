@@ -36,9 +36,9 @@ def held_pulls(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> list[P
     pulls: list[PullRequest] = []
     suspend = broker.hold.suspend
 
-    def noted(pull_request: PullRequest, **limits: int) -> object:
+    def noted(pull_request: PullRequest, *limits: int) -> object:
         pulls.append(pull_request)
-        return suspend(pull_request, **limits)
+        return suspend(pull_request, *limits)
 
     monkeypatch.setattr(broker.hold, "suspend", noted)
     return pulls

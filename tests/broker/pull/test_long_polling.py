@@ -59,6 +59,10 @@ class Consumer:
         return True
 
 
+def hold(service: PullRequestHoldService, pull: PullRequest) -> None:
+    assert service.suspend(pull, bytes_max=1 << 20, connection_bytes_max=1 << 20)
+
+
 @pytest.fixture
 def consumer() -> Consumer:
     return Consumer(*make_connection())
@@ -78,14 +82,14 @@ async def _run(service: PullRequestHoldService, *, task_status: trio.TaskStatus[
 async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
     service: PullRequestHoldService, consumer: Consumer
 ) -> None:
-    service.suspend(consumer.pull(1, queue_id=0))
-    service.suspend(consumer.pull(2, queue_id=1))
+    hold(service, consumer.pull(1, queue_id=0))
+    hold(service, consumer.pull(2, queue_id=1))
     service.message_arriving("T", 1, 5)
     service.message_arriving("T", 7, 5)  # no pull is held there
     assert consumer.answered == []  # noted during the burst, served after its replies
     service.serve_woken()
     assert consumer.answered == [(2, False)]
-    assert consumer.transport.flushed == 1
+    assert consumer.transport.flushed == 0  # the end of the burst sends them
     assert service.statistics().held == 1
 
 
@@ -94,7 +98,7 @@ async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_loo
 ) -> None:
     consumer.matches = False
     pull = consumer.pull(1)
-    service.suspend(pull)
+    hold(service, pull)
     for _ in range(3):
         service.message_arriving("T", 0, 9)
         service.serve_woken()
@@ -108,8 +112,8 @@ async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_loo
 async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
     service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
 ) -> None:
-    service.suspend(consumer.pull(1, suspend_s=3.0))
-    service.suspend(consumer.pull(2, suspend_s=10.0))
+    hold(service, consumer.pull(1, suspend_s=3.0))
+    hold(service, consumer.pull(2, suspend_s=10.0))
     await trio.sleep(2.9)
     assert consumer.answered == []
     await trio.sleep(0.7)
@@ -124,8 +128,8 @@ async def test_pulls_of_a_closed_connection_are_dropped(
     service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
 ) -> None:
     other = Consumer(*make_connection())
-    service.suspend(consumer.pull(1))
-    service.suspend(other.pull(2))
+    hold(service, consumer.pull(1))
+    hold(service, other.pull(2))
     service.drop_connection(consumer.connection)
     assert service.statistics().held == 1
     other.connection.close()
@@ -138,7 +142,7 @@ async def test_pulls_of_a_closed_connection_are_dropped(
 async def test_dropping_a_connection_without_deferrals_looks_at_nothing(
     service: PullRequestHoldService, consumer: Consumer
 ) -> None:
-    service.suspend(consumer.pull(1))
+    hold(service, consumer.pull(1))
     other, _ = make_connection()
     service.drop_connection(other)
     assert service.statistics().held == 1
@@ -149,7 +153,7 @@ async def test_many_woken_pulls_are_served_in_slices_by_the_task(
 ) -> None:
     """A burst serves one slice; the rest must not delay other connections, and must not be lost."""
     for opaque in range(10 * PULLS_PER_SLICE):
-        service.suspend(consumer.pull(opaque, queue_id=opaque))
+        hold(service, consumer.pull(opaque, queue_id=opaque))
         service.message_arriving("T", opaque, 1)
     service.serve_woken()
     assert len(consumer.answered) == PULLS_PER_SLICE
@@ -162,11 +166,11 @@ async def test_pulls_end_in_time_although_others_are_woken_all_the_time(
     consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
 ) -> None:
     """There is always more to serve than one slice holds."""
-    service.suspend(consumer.pull(1, queue_id=9, suspend_s=1.0))
+    hold(service, consumer.pull(1, queue_id=9, suspend_s=1.0))
     others = Consumer(*make_connection(), matches=False)
     for _ in range(PULLS_PER_SLICE + 1):
-        service.suspend(others.pull(0, queue_id=1))
-        service.suspend(others.pull(0, queue_id=2))
+        hold(service, others.pull(0, queue_id=1))
+        hold(service, others.pull(0, queue_id=2))
     until = trio.current_time() + 2.5
     while trio.current_time() < until:
         service.message_arriving("T", 1, 1)
@@ -179,8 +183,8 @@ async def test_pulls_end_in_time_although_others_are_woken_all_the_time(
 async def test_a_pull_with_much_time_goes_on_waiting(
     consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
 ) -> None:
-    service.suspend(consumer.pull(1, suspend_s=1e15))
-    service.suspend(consumer.pull(2, suspend_s=300))
+    hold(service, consumer.pull(1, suspend_s=1e15))
+    hold(service, consumer.pull(2, suspend_s=300))
     await trio.sleep(299)
     assert (consumer.tried, service.statistics().held) == (0, 2)
     await trio.sleep(2)
@@ -199,7 +203,7 @@ async def test_a_pull_that_fails_ends_alone(
 ) -> None:
     consumer.failing = {2}
     for opaque in (1, 2, 3):
-        service.suspend(consumer.pull(opaque))
+        hold(service, consumer.pull(opaque))
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert consumer.answered == [(1, False), (3, False)]
@@ -213,10 +217,10 @@ async def test_a_pull_that_fails_when_its_time_is_up_ends_alone(
 ) -> None:
     consumer.failing = {2}
     for opaque in (1, 2, 3):
-        service.suspend(consumer.pull(opaque, suspend_s=1.0))
+        hold(service, consumer.pull(opaque, suspend_s=1.0))
     await trio.sleep(2)
     assert consumer.answered == [(1, True), (3, True)]
-    service.suspend(consumer.pull(4, suspend_s=1.0))
+    hold(service, consumer.pull(4, suspend_s=1.0))
     await trio.sleep(2)
     assert consumer.answered[2:] == [(4, True)], "the service lives"
 
@@ -229,8 +233,8 @@ async def test_a_connection_whose_sending_fails_does_not_end_the_others(
 
     broken = Consumer(*make_connection())
     broken.transport.flush = fails  # type: ignore[method-assign]
-    service.suspend(broken.pull(1))
-    service.suspend(consumer.pull(2))
+    hold(service, broken.pull(1))
+    hold(service, consumer.pull(2))
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert (broken.answered, consumer.answered) == ([(1, False)], [(2, False)])
@@ -259,11 +263,11 @@ async def test_a_slice_ends_when_its_time_is_over_also_within_one_queue(
     await nursery.start(_run, service)
     consumer.takes, consumer.clock = 0.6 * SLICE_SECONDS, clock
     for opaque in range(7):
-        service.suspend(consumer.pull(opaque))
+        hold(service, consumer.pull(opaque))
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert len(consumer.answered) == 3, "the clock is asked after the first one"
-    service.suspend(consumer.pull(7))  # which has seen what has arrived
+    hold(service, consumer.pull(7))  # which has seen what has arrived
     await trio.testing.wait_all_tasks_blocked()
     assert [opaque for opaque, _ in consumer.answered] == list(range(7))
     assert service.statistics().held == 1
@@ -277,7 +281,7 @@ async def test_what_arrives_while_a_queue_is_being_served_wakes_all_its_pulls_on
     await nursery.start(_run, service)
     consumer.takes, consumer.clock, consumer.matches = SLICE_SECONDS, clock, False
     for opaque in range(5):
-        service.suspend(consumer.pull(opaque))
+        hold(service, consumer.pull(opaque))
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert 0 < consumer.tried < 5
@@ -303,11 +307,31 @@ async def test_pulls_that_end_together_let_others_have_their_turn(
             await trio.lowlevel.checkpoint()
 
     for opaque in range(6):
-        service.suspend(consumer.pull(opaque, suspend_s=1.0))
+        hold(service, consumer.pull(opaque, suspend_s=1.0))
     nursery.start_soon(others)
     await trio.sleep(5)
     assert len(consumer.answered) == 6
     assert len({count for count in turns if count}) >= 2, turns
+
+
+async def test_a_pull_beyond_either_limit_is_not_held(service: PullRequestHoldService, consumer: Consumer) -> None:
+    other = Consumer(*make_connection())
+    for opaque, (each, size, bytes_max, connection_bytes_max, is_held) in enumerate(
+        (
+            (consumer, 10, 10, 10, True),
+            (consumer, 1, 100, 10, False),
+            (consumer, 1, 10, 100, False),
+            (other, 10, 19, 10, False),
+            (other, 10, 20, 10, True),
+        )
+    ):
+        pull = each.pull(opaque)
+        pull.held_bytes = size
+        assert service.suspend(pull, bytes_max, connection_bytes_max) == is_held
+    assert (service.held_bytes, service.statistics().held) == (20, 2)
+    service.message_arriving("T", 0, 1)
+    service.serve_woken()
+    assert (consumer.answered, other.answered, service.held_bytes) == ([(0, False)], [(4, False)], 0)
 
 
 async def test_the_bytes_that_pulls_keep_are_counted(service: PullRequestHoldService, consumer: Consumer) -> None:
@@ -316,7 +340,7 @@ async def test_the_bytes_that_pulls_keep_are_counted(service: PullRequestHoldSer
         for opaque, size in enumerate(sizes):
             pull = each.pull(opaque, queue_id=opaque)
             pull.held_bytes = size
-            service.suspend(pull)
+            hold(service, pull)
     assert service.held_bytes == service.statistics().held_bytes == 35
     assert [service.held_bytes_of(each.connection) for each in (consumer, other)] == [30, 5]
     service.message_arriving("T", 1, 1)
