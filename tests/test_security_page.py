@@ -31,6 +31,7 @@ NO_LIMIT_OF_A_PEER = {
     "QUEUE_ID_MAX": "a file format",
     "QUEUES_PER_FLUSH_MAX": "a step of our own work",
     "RECORD_SIZE_MAX": "a file format",
+    "RETRY_SECONDS_MAX": "the backoff of a delivery",
     "ROUND_SECONDS_MAX": "a step of our own work",
     "SAMPLES_MAX": "of our own figures",
     "SHOWN_MAX": "of what an answer repeats",
@@ -96,7 +97,7 @@ CONSTANTS = constants()
 SETTINGS = settings()
 NOT_A_NUMBER_OF_THE_TABLE = {
     "writeBufferHighWaterMark": "0 is RocketMQ's default, which is 1 MiB here",
-    "_BODY_BYTES_MAX": "a frame less its header",
+    "BODY_BYTES_MAX": "a frame less its header",
     "QUERY_BYTES_MAX": "a frame less its header",
 }
 
