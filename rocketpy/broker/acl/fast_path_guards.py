@@ -32,7 +32,7 @@ from rocketpy.broker.acl.remote_address import host_of_peer
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.hot_headers import (
+from rocketpy.protocol.fast_path_headers import (
     HOT_HEADER_ERRORS,
     HotSendFields,
     HotSendHeader,
@@ -69,7 +69,7 @@ class _SignedSend(
 
     The decoder first looks for a field after the previous one: another order costs a third of a microsecond. When
     ``f``, ``h``, ``j`` and ``m`` have their usual values, it has every attribute that the fast path reads of
-    :class:`~rocketpy.protocol.hot_headers.HotSendFields`.
+    :class:`~rocketpy.protocol.fast_path_headers.HotSendFields`.
     """
 
     group: str = ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rocketpy.broker.feature import Feature
-from rocketpy.protocol.hot_headers import DecodeSend, decode_hot_send
+from rocketpy.protocol.fast_path_headers import DecodeSend, decode_hot_send
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Authorize, FastGuard
 

@@ -34,10 +34,10 @@ from rocketpy.broker.pull.request import PullHeader, PullRequest
 from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, decode_hot_pull
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUSPEND_FLAG
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred

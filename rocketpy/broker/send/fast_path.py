@@ -42,7 +42,7 @@ from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, DecodeSend, decode_hot_send
+from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, DecodeSend, decode_hot_send
 from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties, encode_properties, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection

@@ -17,7 +17,7 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, HotSendHeader, decode_hot_send
+from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, HotSendHeader, decode_hot_send
 from rocketpy.protocol.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketpy.broker.acl.feature import AclFeature
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.hot_headers import decode_hot_send
+from rocketpy.protocol.fast_path_headers import decode_hot_send
 from rocketpy.protocol.json_header import encode_json_header
 from tests.broker.acl.accounts import make_manager, peer_at, signed
 

@@ -10,10 +10,10 @@ from rocketpy.broker.pull.request import PullHeader, PullRequest
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import make_request
+from rocketpy.protocol.fast_path_headers import decode_hot_pull
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
-from rocketpy.protocol.hot_headers import decode_hot_pull
 from rocketpy.remoting.connection import Connection
 from tests.broker.message_broker import pull_header
 

@@ -18,8 +18,8 @@ from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode
+from rocketpy.protocol.fast_path_headers import HotSendFields
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.hot_headers import HotSendFields
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.message_broker import MessageBroker, open_message_broker, pull, send

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, decode_hot_pull, decode_hot_send
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
-from rocketpy.protocol.hot_headers import HOT_HEADER_ERRORS, decode_hot_pull, decode_hot_send
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
 
