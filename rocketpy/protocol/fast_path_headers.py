@@ -2,7 +2,7 @@
 
 The general path (``decode_command``, then ``read_header``) gives the same values; the tests feed both the same frames.
 The fast path is strict: any doubt (a missing field, a number out of range, non-standard JSON, a hook's extra field that
-changes the meaning) raises :data:`HOT_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
+changes the meaning) raises :data:`FAST_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
 header or explains the error.
 
 Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` of 4.9.8.
@@ -19,14 +19,14 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Integers with the ranges of their wire types."""
 
-HOT_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+FAST_HEADER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Raised by the decoders for a header that needs the general path (``ValidationError`` is a ``DecodeError``).
 
 ``RecursionError`` is of a key that the decoder skips, with arrays that nest too deep: the general path refuses it.
 """
 
 
-class HotSendFields(
+class FastSendFields(
     msgspec.Struct,
     rename={
         "producer_group": "a",
@@ -62,15 +62,15 @@ class HotSendFields(
     batch: bool = False
 
 
-class HotSendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+class FastSendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     """A whole SEND_MESSAGE_V2 header; the caller chose this decoder by the request code."""
 
-    ext_fields: HotSendFields
+    ext_fields: FastSendFields
     opaque: Int32
     flag: Int32 = 0
 
 
-class HotPullFields(msgspec.Struct, rename="camel", gc=False):
+class FastPullFields(msgspec.Struct, rename="camel", gc=False):
     """The fields of PULL_MESSAGE."""
 
     consumer_group: str
@@ -86,15 +86,15 @@ class HotPullFields(msgspec.Struct, rename="camel", gc=False):
     expression_type: str | None = None
 
 
-class HotPullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+class FastPullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     """A whole PULL_MESSAGE header."""
 
-    ext_fields: HotPullFields
+    ext_fields: FastPullFields
     opaque: Int32
     flag: Int32 = 0
 
 
-DecodeSend = Callable[[bytes], HotSendHeader]
+DecodeSend = Callable[[bytes], FastSendHeader]
 
-decode_hot_send: Final = msgspec.json.Decoder(HotSendHeader, strict=False).decode
-decode_hot_pull: Final = msgspec.json.Decoder(HotPullHeader, strict=False).decode
+decode_fast_send: Final = msgspec.json.Decoder(FastSendHeader, strict=False).decode
+decode_fast_pull: Final = msgspec.json.Decoder(FastPullHeader, strict=False).decode

@@ -1,4 +1,4 @@
-"""The hot decoders and the generic way say the same of every frame that Java was recorded to send."""
+"""The fast path and the general path decode every recorded Java frame to the same values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, decode_hot_pull, decode_hot_send
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull, decode_fast_send
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
@@ -46,14 +46,14 @@ def headers(code: int) -> Iterator[bytes]:
 def test_sends_agree() -> None:
     count = 0
     for header in headers(RequestCode.SEND_MESSAGE_V2):
-        hot = decode_hot_send(header)
+        fast = decode_fast_send(header)
         command = decode_command(0, header, None)
         generic = read_header(command, SendMessageRequestHeaderV2)
-        assert (hot.opaque, hot.flag) == (command.opaque, command.flag)
+        assert (fast.opaque, fast.flag) == (command.opaque, command.flag)
         for name in SEND_FIELDS:
-            assert getattr(hot.ext_fields, name) == getattr(generic, name), name
-        assert hot.ext_fields.properties == (generic.properties or "")
-        assert hot.ext_fields.reconsume_times == (generic.reconsume_times or 0)
+            assert getattr(fast.ext_fields, name) == getattr(generic, name), name
+        assert fast.ext_fields.properties == (generic.properties or "")
+        assert fast.ext_fields.reconsume_times == (generic.reconsume_times or 0)
         count += 1
     assert count > 20
 
@@ -61,10 +61,10 @@ def test_sends_agree() -> None:
 def test_pulls_agree() -> None:
     count = 0
     for header in headers(RequestCode.PULL_MESSAGE):
-        hot = decode_hot_pull(header)
+        fast = decode_fast_pull(header)
         generic = read_header(decode_command(0, header, None), PullMessageRequestHeader)
         for name in PULL_FIELDS:
-            assert getattr(hot.ext_fields, name) == getattr(generic, name), name
+            assert getattr(fast.ext_fields, name) == getattr(generic, name), name
         count += 1
     assert count > 20
 
@@ -78,7 +78,7 @@ def header(**changes: object) -> bytes:
 
 
 def test_the_plain_form_is_taken() -> None:
-    fields = decode_hot_send(header()).ext_fields
+    fields = decode_fast_send(header()).ext_fields
     assert (fields.topic, fields.born_timestamp, fields.properties, fields.batch) == ("T", 1, "", False)
 
 
@@ -99,6 +99,6 @@ def test_the_plain_form_is_taken() -> None:
         b'{"code":310,"extFields":{}}',
     ],
 )
-def test_whatever_is_not_certain_is_left_to_the_generic_way(content: bytes) -> None:
-    with pytest.raises(HOT_HEADER_ERRORS):
-        decode_hot_send(content)
+def test_a_doubtful_header_is_left_to_the_general_path(content: bytes) -> None:
+    with pytest.raises(FAST_HEADER_ERRORS):
+        decode_fast_send(content)

@@ -1,7 +1,7 @@
 """Every frame that a Java cluster was recorded to send: read, written again byte for byte, its header class rebuilt.
 
 Whole frames are identical, JSON and binary, with one exception that is counted here: a Java client with a hook (access
-control) writes the fields of its two hot headers twice in a binary frame; those are compared by value.
+control) writes the fields of its two most frequent headers twice in a binary frame; those are compared by value.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def test_every_response_header_is_read_and_written_again() -> None:
     assert with_header == set(RESPONSE_HEADERS)
 
 
-def test_hot_headers_are_written_in_the_order_of_java() -> None:
+def test_send_and_pull_headers_are_written_in_the_order_of_java() -> None:
     """Java writes these two classes field by field into a binary frame, all others in the order of its HashMap."""
     same = 0
     for row, command in requests():

@@ -91,7 +91,7 @@ def test_empty_value_stays_empty_text() -> None:
 
 
 def test_of_a_repeated_key_the_last_value_counts() -> None:
-    """A Java client with a hook writes the fields of a hot header twice."""
+    """A Java client with a hook writes the fields of a send or pull header twice."""
     header = FIXED + block(b"") + block(entry(b"a", b"1") + entry(b"b", b"2") + entry(b"a", b"3"))
     assert decode_rocketmq_header(header, None).ext_fields == {"a": "3", "b": "2"}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rocketpy.broker.feature import Feature
-from rocketpy.protocol.fast_path_headers import DecodeSend, decode_hot_send
+from rocketpy.protocol.fast_path_headers import DecodeSend, decode_fast_send
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Authorize, FastGuard
 
@@ -24,7 +24,7 @@ class AclFeature(Feature):
     def __init__(self, accounts: PlainPermissionManager | None) -> None:
         self.authorize: Authorize | None = None
         self.fast_guards: Mapping[int, FastGuard] | None = None
-        self.decode_send: DecodeSend = decode_hot_send
+        self.decode_send: DecodeSend = decode_fast_send
         """Decodes the header of a send on its fast path; reuses what a guard has decoded."""
         self._accounts = accounts
         self.guards: FastPathGuards | None = None

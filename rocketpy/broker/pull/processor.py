@@ -34,7 +34,7 @@ from rocketpy.broker.pull.request import PullHeader, PullRequest
 from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
-from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, decode_hot_pull
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
@@ -94,8 +94,8 @@ class PullMessageProcessor:
         TOOK_LONG when there is a filter: it may have to be parsed, and may match hundreds of messages.
         """
         try:
-            request = decode_hot_pull(header)
-        except HOT_HEADER_ERRORS:
+            request = decode_fast_pull(header)
+        except FAST_HEADER_ERRORS:
             return False
         is_oneway = bool(request.flag & ONEWAY_FLAG)
         try:

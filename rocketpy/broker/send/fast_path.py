@@ -42,7 +42,7 @@ from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
-from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, DecodeSend, decode_hot_send
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, DecodeSend, decode_fast_send
 from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties, encode_properties, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
@@ -79,7 +79,7 @@ class FastSend:
         outcome: SendOutcome,
         stats: BrokerStatsManager,
         config: BrokerConfig,
-        decode: DecodeSend = decode_hot_send,
+        decode: DecodeSend = decode_fast_send,
     ) -> None:
         self._decode = decode
         self._store = store
@@ -114,7 +114,7 @@ class FastSend:
         """Serve a plain JSON V2 send; return False, without side effects, for any other."""
         try:
             request = self._decode(header)
-        except HOT_HEADER_ERRORS:
+        except FAST_HEADER_ERRORS:
             return False
         fields = request.ext_fields
         topic = fields.topic
@@ -177,8 +177,8 @@ class FastSend:
     def process_fast_batch(self, connection: Connection, header: bytes, body: bytes | None) -> int:
         """Serve a plain JSON batch; return False, without side effects, for any other."""
         try:
-            request = decode_hot_send(header)
-        except HOT_HEADER_ERRORS:
+            request = decode_fast_send(header)
+        except FAST_HEADER_ERRORS:
             return False
         fields = request.ext_fields
         topic, queue_id = fields.topic, fields.queue_id

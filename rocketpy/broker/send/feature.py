@@ -23,7 +23,7 @@ from rocketpy.broker.send.processor import SendMessageProcessor
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.send.request_reply import ReplyMessageProcessor
 from rocketpy.broker.send.send_back import SendBackProcessor
-from rocketpy.protocol.fast_path_headers import DecodeSend, decode_hot_send
+from rocketpy.protocol.fast_path_headers import DecodeSend, decode_fast_send
 from rocketpy.remoting.dispatch import Dispatcher
 
 LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
@@ -39,7 +39,7 @@ class SendFeature(Feature):
         *,
         message_put: MessagePut,
         hooks: BrokerHooks,
-        decode: DecodeSend = decode_hot_send,
+        decode: DecodeSend = decode_fast_send,
     ) -> None:
         """``decode`` decodes a header on the fast path."""
         config, store_config, store = context.config, context.store_config, context.store

@@ -17,7 +17,7 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.fast_path_headers import HOT_HEADER_ERRORS, HotSendHeader, decode_hot_send
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, FastSendHeader, decode_fast_send
 from rocketpy.protocol.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
@@ -183,7 +183,7 @@ READ_BY_THE_FAST_PATH = (
 def test_the_fast_path_reads_the_same_from_either_decoder(changes: dict[str, str]) -> None:
     """The guard's decoded header is reused only if it has every field that the fast path reads."""
     guards = FastPathGuards(make_manager())
-    read: list[HotSendHeader] = []
+    read: list[FastSendHeader] = []
 
     def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
         read.append(guards.decode_send(header))
@@ -193,7 +193,7 @@ def test_the_fast_path_reads_the_same_from_either_decoder(changes: dict[str, str
     request.opaque, request.flag = 7, 2
     header = encode_json_header(request)
     assert guards.by_code()[SEND](fast_path)(peer_at("10.0.0.1"), header, None)
-    plain = decode_hot_send(header)
+    plain = decode_fast_send(header)
     for found in (*read, guards.decode_send(bytes(bytearray(header)))):
         assert (found.opaque, found.flag) == (7, 2)
         assert [getattr(found.ext_fields, each) for each in READ_BY_THE_FAST_PATH] == [
@@ -206,8 +206,8 @@ def test_what_is_not_let_through_is_not_given_on() -> None:
     guarded = guards.by_code()[SEND](lambda connection, header, body: True)
     header = encode_json_header(signed(SEND, SEND_FIELDS | {"b": "invoices"}))
     assert not guarded(peer_at("10.0.0.1"), header, None)
-    assert type(guards.decode_send(header)) is HotSendHeader
-    with pytest.raises(HOT_HEADER_ERRORS):
+    assert type(guards.decode_send(header)) is FastSendHeader
+    with pytest.raises(FAST_HEADER_ERRORS):
         guards.decode_send(b"no header")
 
 

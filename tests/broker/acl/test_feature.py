@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketpy.broker.acl.feature import AclFeature
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.fast_path_headers import decode_hot_send
+from rocketpy.protocol.fast_path_headers import decode_fast_send
 from rocketpy.protocol.json_header import encode_json_header
 from tests.broker.acl.accounts import make_manager, peer_at, signed
 
@@ -12,7 +12,7 @@ from tests.broker.acl.accounts import make_manager, peer_at, signed
 def test_without_accounts_nothing_is_checked() -> None:
     feature = AclFeature(None)
     assert (feature.authorize, feature.fast_guards, feature.services) == (None, None, ())
-    assert feature.decode_send is decode_hot_send
+    assert feature.decode_send is decode_fast_send
     feature.connection_closed(peer_at("10.0.0.1"))
 
 

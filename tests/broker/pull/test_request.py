@@ -10,7 +10,7 @@ from rocketpy.broker.pull.request import PullHeader, PullRequest
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import make_request
-from rocketpy.protocol.fast_path_headers import decode_hot_pull
+from rocketpy.protocol.fast_path_headers import decode_fast_pull
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
@@ -41,10 +41,10 @@ def test_both_decoded_headers_have_every_field_with_the_same_value() -> None:
     request = make_request(RequestCode.PULL_MESSAGE, given)
     whole = read_header(request, PullMessageRequestHeader)
     frame = encode_frame(request)
-    hot = decode_hot_pull(frame[8:]).ext_fields
+    fast = decode_fast_pull(frame[8:]).ext_fields
     assert len(FIELDS) == 11
     for name in FIELDS:
-        assert getattr(whole, name) == getattr(hot, name) == getattr(given, name), name
+        assert getattr(whole, name) == getattr(fast, name) == getattr(given, name), name
 
 
 def test_two_pulls_of_one_thing_are_two() -> None:

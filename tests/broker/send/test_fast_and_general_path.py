@@ -18,7 +18,7 @@ from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode
-from rocketpy.protocol.fast_path_headers import HotSendFields
+from rocketpy.protocol.fast_path_headers import FastSendFields
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
@@ -185,7 +185,7 @@ HEADER_FIELDS = st.fixed_dictionaries(
         "Signature": st.just("x"),
     },
 )
-UNREAD_BY_SENDS = frozenset("abcdefghijklmn") - set(HotSendFields.__struct_encode_fields__)
+UNREAD_BY_SENDS = frozenset("abcdefghijklmn") - set(FastSendFields.__struct_encode_fields__)
 
 
 def has_nested(fields: dict[str, object], names: Set[str]) -> bool:
