@@ -9,7 +9,7 @@ This is the guard of each request: any other exception of a processor is answere
 traceback, also in a task or a late answer (:meth:`Connection.answer_later`). ``StoreError`` and ``AssertionError`` pass
 through: they end the program. A ``ShortageError`` does not: the request is answered with SYSTEM_BUSY and the cause.
 
-Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8), wire.md 1.6.
+Compatibility: the answers of ``NettyRemotingAbstract.processRequestCommand`` (4.9.8).
 """
 
 from __future__ import annotations

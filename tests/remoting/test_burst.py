@@ -81,7 +81,7 @@ def test_writes_then_replies_then_what_was_woken() -> None:
     [None, StoreError("gone", path="p"), ZeroDivisionError("a bug")],
     ids=["written", "failed write", "bug in the write"],
 )
-def test_nothing_leaves_before_the_write_whoever_asks(
+def test_nothing_leaves_before_the_write_on_any_path(
     ask_to_send: Callable[[Connection, Burst], None], failure: Exception | None
 ) -> None:
     """A notification that the burst itself causes must not take an acknowledgement with it."""

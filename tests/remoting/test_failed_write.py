@@ -88,7 +88,7 @@ async def answers_of(peer: Peer) -> list[int]:
 
 
 @pytest.mark.parametrize("use_hub", [True, False], ids=["hub", "stream"])
-async def test_no_peer_of_any_listener_hears_of_a_message_that_was_never_written(use_hub: bool) -> None:
+async def test_no_peer_of_any_listener_is_answered_for_a_message_that_was_never_written(use_hub: bool) -> None:
     log = Log()
     servers = await open_servers(log, use_hub=use_hub)
     heard: dict[str, list[int]] = {}

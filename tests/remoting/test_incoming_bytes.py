@@ -40,7 +40,7 @@ def incoming() -> IncomingBytes:
     return IncomingBytes(100)
 
 
-def test_up_to_the_bound_nobody_is_closed(incoming: IncomingBytes) -> None:
+def test_up_to_the_bound_no_connection_is_closed(incoming: IncomingBytes) -> None:
     peers = [Peer(f"p{number}", incoming).holds(25) for number in range(4)]
     assert not any(peer.is_closed for peer in peers)
 
@@ -88,7 +88,7 @@ def test_a_connection_that_has_ended_holds_nothing_whatever_it_says(incoming: In
     assert not Peer("other", incoming).holds(100).is_closed
 
 
-def test_one_that_was_never_heard_of_can_be_forgotten(incoming: IncomingBytes) -> None:
+def test_an_unknown_connection_can_be_forgotten(incoming: IncomingBytes) -> None:
     incoming.forget(Peer("p", incoming).connection)
     other = Peer("other", incoming).holds(100)
     assert not other.is_closed

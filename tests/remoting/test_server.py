@@ -326,7 +326,7 @@ class TestUnfinishedFrames:
         frame = encode_frame(ask(ECHO, 1, body=b"x" * (2 << 20)))
         await small.stream.send_all(frame[: 100 << 10])
         await until(lambda: any(c.buffered_size == 100 << 10 for c in running.server.connections))
-        # The server may have closed before the last of it is sent, which the sender then hears instead.
+        # The server may have closed before the last of it is sent, which the sender then sees instead.
         with contextlib.suppress(trio.BrokenResourceError):
             await large.stream.send_all(frame[: 1100 << 10])
         assert await large.receive() is None
@@ -369,7 +369,7 @@ class TestWholeFrames:
     def server_config(self) -> NettyServerConfig:
         return NettyServerConfig(incoming_bytes_max=100_000)
 
-    async def test_a_frame_that_is_whole_pushes_nobody_out(self, running: Running) -> None:
+    async def test_a_whole_frame_closes_no_other_connection(self, running: Running) -> None:
         unfinished, honest = await connect(running), await connect(running)
         await unfinished.stream.send_all(encode_frame(ask(ECHO, 1, body=bytes(70_000)))[:60_000])
         await until(lambda: any(each.buffered_size == 60_000 for each in running.server.connections))
@@ -549,7 +549,7 @@ class TestIdle:
         assert running.server.statistics().idle_closed_count == 1
 
 
-async def test_fairness_nobody_waits_while_others_keep_the_hub_busy(running: Running) -> None:
+async def test_fairness_no_connection_waits_while_others_keep_the_hub_busy(running: Running) -> None:
     """Each flooding peer alone fills a slice; the others must move on all the same."""
     peers = [await connect(running) for _ in range(4)]
     flood = b"".join(encode_frame(ask(ECHO, opaque, body=b"x" * 500)) for opaque in range(4000))

@@ -1,6 +1,6 @@
 """Responses to pulls: code, offsets and records for every outcome.
 
-Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. The remark is the name of the store's status.
+Compatibility: ``PullMessageProcessor`` (4.9.8). The remark is the name of the store's status.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 They run for every pull, and for a held one again each time it is tried: its group may have been disabled meanwhile, or
 have changed its subscription. Only in the latter case is an expression parsed again.
 
-Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7: checks in its order, with its codes and remarks. One is
+Compatibility: ``PullMessageProcessor`` (4.9.8): checks in its order, with its codes and remarks. One is
 stricter: a pull with SQL92 that does not compile is refused (23), where Java then serves every message. Tag expressions
 are bounded (``EXPRESSION_SIZE_MAX``, ``TAGS_MAX``); a pull beyond that is refused with 23.
 """

@@ -8,7 +8,7 @@ Rule: a changed expression is a new filter with a new creation time (``bornTime`
 messages stored up to its creation. So creation times never step back to before a message that an older filter has
 matched.
 
-Compatibility: ``ConsumerFilterManager`` and ``CommitLogDispatcherCalcBitMap`` (4.9.8); broker.md 14. There a filter
+Compatibility: ``ConsumerFilterManager`` and ``CommitLogDispatcherCalcBitMap`` (4.9.8). There a filter
 from the file that does not compile is kept and lets every message pass; here it is dropped, and the group's next
 heartbeat registers it again.
 """

@@ -9,7 +9,7 @@ until the store is repaired or the consumer's offset is set past the damage. Eve
 An unexpected failure while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull only, as the dispatcher
 does it for pulls that are answered at once or by a task.
 
-Compatibility: ``PullMessageProcessor`` (4.9.8); broker.md 7. Messages that a held pull has examined without a match are
+Compatibility: ``PullMessageProcessor`` (4.9.8). Messages that a held pull has examined without a match are
 not examined again, unless the group's subscription has changed meanwhile. A pull is held for SUSPEND_MS_MAX at most,
 whatever it asks for; the memory of held pulls is bounded, and a pull beyond that is refused with SYSTEM_BUSY.
 """
