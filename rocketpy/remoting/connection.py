@@ -64,7 +64,7 @@ class Transport(Protocol):
 
 
 class RequestDispatcher(Protocol):
-    """What a connection needs of the program that serves its peer's requests; ``dispatch.Dispatcher`` is one."""
+    """Serves the requests of a connection's peer; ``dispatch.Dispatcher`` implements it."""
 
     @property
     def burst(self) -> Burst:
@@ -73,7 +73,7 @@ class RequestDispatcher(Protocol):
 
     @property
     def fast_paths(self) -> Mapping[bytes, Callable[[Connection, bytes, bytes | None], int]]:
-        """What serves a JSON request by the first bytes of its header, or declines it."""
+        """Fast paths by the first bytes of a JSON header; each serves the request or declines it."""
         ...
 
     def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
@@ -345,7 +345,7 @@ class Connection:
         return self.outgoing_size <= self._limits.outgoing_bytes_pause
 
     def mark_dirty(self) -> None:
-        """Have the burst flush this connection: its socket is writable again."""
+        """Flush this connection at the end of the burst: its socket is writable again."""
         if not self._dirty and self.outgoing_size:
             self._dirty = True
             self._burst.mark_dirty(self)
