@@ -38,7 +38,7 @@ from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.descriptors import descriptor_limit
 from rocketpy.remoting.server import RemotingServer, open_listeners
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.opening import OpenRunner

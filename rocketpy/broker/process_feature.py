@@ -10,7 +10,7 @@ from functools import partial
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.settings import setting_rows
 from rocketpy.store.config import MessageStoreConfig
 

@@ -38,7 +38,7 @@ from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 
 _log = logging.getLogger("rocketpy.broker")

@@ -66,7 +66,7 @@ def chosen_config(tls: bool, tls_file: str, credentials_file: str) -> ClientConf
 def _config_with_tls(tls: bool, tls_file: str) -> ClientConfig:
     from rocketpy.client.config import ClientConfig
     from rocketpy.remoting.config import TlsClientConfig, TlsServerConfig
-    from rocketpy.remoting.tls import with_config_file
+    from rocketpy.remoting.tls.contexts import with_config_file
 
     if not tls_file:
         return ClientConfig(use_tls=tls)

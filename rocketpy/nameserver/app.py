@@ -26,7 +26,7 @@ from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.descriptors import allowed_connections
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 

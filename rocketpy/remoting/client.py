@@ -27,7 +27,7 @@ from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
-from rocketpy.remoting.tls import client_context
+from rocketpy.remoting.tls.contexts import client_context
 
 _log = logging.getLogger("rocketpy.remoting")
 

@@ -36,7 +36,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
-from rocketpy.remoting.tls_acceptor import TLS_HANDSHAKE
+from rocketpy.remoting.tls.acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS = 0.001
 SLICE_FRAMES = 64

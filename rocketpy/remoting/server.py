@@ -27,8 +27,8 @@ from rocketpy.remoting.incoming_bytes import IncomingBytes
 from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
-from rocketpy.remoting.tls import ServerTls
-from rocketpy.remoting.tls_acceptor import TlsAcceptor
+from rocketpy.remoting.tls.acceptor import TlsAcceptor
+from rocketpy.remoting.tls.contexts import ServerTls
 
 ACCEPTS_PER_WAKE_UP = 64
 IDLE_SWEEP_SECONDS = 10.0

@@ -61,7 +61,7 @@ _UNUSED = (
     "rocketpy.broker.acl.file_watch",
     "rocketpy.broker.acl.plain_permission",
     "rocketpy.protocol.selector.sql92",
-    "rocketpy.remoting.self_signed",
+    "rocketpy.remoting.tls.self_signed",
     "ruamel.yaml",
 )
 

@@ -14,7 +14,7 @@ from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.logs import LEVEL_KEYS
 from rocketpy.broker.process_feature import ProcessFeature
 from rocketpy.remoting.config import TlsServerConfig
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.store.config import MessageStoreConfig
 from tests.broker.tables_of_a_broker import context_of, make_tables
 

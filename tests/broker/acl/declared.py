@@ -14,7 +14,7 @@ from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.wiring import Wiring
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.store.config import MessageStoreConfig
 from tests.broker.tables_of_a_broker import context_of, make_tables
 

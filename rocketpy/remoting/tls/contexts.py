@@ -242,7 +242,7 @@ def _load_trust(context: ssl.SSLContext, key: str, path: str, purpose: ssl.Purpo
 
 def _load_self_signed(context: ssl.SSLContext, randbelow: Callable[[int], int]) -> None:
     """Create and load a certificate. ``ssl`` loads from files only, so it passes through a private temporary one."""
-    from rocketpy.remoting.self_signed import self_signed_certificate  # only test mode needs it
+    from rocketpy.remoting.tls.self_signed import self_signed_certificate  # only test mode needs it
 
     pem = self_signed_certificate("rocketpy test mode", randbelow)
     with tempfile.TemporaryDirectory(prefix="rocketpy-") as directory:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.remoting.self_signed import self_signed_certificate
-from tests.remoting.test_tls import shake_hands
+from rocketpy.remoting.tls.self_signed import self_signed_certificate
+from tests.remoting.tls.test_contexts import shake_hands
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from rocketpy.errors import RemotingConnectError, RemotingError
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting import tls_acceptor
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import RemotingServer, open_listeners
-from rocketpy.remoting.tls import ServerTls
-from rocketpy.remoting.tls_acceptor import TlsAcceptor
+from rocketpy.remoting.tls import acceptor as tls_acceptor
+from rocketpy.remoting.tls.acceptor import TlsAcceptor
+from rocketpy.remoting.tls.contexts import ServerTls
 from tests.patience import until, until_blocked
 from tests.remoting.certificate_files import client_config, crt, key, server_config
 from tests.remoting.conftest import DEFER, ECHO, Program, Running

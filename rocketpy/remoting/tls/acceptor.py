@@ -23,7 +23,7 @@ import trio
 
 from rocketpy.remoting.config import TlsMode
 from rocketpy.remoting.refusal_log import RefusalLog
-from rocketpy.remoting.tls import ServerTls
+from rocketpy.remoting.tls.contexts import ServerTls
 
 TLS_HANDSHAKE = b"\x16"
 HANDSHAKE_SECONDS = 10.0

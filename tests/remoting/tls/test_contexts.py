@@ -14,7 +14,7 @@ import trio.testing
 
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import TlsClientConfig, TlsServerConfig
-from rocketpy.remoting.tls import WATCH_SECONDS, ServerTls, client_context, server_context, with_config_file
+from rocketpy.remoting.tls.contexts import WATCH_SECONDS, ServerTls, client_context, server_context, with_config_file
 from tests.remoting.certificate_files import PASSWORD, client_config, crt, key, server_config
 
 
