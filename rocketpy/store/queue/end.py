@@ -1,4 +1,4 @@
-"""The end of a queue's units, as recovery finds it by one look at the last files.
+"""Search for the end of a queue's units in its last files.
 
 A store may have tens of thousands of queues, most of them short and idle, and descriptors for a few hundred. So a file
 is opened once, a short queue is read in one go, and what was read is kept until recovery is over.
@@ -102,7 +102,7 @@ def begins_with_unit(mapped_file: MappedFile) -> bool:
 
 
 def walk_end(mapped_file: MappedFile) -> FileEnd:
-    """Look at each unit of a file up to the first that is not valid: after a crash any page may be missing."""
+    """Check each unit of a file up to the first invalid one: after a crash any page may be missing."""
     file = mapped_file.file()
     position, size, before = 0, _FIRST_READ_SIZE, b""
     while position < mapped_file.size:

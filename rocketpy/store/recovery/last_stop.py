@@ -82,7 +82,7 @@ class LastStop:
     """State of the last stop, as the small files of a store record it."""
 
     seems_clean: bool
-    """No abort file, and a checkpoint; the note has not been asked."""
+    """No abort file, and a checkpoint; the note is not considered."""
     durable_before_ms: int
     """Log and queues were durable up to this storeTimestamp, by the times that Java writes too."""
     ends: DurableEnds | None
@@ -150,7 +150,7 @@ class LastStop:
         )
 
     def misses_units(self, begin: WalkBegin, unit_count: int) -> bool:
-        """Whether queues have fewer units of records before the walk than were durable: then all is read again."""
+        """Whether queues have fewer units of records before the walk than were durable: then the whole log is walked."""
         return (
             self.ends is not None
             and not begin.is_clean

@@ -39,7 +39,7 @@ class QueueRecovery:
         self.built_end = 0  # records up to this physical offset have their units
         self._disk = disk
         self._before_clearing = before_clearing
-        self._found: FoundUnits | None = None  # what recover() has read, as far as it is still so
+        self._found: FoundUnits | None = None  # the units that recover() has read, as far as they are unchanged
         self._stale = (0, b"")  # some units as an earlier run left them, from a queue offset on
 
     def __repr__(self) -> str:
@@ -66,8 +66,10 @@ class QueueRecovery:
                 file_size = queue.file_size
             odd = last.size % UNIT_SIZE
             if (last.size < file_size and (not is_clean or len(files) > 1)) or odd:
+                # Not clear: bytes past the short end may be on the disk still, and must be cleared with a sync.
                 last.size, is_clear = max(last.size - odd, file_size), False
         queue.set_end(end // UNIT_SIZE)
+        # Preliminary: after a crash rewind() takes back what the checkpoint does not know to be durable.
         queue.flushed_offset = queue.max_offset
         first = queue.max_offset - len(units) // UNIT_SIZE
         self._found = FoundUnits(first, units, queue.max_offset, queue.max_offset if is_clear else None)
@@ -94,6 +96,8 @@ class QueueRecovery:
         """Return the first queue offset whose record is at or after a physical offset, or ``max_offset``."""
         low, high = self.queue.files.min_offset // UNIT_SIZE, self.queue.max_offset
         found = self._found
+        # The answer is mostly among the last units, which are in memory: with tens of thousands of queues no file is
+        # opened a second time for it.
         if found is not None and found.end >= high > found.first:
             first = found.unit_at(found.first)
             if found.first == low or (first is not None and first[0] < physical_offset):
@@ -119,7 +123,7 @@ class QueueRecovery:
             else:
                 found.end = queue_offset
         if queue_offset < queue.max_offset or queue_offset * UNIT_SIZE <= queue.files.min_offset:
-            queue.has_new_file = True  # perhaps
+            queue.has_new_file = True  # its directory entry may never have been synced: the next flush does it
         queue.set_end(queue_offset)
         queue.flushed_offset = queue_offset
         if queue.ext is not None:
@@ -156,8 +160,9 @@ class QueueRecovery:
         return tags_code if is_its_own and self._is_whole(queue_offset, tags_code, store_timestamp_ms) else None
 
     def adopt_units(self, physical_offsets: Sequence[int], sizes: Sequence[int]) -> int:
-        """Take the units at the end, as they stand in the files, for those of these records; return for how many they
-        are. They do not count as durable. It stops where a record must be looked at: see :meth:`stale_tags_code`.
+        """Keep the units that an earlier run left for these records; return the number of records that have theirs.
+
+        They do not count as durable. It stops at a record that must be checked alone: see :meth:`stale_tags_code`.
         """
         queue, adopted = self.queue, 0
         while adopted < len(sizes):
@@ -169,7 +174,7 @@ class QueueRecovery:
                 break
             tags_codes = fields[2::3]
             if is_ext_address(min(tags_codes)):
-                break
+                break  # the address may lead to a lost or torn extension: only the record's own time can tell
             mapped_file = queue.files.find(queue.next_offset * UNIT_SIZE)
             assert mapped_file is not None, queue
             taken = first_torn(queue.next_offset * UNIT_SIZE - mapped_file.base_offset, tags_codes)
@@ -182,9 +187,9 @@ class QueueRecovery:
         return adopted
 
     def _is_whole(self, queue_offset: int, tags_code: int, store_timestamp_ms: int) -> bool:
-        """Whether the tagsCode field of a unit found after a crash surely says what it said of its record.
+        """Whether the tagsCode field of a unit found after a crash is surely intact.
 
-        It may be the address of an extension that is lost, or torn.
+        It may be torn itself, or the address of an extension that is lost or torn.
         """
         position = queue_offset * UNIT_SIZE
         mapped_file = self.queue.files.find(position)
@@ -227,8 +232,8 @@ class QueueRecovery:
         for directory in directories:
             if self._disk.is_directory(directory):
                 self._disk.sync_directory(directory)
-        # The directories were synced while they were there: no file comes back. Now they go themselves, and the syncs
-        # of their parents make that durable too.
+        # The directories were synced before they are removed themselves, so no file comes back. The syncs of their
+        # parents make the removal of the directories durable too.
         queue.remove_files()
         self._found = None
         for directory in map(os.path.dirname, directories):
@@ -240,10 +245,11 @@ class QueueRecovery:
         queue = self.queue
         if queue.max_offset > queue.min_offset:
             physical_offset, size, _ = self.unit_at(queue.min_offset)
-            if size == PRE_BLANK_SIZE or 0 <= physical_offset < log_min_offset:  # else it begins where it did
+            # Only if the first unit's message is gone: usually it is not, and the search would read several pages.
+            if size == PRE_BLANK_SIZE or 0 <= physical_offset < log_min_offset:
                 queue.min_offset = self.first_at_or_after(log_min_offset)
         if queue.writes_ext and queue.files:
-            queue.begin_ext(self.unit_at)  # which may read, clear and sync: here, and not with the first message
+            queue.begin_ext(self.unit_at)  # it may read, clear and sync: better here than with the first message
         self._found = None
 
     def _is_clear_from(self, queue_offset: int) -> bool:

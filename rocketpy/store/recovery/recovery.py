@@ -2,20 +2,19 @@
 
 Runs before any request is served: it blocks, and yields about every 10 ms so that signals and progress come through.
 
-- After a clean shutdown of ours the queues are trusted, since they end as that stop has noted, and the walk begins at
-  the end of the log that it noted too, and finds nothing. If they do not, there was no such stop, whatever became of
-  the abort file. After a clean shutdown of a Java broker the last three log files are walked to find the end.
-- After a crash the walk begins where log and queues were durable when the checkpoint was written. Units
-  after that are kept if they match their records; the others are written again.
+- After a clean shutdown of rocketpy the queues end as the shutdown noted, and are trusted. The walk begins at the noted
+  end of the log and finds nothing. If the queues do not end as noted, it was no clean shutdown, even without an abort
+  file. After a clean shutdown of a Java broker the last three log files are walked to find the end.
+- After a crash the walk begins where log and queues were durable when the checkpoint was written. Units after that are
+  kept if they match their records; the others are written again.
 
 Then everything past the end is cleared and synced, before the first message is accepted: RocketMQ leaves it there, and
-a second crash brings it back. An earlier recovery may have cleared or removed something and been killed before that was
-durable. In the log that is synced in any case, in the queues if :class:`RecoveryMark` says that there was one.
+a second crash brings it back. An earlier recovery may have been killed before what it had cleared or removed was
+durable. The log is synced in any case, the queues if :class:`RecoveryMark` shows that a recovery was killed.
 
-Never is a store refused that a crash can leave: with files preallocated but empty, half written, cut short by the last
-recovery, with queues or index missing. Recovering twice is like recovering once. But if the log ends before an offset
-up to which it is known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset instead of
-dropping what follows it.
+A store as a crash leaves it is never refused: with files preallocated but empty, half written or cut short by the last
+recovery, with queues or index missing. Recovery is idempotent. But if the log ends before an offset up to which it is
+known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset, and nothing is dropped.
 
 Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8), which cut the log at the first record
 that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after a clean shutdown too, and
@@ -88,7 +87,7 @@ class StoreRecovery:
         )
         self._last_stop = last_stop
         self.is_clean = last_stop.seems_clean
-        """Whether the last stop was a clean shutdown; what the abort file says is not the last word."""
+        """Whether the last stop was a clean shutdown; preliminary until the queues were compared with the note."""
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
         self._mark = mark
@@ -105,7 +104,8 @@ class StoreRecovery:
         try:
             yield from self._recover()
         except DamagedStoreError:
-            # The store is refused, and whatever was cleared until now is durable.
+            # The store is refused, and everything that was cleared until now is durable. So the mark is not needed,
+            # unless an earlier recovery left it: what that one cleared has not been synced yet.
             if self._trusts_clear:
                 self._mark.remove()
             raise
@@ -113,8 +113,11 @@ class StoreRecovery:
     def _recover(self) -> Iterator[None]:
         self._commit_log.load()
         yield from self._queues.load()
+        # Before the queues get new units: from then on an orphaned extension would look like the queue's own.
         yield from self._remove_orphaned_extensions()
         if not self._trusts_clear:
+            # A recovery that was killed may have removed files of queues. Without this sync they could come back with
+            # the next loss of power, beside the units that are written now.
             yield from self._queues.sync_directories()
         files = self._commit_log.files
         yield from self._recover_queues()
@@ -127,9 +130,13 @@ class StoreRecovery:
             self._remove_inconsistent_queues(log)
         begin = self._last_stop.walk_begin(self._queue_ends(), log)
         if begin.is_clean != self.is_clean:
+            # The ends were searched by bisection, which holds only after a clean shutdown. This was none, so they are
+            # searched again, unit by unit.
             self.is_clean = begin.is_clean
             yield from self._recover_queues()
         if not files:
+            # An empty log is valid only if nothing of it was durable. RocketMQ deletes the queues in either case, and
+            # with them the only evidence that messages are lost.
             self._require(durable_end, 0, "no file")
             for recovery in self._recoveries:
                 if recovery.queue.files:
@@ -138,7 +145,7 @@ class StoreRecovery:
         scanner = yield from self._walk(begin)
         # Before anything of the log is removed: a log that ends too early is damage, and a tool may repair it.
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
-        # Killed from here on, the next walk finds the same end of the log, and cuts the same once more.
+        # A kill from here on is harmless: the next walk finds the same end of the log, and cuts the same again.
         yield from self._cut_queues(scanner.end_offset)
         removed = 0
         while files.remove_last_after(scanner.end_offset):
@@ -218,6 +225,8 @@ class StoreRecovery:
         try:
             return (yield from self._walk_from(begin))
         except QueueGap as gap:
+            # The queue ends before the unit that comes next, so records before the walk have no unit. Their offsets are
+            # not known: only a walk from the beginning finds them, and it rebuilds the whole queue.
             if gap.recovery.queue.files:
                 gap.recovery.remove_files()
             return (yield from self._walk_from(from_beginning))
@@ -227,6 +236,8 @@ class StoreRecovery:
         base_offset = self._commit_log.files[first_file].base_offset
         unit_count = yield from self._prepare_queues(base_offset if begin_offset is None else begin_offset)
         is_from_beginning = first_file == 0 and begin_offset is None
+        # The checkpoint counts the durable units. Fewer means that a queue was lost or cut. If it has no record after
+        # the beginning of the walk, no gap would show that.
         if self._last_stop.misses_units(begin, unit_count):
             return (yield from self._walk_from(attrs.evolve(begin, first_file=0, offset=None)))
         self._progress = scanner = LogScanner(
@@ -242,14 +253,15 @@ class StoreRecovery:
         return scanner
 
     def _prepare_queues(self, walk_begin: int) -> Generator[None, None, int]:
-        """Say which units to trust: all of them, or after a crash those of records before the walk.
+        """Set which units to trust: all of them, or after a crash those of records before the walk.
 
-        Return how many those are, counted from the beginning of each queue.
+        Return their number, counted from the beginning of each queue.
         """
         unit_count = 0
         for count, recovery in enumerate(self._recoveries):
             queue = recovery.queue
             if self.is_clean:
+                # Records up to here have their units, so the walk only completes a queue that lost its last ones.
                 recovery.built_end = recovery.physical_end()
             elif queue.files.min_offset and not self._commit_log.min_offset:
                 # Power was lost when its first file was new: that went, and a later one did not. The log has every
@@ -291,6 +303,8 @@ class StoreRecovery:
             last.size = max(last.size, previous_size or self._commit_log.file_size)
         file = last.file()
         if file.size() != last.size or not file.reads_zero_from(position):
+            # Two truncates make a hole of zeros without writing it. Old records would be valid again if new ones of the
+            # same sizes ended exactly where they begin. _make_durable syncs this.
             file.truncate(position)
             file.truncate(last.size)
 
