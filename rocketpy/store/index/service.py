@@ -39,6 +39,7 @@ import trio
 
 from rocketpy.clock import Clock
 from rocketpy.errors import ShortageError
+from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.index.file import (
@@ -69,6 +70,10 @@ JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
 _SLICE = 512
 """So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to
 catch up."""
+
+_SURELY_ONE_SLICE = _SLICE // INDEX_KEYS_MAX
+_SURELY_NOT_FULL = PENDING_MAX // INDEX_KEYS_MAX
+"""Messages whose keys need not be counted, because a message has INDEX_KEYS_MAX keys at most."""
 
 _keys_of = itemgetter(1)
 _COLLECT_SECONDS = 0.005
@@ -152,12 +157,8 @@ class IndexService:
         if pending:
             if self._idle:
                 self._idle.unpark()
-            slices_max = _SLICES_PER_BURST if self.is_full else 1
-            self._count_keys()
-            for _ in range(slices_max):
-                if not self.is_full or self._no_space is not None:
-                    break
-                self.build_slice()
+            if len(pending) > _SURELY_NOT_FULL:
+                self._build_while_full()
 
     @property
     def is_full(self) -> bool:
@@ -283,6 +284,14 @@ class IndexService:
         except ShortageError as error:
             self._no_space = f"the index has no space: {error}"
 
+    def _build_while_full(self) -> None:
+        slices_max = _SLICES_PER_BURST if self.is_full else 1
+        self._count_keys()
+        for _ in range(slices_max):
+            if not self.is_full or self._no_space is not None:
+                break
+            self.build_slice()
+
     def _count_keys(self) -> None:
         """Count the keys of what was added since the last time; once for each message, because it is for each burst."""
         pending = self.pending
@@ -292,8 +301,14 @@ class IndexService:
 
     def _take_work(self) -> list[IndexWork]:
         """Take messages with about _SLICE keys from ``pending``, at least one message."""
-        self._count_keys()
         pending = self.pending
+        if len(pending) <= _SURELY_ONE_SLICE:
+            work = pending[:]
+            pending.clear()
+            self._counted = self._pending_keys = 0
+            self._taken_count += len(work)
+            return work
+        self._count_keys()
         work, key_count = pending[:_SLICE], min(_SLICE, len(pending))
         if self._pending_keys > len(pending):  # not everywhere one key
             key_count = 0
