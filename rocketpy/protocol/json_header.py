@@ -28,7 +28,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.fastjson import dumps
-from rocketpy.protocol.fastjson_reader import read_document
+from rocketpy.protocol.fastjson.reader import read_document
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1

@@ -14,7 +14,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads
 from tests.worst_requests import WORST_JSON, processor_seconds, worst_json
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
 BODIES = [each for each in VECTORS["json_bodies"] if "compact" in each]
 WITHOUT_REFERENCES = [each for each in BODIES if "$ref" not in each["compact"]]

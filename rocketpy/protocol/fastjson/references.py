@@ -17,7 +17,7 @@ import re
 import attrs
 
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.protocol.fastjson_reader import FrozenBean
+from rocketpy.protocol.fastjson.reader import FrozenBean
 
 REFERENCED_VALUES_MAX = 100_000
 REFERENCES_MAX = 10_000

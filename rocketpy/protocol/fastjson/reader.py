@@ -3,7 +3,7 @@
 Beyond standard JSON it accepts the extensions of fastjson that RocketMQ's peers send: map keys that are bare numbers,
 ``null``, identifiers or whole objects; single quotes; runs of commas and a trailing one; ``\\xHH`` and octal-looking
 escapes; raw control characters in strings; a type letter after a number (``5L``); ``undefined``. Of a repeated key the
-last value counts. It does not know ``$ref`` (:mod:`rocketpy.protocol.fastjson_references`) or the meaning of any key.
+last value counts. It does not know ``$ref`` (:mod:`rocketpy.protocol.fastjson.references`) or the meaning of any key.
 
 Rule: linear time for any input. Nesting beyond :data:`DEPTH_MAX` and any other text outside the dialect is a
 :class:`~rocketpy.errors.RemoteProtocolError` that names the position. Keys are chosen so that no input can make them

@@ -12,7 +12,7 @@ from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
 
 BODIES = {
     each["class"]: each
-    for each in json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())["json_bodies"]
+    for each in json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["json_bodies"]
 }
 QUEUE = FrozenBean({"brokerName": "broker-0", "queueId": 0, "topic": "T"})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.fastjson import dumps
-from rocketpy.protocol.fastjson_reader import FrozenBean, read_document
+from rocketpy.protocol.fastjson.reader import FrozenBean, read_document
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -21,8 +21,8 @@ import attrs
 import msgspec
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.fastjson_reader import DEPTH_MAX, FrozenBean, joined_surrogates, read_document
-from rocketpy.protocol.fastjson_references import resolve_references
+from rocketpy.protocol.fastjson.reader import DEPTH_MAX, FrozenBean, joined_surrogates, read_document
+from rocketpy.protocol.fastjson.references import resolve_references
 
 __all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads"]
 
