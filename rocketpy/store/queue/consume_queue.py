@@ -18,6 +18,7 @@ from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import add_sparse_file, reserve_step
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketpy.store.queue.end import Unit, is_at_or_after
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, ExtLocation, is_ext_address
 from rocketpy.store.read.steps import Steps
 
@@ -148,7 +149,7 @@ class ConsumeQueue:
         end = min(begin + count * UNIT_SIZE, self.max_offset * UNIT_SIZE, mapped_file.end_offset)
         return mapped_file, begin - mapped_file.base_offset, end - begin
 
-    def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
+    def unit_at(self, queue_offset: int) -> Unit:
         """Return (physical offset, size, tags code) of a written unit. Blocks if it is cold."""
         mapped_file, position, _ = self.locate(queue_offset, 1)
         return UNIT.unpack(mapped_file.file().read(position, UNIT_SIZE))
@@ -167,9 +168,9 @@ class ConsumeQueue:
             if mapped_file is None:
                 break  # deleted with its topic meanwhile
             (unit,) = yield [(mapped_file, probe * UNIT_SIZE - mapped_file.base_offset, UNIT_SIZE)]
-            found, size, tags_code = UNIT.unpack(unit)
-            if found >= physical_offset and size != PRE_BLANK_SIZE:
-                high, first_tags_code = probe, tags_code
+            found: Unit = UNIT.unpack(unit)
+            if is_at_or_after(found, physical_offset):
+                high, first_tags_code = probe, found[2]
             else:
                 low = probe + 1
             probe = (low + high) // 2
@@ -192,7 +193,7 @@ class ConsumeQueue:
         """Find the files of the extension."""
         self._make_ext().load()
 
-    def begin_ext(self, unit_at: Callable[[int], tuple[int, int, int]]) -> ConsumeQueueExt:
+    def begin_ext(self, unit_at: Callable[[int], Unit]) -> ConsumeQueueExt:
         """Return the extension, ready to be written. Only that of a queue without units may begin on the event loop.
 
         ``unit_at`` reads a unit of this queue: recovery has the last ones in memory.
@@ -202,7 +203,7 @@ class ConsumeQueue:
             ext.begin(self.last_tags_code(unit_at))
         return ext
 
-    def last_tags_code(self, unit_at: Callable[[int], tuple[int, int, int]]) -> int | None:
+    def last_tags_code(self, unit_at: Callable[[int], Unit]) -> int | None:
         """Return the tagsCode field of the last unit, written or not; None if there is none."""
         if self.units:
             _, size, tags_code = UNIT.unpack(self.units[-1])

@@ -13,14 +13,21 @@ positions and clear nothing.
 from __future__ import annotations
 
 import os.path
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.queue.end import FoundUnits, columns, find_end, first_torn, may_be_torn
+from rocketpy.store.queue.end import (
+    FoundUnits,
+    Unit,
+    columns,
+    find_end,
+    first_at_or_after,
+    first_torn,
+    may_be_torn,
+    physical_end,
+)
 from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.steps import read_now
@@ -55,7 +62,7 @@ class QueueRecovery:
         """
         queue, files = self.queue, self.queue.files
         queue.min_offset = files.min_offset // UNIT_SIZE
-        end, units, is_clear = find_end(files, is_clean=is_clean)
+        end, units, is_clear = find_end(list(files), is_clean=is_clean)
         if files:
             # The last file may be short: a recovery was killed between the two truncates of _clear_from. After a
             # clean shutdown no crash of ours can have cut it, so a short single file keeps its length.
@@ -74,18 +81,14 @@ class QueueRecovery:
         first = queue.max_offset - len(units) // UNIT_SIZE
         self._found = FoundUnits(first, units, queue.max_offset, queue.max_offset if is_clear else None)
 
-    def unit_at(self, queue_offset: int) -> tuple[int, int, int]:
+    def unit_at(self, queue_offset: int) -> Unit:
         """Return (physical offset, size, tags code) of a unit, from memory if it is one of the last."""
         unit = None if self._found is None else self._found.unit_at(queue_offset)
         return self.queue.unit_at(queue_offset) if unit is None else unit
 
     def physical_end(self) -> int:
         """Return where the record of the last unit ends, 0 without one."""
-        queue = self.queue
-        if queue.max_offset * UNIT_SIZE <= queue.files.min_offset:
-            return 0
-        physical_offset, size, _ = self.unit_at(queue.max_offset - 1)
-        return 0 if size == PRE_BLANK_SIZE else physical_offset + size
+        return physical_end(self.queue.files.min_offset, self.queue.max_offset, self.unit_at)
 
     def end(self) -> QueueEnd:
         """Return begin and end of the queue, for the rules of :mod:`~rocketpy.store.recovery.last_stop`."""
@@ -101,13 +104,8 @@ class QueueRecovery:
         if found is not None and found.end >= high > found.first:
             first = found.unit_at(found.first)
             if found.first == low or (first is not None and first[0] < physical_offset):
-                return bisect_left(range(high), True, found.first, key=partial(self._lies_at, physical_offset))
+                return first_at_or_after(physical_offset, found.first, high, self.unit_at)
         return read_now(self.queue.search(low, physical_offset))[0]
-
-    def _lies_at(self, physical_offset: int, queue_offset: int) -> bool:
-        """Whether the record of a unit is at or after a physical offset."""
-        found, size, _ = self.unit_at(queue_offset)
-        return found >= physical_offset and size != PRE_BLANK_SIZE
 
     # ---- what is kept ---------------------------------------------------------------------------------------------
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
-from rocketpy.store.layout import UNIT, UNIT_SIZE
-from rocketpy.store.queue.end import FoundUnits, bisect_end, first_torn, may_be_torn, walk_end
+from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketpy.store.queue.end import (
+    FoundUnits,
+    bisect_end,
+    first_at_or_after,
+    first_torn,
+    is_at_or_after,
+    is_unit,
+    may_be_torn,
+    physical_end,
+    walk_end,
+)
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place
 
@@ -51,6 +61,31 @@ def test_a_file_that_ends_early_or_within_a_unit_has_the_whole_units_before(plac
     mapped_file.size = 400
     assert walk_end(mapped_file).count == bisect_end(mapped_file).count == 5
     assert not walk_end(mapped_file).is_clear
+
+
+@pytest.mark.parametrize(
+    ("read", "is_one"),
+    [((0, 1, 0), True), ((0, 0, 0), False), ((-1, 5, 0), False), ((5, -5, 0), False), ((5, 5, -1), True)],
+)
+def test_free_space_and_garbage_are_no_units(read: tuple[int, int, int], is_one: bool) -> None:
+    assert is_unit(read) is is_one
+
+
+def test_the_record_of_the_last_unit_says_where_the_queue_ends_in_the_log() -> None:
+    content = [(0, PRE_BLANK_SIZE, 0), (100, 50, 1), (150, 70, 2)]
+    assert physical_end(0, 3, content.__getitem__) == 220
+    assert physical_end(0, 2, content.__getitem__) == 150
+    assert physical_end(0, 1, content.__getitem__) == 0, "a pre-blank unit has no record"
+    assert physical_end(2 * UNIT_SIZE, 2, content.__getitem__) == 0, "no unit, and none is read"
+
+
+def test_units_are_found_by_the_offset_of_their_record() -> None:
+    content = [(0, PRE_BLANK_SIZE, 0), (0, PRE_BLANK_SIZE, 0), (0, 50, 1), (50, 70, 2), (200, 10, 3)]
+    assert [is_at_or_after(unit, 50) for unit in content] == [False, False, False, True, True]
+    assert not is_at_or_after(content[0], 0)
+    for physical_offset, found in ((0, 2), (1, 3), (50, 3), (51, 4), (200, 4), (201, 5)):
+        assert first_at_or_after(physical_offset, 0, 5, content.__getitem__) == found
+    assert first_at_or_after(50, 4, 5, content.__getitem__) == 4, "not before the range"
 
 
 def test_found_units_are_what_was_read_as_long_as_nothing_was_written() -> None:

@@ -30,9 +30,10 @@ from rocketpy.store.inspection.repair.placeholders import (
 )
 from rocketpy.store.inspection.verify.log_walk import is_queued
 from rocketpy.store.inspection.verify.queue_continuity import NeededOffsets, QueueContinuity
-from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.verify.queue_units import is_pre_blank, units_between
 from rocketpy.store.inspection.verify.queue_verdict import QueuePart
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
+from rocketpy.store.queue.end import is_unit
 from rocketpy.store.queue.multi_dispatch import QueueKey
 from rocketpy.store.queue.record_offsets import multi_dispatch_properties
 

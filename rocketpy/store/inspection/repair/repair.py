@@ -21,8 +21,9 @@ from rocketpy.store.inspection.repair.log_filling import LogFilling
 from rocketpy.store.inspection.repair.plan import RepairPlan, RepairPlanner
 from rocketpy.store.inspection.repair.steps import STAGING_SUFFIX, RepairContext, RepairStep
 from rocketpy.store.inspection.verify.findings import Finding
-from rocketpy.store.inspection.verify.queue_units import is_unit, units_between
+from rocketpy.store.inspection.verify.queue_units import units_between
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
+from rocketpy.store.queue.end import is_unit
 
 _REJECTED_MAX = 1000
 _SPARE_BYTES = 1 << 20

@@ -25,10 +25,11 @@ from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile, read_inventory
 from rocketpy.store.inspection.verify.log_walk import LogWalk, is_queued, read_record
-from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, read_units, units_between
+from rocketpy.store.inspection.verify.queue_units import is_pre_blank, read_units, units_between
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import LastEnd, read_last_end
 from rocketpy.store.layout import UNIT
+from rocketpy.store.queue.end import is_unit
 from rocketpy.store.queue.multi_dispatch import QueueKey
 from rocketpy.store.queue.record_offsets import queue_offsets_of
 

@@ -18,9 +18,10 @@ from rocketpy.protocol.stored_message import CheckedMessage
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.inspection.repair.placeholders import is_placeholder
 from rocketpy.store.inspection.verify.inventory import Inventory, QueueFiles
-from rocketpy.store.inspection.verify.queue_units import Unit, ext_unit_at, is_unit, read_units
+from rocketpy.store.inspection.verify.queue_units import ext_unit_at, read_units
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.store.queue.end import Unit, is_unit
 from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.queue.multi_dispatch import QueueKey
 from rocketpy.store.queue.record_offsets import queue_offsets_of

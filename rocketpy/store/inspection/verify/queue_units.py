@@ -5,20 +5,43 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+import attrs
+
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import EXT_ADDRESS_SIGN, EXT_UNIT, EXT_UNIT_SIZE_MAX, PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketpy.store.queue.end import Unit
 from rocketpy.store.queue.extension import CqExtUnit, read_ext_unit
-
-Unit = tuple[int, int, int]
-"""Physical offset, size and tags code."""
 
 _CHUNK_UNITS = 4096
 
 
-def is_unit(unit: Unit) -> bool:
-    """Whether a unit is well-formed: neither free space nor garbage. Pre-blank units are."""
-    return unit[0] >= 0 and unit[1] > 0
+@attrs.frozen
+class ListedUnitFile:
+    """A queue file of an inventory, for :func:`rocketpy.store.queue.end.find_end`."""
+
+    base_offset: int
+    size: int
+    end_offset: int
+    _path: str
+    _opened: ReadOnlyFiles
+
+    def file(self) -> ListedUnitFile:
+        """Return the contents: itself, since files are opened when they are read."""
+        return self
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes; fewer only at the end of the file."""
+        return self._opened.read(self._path, position, size)
+
+    def reads_zero_from(self, position: int) -> bool:
+        """Return False: an inspection clears nothing, and does not look."""
+        return False
+
+
+def unit_files(opened: ReadOnlyFiles, queue: QueueFiles) -> list[ListedUnitFile]:
+    """Return the files of a queue, to find the end of its units."""
+    return [ListedUnitFile(file.base_offset, file.size, file.end_offset, file.path, opened) for file in queue.files]
 
 
 def is_pre_blank(unit: Unit) -> bool:

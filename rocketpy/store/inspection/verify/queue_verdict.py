@@ -19,9 +19,10 @@ from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import Inventory, QueueFiles
 from rocketpy.store.inspection.verify.log_walk import Damage, read_record
 from rocketpy.store.inspection.verify.queue_inspection import RANGES_MAX, OffsetRange, QueueCursor, QueueInspection
-from rocketpy.store.inspection.verify.queue_units import Unit, file_of_unit, is_pre_blank, is_unit, units_between
+from rocketpy.store.inspection.verify.queue_units import file_of_unit, is_pre_blank, units_between
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY, UNIT_SIZE
+from rocketpy.store.queue.end import Unit, is_unit
 from rocketpy.store.queue.multi_dispatch import QueueKey
 
 CUT = "truncates the queue there; the next start rebuilds its units from the log"

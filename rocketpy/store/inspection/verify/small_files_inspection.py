@@ -6,8 +6,8 @@ begin its scan.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import attrs
 
@@ -17,10 +17,11 @@ from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
-from rocketpy.store.inspection.verify.queue_units import is_pre_blank, is_unit, read_units, units_between
+from rocketpy.store.inspection.verify.queue_units import read_units, unit_files
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, store_timestamp_in
+from rocketpy.store.queue.end import Unit, find_end, first_at_or_after, physical_end
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd
 from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
@@ -85,33 +86,20 @@ def first_timestamp_ms(opened: ReadOnlyFiles, file: StoreFile) -> int:
 
 def queue_end(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> QueueEnd:
     """Return where a queue ends, as a start finds it: see :func:`rocketpy.store.queue.end.find_end`."""
-    max_offset = _max_offset(opened, queue, is_clean=is_clean)
-
-    def physical_end() -> int:
-        unit = _unit_at(opened, queue, max_offset - 1) if max_offset > queue.min_offset else (0, 0, 0)
-        return 0 if not is_unit(unit) or is_pre_blank(unit) else unit[0] + unit[1]
-
-    return QueueEnd(queue.topic, queue.queue_id, queue.files[0].base_offset, max_offset, physical_end)
+    begin, max_offset = queue.files[0].base_offset, _max_offset(opened, queue, is_clean=is_clean)
+    return QueueEnd(
+        queue.topic,
+        queue.queue_id,
+        begin,
+        max_offset,
+        lambda: physical_end(begin, max_offset, partial(_unit_at, opened, queue)),
+    )
 
 
 def _max_offset(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> int:
-    """Return the queue offset after the last valid unit of the last three files, or of one further back."""
-    first_file = max(0, len(queue.files) - 3)
-    while first_file and not is_unit(_unit_at(opened, queue, queue.files[first_file].base_offset // layout.UNIT_SIZE)):
-        first_file -= 1
-    end = queue.min_offset
-    for file in queue.files[first_file:]:
-        begin, file_end = file.base_offset // layout.UNIT_SIZE, file.end_offset // layout.UNIT_SIZE
-        if is_clean:
-            end = bisect_left(
-                range(file_end), True, begin, key=lambda offset: not is_unit(_unit_at(opened, queue, offset))
-            )
-        else:
-            units = units_between(opened, queue, begin, file_end)
-            end = next((offset for offset, unit in units if not is_unit(unit)), file_end)
-        if end < file_end:
-            break
-    return end
+    """Return the queue offset after the last valid unit."""
+    position, _, _ = find_end(unit_files(opened, queue), is_clean=is_clean)
+    return position // layout.UNIT_SIZE
 
 
 def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds) -> int:
@@ -119,12 +107,10 @@ def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int
     if queue.min_offset and not log.min_offset:
         return 0
     end = _max_offset(opened, queue, is_clean=False)
-    return bisect_left(
-        range(end), True, queue.min_offset, key=lambda offset: _unit_at(opened, queue, offset)[0] >= physical_offset
-    )
+    return first_at_or_after(physical_offset, queue.min_offset, end, partial(_unit_at, opened, queue))
 
 
-def _unit_at(opened: ReadOnlyFiles, queue: QueueFiles, queue_offset: int) -> tuple[int, int, int]:
+def _unit_at(opened: ReadOnlyFiles, queue: QueueFiles, queue_offset: int) -> Unit:
     content = read_units(opened, queue, queue_offset, 1)
     return layout.UNIT.unpack(content) if content else (0, 0, 0)
 

@@ -99,8 +99,12 @@ def last_unit_gone_after_a_kill(place: Place) -> None:
     add_abort_file(place)
 
 
-def a_unit_in_the_middle_gone_after_a_kill(place: Place) -> None:
+def a_unit_in_the_middle_gone(place: Place) -> None:
     place.write(place.queue_file("T", 0), bytes(20), 20)
+
+
+def a_unit_in_the_middle_gone_after_a_kill(place: Place) -> None:
+    a_unit_in_the_middle_gone(place)
     add_abort_file(place)
 
 
@@ -150,6 +154,7 @@ ARRANGEMENTS = [
     no_queues_after_a_kill,
     last_unit_gone,
     last_unit_gone_after_a_kill,
+    a_unit_in_the_middle_gone,
     a_unit_in_the_middle_gone_after_a_kill,
     queue_that_leads_out_of_the_log,
     queue_that_leads_out_of_the_log_of_java,

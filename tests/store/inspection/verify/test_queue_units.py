@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocketpy.store.files.mapped_file import OpenFiles
+from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.inspection.verify import queue_units
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.queue_units import (
     ext_unit_at,
     file_of_unit,
     is_pre_blank,
-    is_unit,
     read_units,
+    unit_files,
     units_between,
 )
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
+from rocketpy.store.queue.end import find_end, is_unit
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Place
@@ -51,14 +54,6 @@ def queue_of(place: Place, *files: range, cut: int = 0) -> QueueFiles:
         place.write(path, content[: len(content) - cut])
         found.append(StoreFile(path, units.start * UNIT_SIZE, len(content), len(content) - cut))
     return QueueFiles("T", 0, f"{place.consume_queue}/T/0", tuple(found))
-
-
-@pytest.mark.parametrize(
-    ("read", "is_one"),
-    [((0, 1, 0), True), ((0, 0, 0), False), ((-1, 5, 0), False), ((5, -5, 0), False), ((5, 5, -1), True)],
-)
-def test_free_space_and_garbage_are_no_units(read: tuple[int, int, int], is_one: bool) -> None:
-    assert is_unit(read) is is_one
 
 
 def test_a_filler_is_a_unit_and_known_as_one() -> None:
@@ -136,3 +131,24 @@ def test_an_address_that_leads_nowhere_is_nothing(place: Place, opened: ReadOnly
 
 def test_a_queue_without_extensions_has_none(opened: ReadOnlyFiles) -> None:
     assert ext_unit_at(opened, None, -SIGN) is None
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("counts", [(0,), (3,), (10,), (10, 10, 10, 10, 4), (10, 0, 0, 0, 0), (10, 10, 3, 0)])
+def test_a_queue_ends_where_a_start_finds_its_end(place: Place, counts: tuple[int, ...], is_clean: bool) -> None:
+    files = []
+    for number, count in enumerate(counts):
+        path, begin = place.queue_file("T", 0, 10 * number * UNIT_SIZE), 10 * number
+        units = b"".join(UNIT.pack(*unit(each)) for each in range(begin, begin + count))
+        place.write(path, units.ljust(10 * UNIT_SIZE, b"\0"))
+        files.append(StoreFile(path, begin * UNIT_SIZE, 10 * UNIT_SIZE, 10 * UNIT_SIZE))
+    queue = QueueFiles("T", 0, f"{place.consume_queue}/T/0", tuple(files))
+    end, last_units, is_clear = find_end(unit_files(ReadOnlyFiles(place.disk), queue), is_clean=is_clean)
+    of_a_start = MappedFileQueue(path=queue.path, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=8))
+    of_a_start.load()
+    assert (end, last_units) == find_end(list(of_a_start), is_clean=is_clean)[:2]
+    assert end == sum(counts) * UNIT_SIZE
+    assert is_clean or counts[-1] == 10 or not is_clear, "an inspection does not look"
