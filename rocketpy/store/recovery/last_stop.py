@@ -116,7 +116,7 @@ class LastStop:
         """
         return bool(
             queue.begin_position % UNIT_SIZE
-            or (queue.begin_position and not log.min_offset)
+            or begins_too_late(queue.begin_position, log.min_offset)
             or (self.seems_clean and queue.physical_end() > log.end_offset)
         )
 
@@ -164,6 +164,14 @@ class LastStop:
             if 0 < log.first_timestamp_ms(index) <= self.durable_before_ms:
                 return index
         return 0
+
+
+def begins_too_late(begin_position: int, log_min_offset: int) -> bool:
+    """Whether a queue has lost its first file, although the log has every record since its beginning.
+
+    Power was lost when that file was new: it went, and a later one did not.
+    """
+    return begin_position > 0 and not log_min_offset
 
 
 def _digest_of(queues: Iterable[QueueEnd]) -> str:

@@ -35,7 +35,7 @@ from rocketpy.store.log.scanner import LogScanner
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap, TagsCodeOf
-from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
+from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin, begins_too_late
 from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 
@@ -263,9 +263,8 @@ class StoreRecovery:
             if self.is_clean:
                 # Records up to here have their units, so the walk only completes a queue that lost its last ones.
                 recovery.built_end = recovery.physical_end()
-            elif queue.files.min_offset and not self._commit_log.min_offset:
-                # Power was lost when its first file was new: that went, and a later one did not. The log has every
-                # record of it, so it is rebuilt from the log.
+            elif begins_too_late(queue.files.min_offset, self._commit_log.min_offset):
+                # The log has every record of it, so it is rebuilt from the log.
                 recovery.remove_files()
             elif queue.files:
                 recovery.rewind(recovery.first_at_or_after(walk_begin))

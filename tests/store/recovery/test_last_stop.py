@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
-from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin
+from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin, begins_too_late
 from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
 from rocketpy.testing.sim_disk import SimDisk
 
@@ -93,6 +93,11 @@ def test_which_queues_cannot_be_right(stop: LastStop, queue: QueueEnd, is_incons
     assert stop.is_inconsistent(queue, LOG) is is_inconsistent
     later = LogEnds([(100, 400)], TIMES.__getitem__)
     assert stop.is_inconsistent(attrs.evolve(queue, begin_position=20, physical_end=lambda: 0), later) is False
+
+
+def test_a_queue_begins_too_late_only_if_the_log_has_its_beginning() -> None:
+    found = {(begin, log_begin): begins_too_late(begin, log_begin) for begin in (0, 20) for log_begin in (0, 100)}
+    assert found == {(0, 0): False, (0, 100): False, (20, 0): True, (20, 100): False}
 
 
 def test_missing_units_are_noticed_after_a_crash_only() -> None:

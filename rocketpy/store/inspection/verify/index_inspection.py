@@ -1,7 +1,8 @@
 """Compares the entries of the index with the records of the log, in the same pass as the queues.
 
 Entries are in log order, so memory is one chunk of them per file. The number of slots is not stored in a file: it is
-found by trial, because the slot of the newest entry must point to that entry.
+found by trial, because the slot of the newest entry must point to that entry. A start does not search on purpose: it
+takes the configured layout or that of Java by the size alone, and skips a file of any other.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, store_timestamp_in
 from rocketpy.store.queue.end import Unit, find_end, first_at_or_after, physical_end
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
-from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd
+from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, begins_too_late
 from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
 
 TOPICS_FILE = "topics.json"
@@ -104,7 +104,7 @@ def _max_offset(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> 
 
 def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds) -> int:
     """Return up to which queue offset a start after a crash trusts the units: those of records before an offset."""
-    if queue.min_offset and not log.min_offset:
+    if begins_too_late(queue.files[0].base_offset, log.min_offset):
         return 0
     end = _max_offset(opened, queue, is_clean=False)
     return first_at_or_after(physical_offset, queue.min_offset, end, partial(_unit_at, opened, queue))
