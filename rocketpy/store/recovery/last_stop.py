@@ -150,7 +150,7 @@ class LastStop:
         )
 
     def misses_units(self, begin: WalkBegin, unit_count: int) -> bool:
-        """Whether queues have fewer units of records before the walk than were durable: then the whole log is walked."""
+        """Whether queues have fewer units before the walk than were durable: then the whole log is walked."""
         return (
             self.ends is not None
             and not begin.is_clean
