@@ -114,7 +114,7 @@ def test_the_figures_are_those_of_the_page_about_performance() -> None:
     text = " ".join(section("Why one would use it").split())
     for figures in (
         f"{start.ours} ms (Java: {start.java} ms)",
-        f"{memory.ours} MiB of its own (Java: {memory.java} MiB)",
+        f"{memory.ours} MiB of private memory (Java: {memory.java} MiB)",
     ):
         assert figures in text
     for name in ("batch of 32", "pull of 32"):
