@@ -59,6 +59,7 @@ class Wiring:
         tls: ServerTls,
         hooks: BrokerHooks,
     ) -> None:
+        self.live_settings = live_settings
         self.hold_service = hold_service
         self.registration = _registration(context, client)
         self.acl = AclFeature(context.tables.accounts)
