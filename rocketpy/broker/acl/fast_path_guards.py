@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Final
 import attrs
 import msgspec
 
-from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, is_group_resource
+from rocketpy.broker.acl.permission import is_group_resource
+from rocketpy.broker.acl.plain_access_resource import PlainAccessResource
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.acl.remote_address import host_of_peer
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX

@@ -23,8 +23,7 @@ from typing import Final, TypeVar
 import attrs
 
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.permission import PUB, SUB
-from rocketpy.broker.acl.plain_access_resource import group_resource, is_group_resource
+from rocketpy.broker.acl.permission import PUB, SUB, group_resource, is_group_resource
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.heartbeat import HeartbeatData

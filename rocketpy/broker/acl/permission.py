@@ -1,5 +1,7 @@
 """Permissions of an account on a topic or group: PUB, SUB, both or none.
 
+A resource is the name of a topic, or that of a retry topic for a group, so that one table holds both, as in RocketMQ.
+
 Compatibility: ``Permission`` of RocketMQ's acl module (4.9.8).
 """
 
@@ -9,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.protocol.topic_name import RETRY_PREFIX
 
 DENY: Final = 1
 ANY: Final = 2
@@ -30,6 +33,16 @@ def check_permission(needed: int, owned: int) -> bool:
     if needed & ANY:
         return owned & (PUB | SUB) != 0
     return needed & owned != 0
+
+
+def group_resource(group: str) -> str:
+    """Return the resource name of a group."""
+    return RETRY_PREFIX + group
+
+
+def is_group_resource(resource: str) -> bool:
+    """Whether a resource is a group."""
+    return resource.startswith(RETRY_PREFIX)
 
 
 def split_resource(text: str) -> tuple[str, str] | None:

@@ -1,7 +1,5 @@
 """An account in the form that requests are checked against: keys, white list, permissions.
 
-A group is stored under the name of its retry topic, so that one table holds topics and groups, as in RocketMQ.
-
 Compatibility: ``PlainAccessResource`` and ``PlainPermissionManager.buildPlainAccessResource`` (4.9.8). RocketMQ's
 message about a key that is too short contains the secret; ours does not.
 """
@@ -13,7 +11,13 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.permission import check_permission, parse_permission, split_resource
+from rocketpy.broker.acl.permission import (
+    check_permission,
+    group_resource,
+    is_group_resource,
+    parse_permission,
+    split_resource,
+)
 from rocketpy.broker.acl.remote_address import AddressPattern, parse_address_pattern
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.signature import SigningKey
@@ -74,16 +78,6 @@ def check_keys(config: PlainAccessConfig) -> None:
             f"The accessKey={config.access_key} and secretKey={'null' if config.secret_key is None else '******'} "
             "cannot be null and length should longer than 6"
         )
-
-
-def group_resource(group: str) -> str:
-    """Return the resource name of a group."""
-    return RETRY_PREFIX + group
-
-
-def is_group_resource(resource: str) -> bool:
-    """Whether a resource is a group."""
-    return resource.startswith(RETRY_PREFIX)
 
 
 def _add_perms(perms: dict[str, int], resources: Sequence[str] | None, *, is_topic: bool) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.broker.acl.permission import PUB, SUB
-from rocketpy.broker.acl.plain_access_resource import build_account, group_resource
+from rocketpy.broker.acl.permission import PUB, SUB, group_resource
+from rocketpy.broker.acl.plain_access_resource import build_account
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 
 ACCOUNT = PlainAccessConfig("account-1", "secret-1")
