@@ -32,7 +32,8 @@ def _are_factories(instance: object, attribute: attrs.Attribute[object], value: 
     split_names(str(value))
 
 
-@attrs.frozen(kw_only=True)
+# Each start would compile a repr of this many fields, and no use of it could be read: settings_values shows them.
+@attrs.frozen(kw_only=True, repr=False)
 class BrokerConfig:
     """The keys of RocketMQ's BrokerConfig."""
 

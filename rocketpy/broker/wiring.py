@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import trio
 
 from rocketpy.broker.acl.feature import AclFeature
-from rocketpy.broker.admin.feature import AdminFeature
 from rocketpy.broker.clients.feature import ClientsFeature
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.feature import DelayFeature
@@ -85,6 +84,10 @@ class Wiring:
             self.clients,
             QueryFeature(context),
         )
+        # Loaded here: a tenth of the modules serves administration alone. A start that is refused before (settings, a
+        # port in use, a store in use or damaged) and a program that only reads settings do not wait for them.
+        from rocketpy.broker.admin.feature import AdminFeature
+
         admin = AdminFeature(
             context,
             live_settings=live_settings,

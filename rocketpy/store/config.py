@@ -48,7 +48,7 @@ def _check_delay_levels(instance: object, attribute: attrs.Attribute[object], va
     parse_delay_levels(str(value))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)  # as BrokerConfig: each start would compile it for nothing
 class MessageStoreConfig:
     """The keys of RocketMQ's MessageStoreConfig. Paths may begin with ``~``."""
 
