@@ -18,7 +18,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, FastSendHeader, decode_fast_send
-from rocketpy.protocol.json_header import decode_json_header, encode_json_header
+from rocketpy.protocol.frame.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath

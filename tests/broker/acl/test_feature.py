@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketpy.broker.acl.feature import AclFeature
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import decode_fast_send
-from rocketpy.protocol.json_header import encode_json_header
+from rocketpy.protocol.frame.json_header import encode_json_header
 from tests.broker.acl.accounts import make_manager, peer_at, signed
 
 

@@ -25,8 +25,8 @@ from struct import Struct
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.json_header import decode_json_header, encode_json_header
-from rocketpy.protocol.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
+from rocketpy.protocol.frame.json_header import decode_json_header, encode_json_header
+from rocketpy.protocol.frame.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
 
 FRAME_LENGTH_MAX = 16_777_216
 """The longest frame, with its 4 length bytes (``com.rocketmq.remoting.frameMaxLength`` of RocketMQ)."""

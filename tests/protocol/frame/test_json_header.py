@@ -13,7 +13,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import HEADER_LENGTH_MAX
-from rocketpy.protocol.json_header import (
+from rocketpy.protocol.frame.json_header import (
     DIALECT_SIZE_MAX,
     EXT_FIELDS_MAX,
     decode_json_header,
@@ -21,7 +21,7 @@ from rocketpy.protocol.json_header import (
 )
 from tests.worst_requests import SLICE_SECONDS_MAX, WORST_JSON, processor_seconds, worst_json
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

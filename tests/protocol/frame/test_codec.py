@@ -25,7 +25,7 @@ from rocketpy.protocol.frame import (
     encode_frame,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
 
 Parts = tuple[int, bytes, bytes | None]
 

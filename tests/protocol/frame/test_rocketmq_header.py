@@ -13,7 +13,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import LanguageCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import HEADER_LENGTH_MAX
-from rocketpy.protocol.rocketmq_header import (
+from rocketpy.protocol.frame.rocketmq_header import (
     EXT_FIELDS_MAX,
     HEADER_SIZE_MIN,
     decode_rocketmq_header,
