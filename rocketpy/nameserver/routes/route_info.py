@@ -66,11 +66,9 @@ class RouteInfoManager(Generic[ConnectionT]):
     def register_broker(
         self, registration: BrokerRegistration, *, connection: ConnectionT, now: float
     ) -> RegisterBrokerResult:
-        """Register one address of a broker. When ``takes_topics`` is set, call :meth:`put_topics` next.
+        """Register one address of a broker; :meth:`.BrokerTable.register` has the rules.
 
-        A master's topics are taken only when the data version differs from the last one of this address, or the
-        address is new for its id. Therefore a wiped permission survives until the broker changes a topic, and a slave
-        promoted to master with an unchanged version still brings its topics.
+        When ``takes_topics`` is set, call :meth:`put_topics` next.
 
         Raises :class:`~rocketpy.errors.RequestError`, with nothing changed, when a table is full.
         """
