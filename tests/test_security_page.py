@@ -31,7 +31,6 @@ NO_LIMIT_OF_A_PEER = {
     "PIECE_ITEMS_MAX": "a step of our own work",
     "QUEUE_ID_MAX": "a file format",
     "QUEUES_PER_FLUSH_MAX": "a step of our own work",
-    "PIECE_ITEMS_MAX": "a step of our own work",
     "RECORD_SIZE_MAX": "a file format",
     "RETRY_SECONDS_MAX": "the backoff of a delivery",
     "ROUND_SECONDS_MAX": "a step of our own work",
