@@ -15,15 +15,11 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.topics import TopicConfigManager
-from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.monitoring.counters import TopicPutCounter
-from rocketpy.broker.send.admission import SendGate
-from rocketpy.broker.send.answers import Receipt, SendAnswers
-from rocketpy.broker.send.checks import SendCheck
+from rocketpy.broker.send.answers import Receipt
+from rocketpy.broker.send.collaborators import SendCollaborators
 from rocketpy.broker.send.long_batch import AT_ONCE_BYTES, AT_ONCE_COUNT, is_long
-from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.properties import (
     BROKER_ONLY_MARK,
     CLIENT_SYS_FLAGS,
@@ -47,7 +43,6 @@ from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties,
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
-from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
@@ -70,18 +65,13 @@ class FastSend:
 
     def __init__(
         self,
+        shared: SendCollaborators,
         *,
-        store: MessageStore,
         topic_config_manager: TopicConfigManager,
-        check: SendCheck,
-        gate: SendGate,
-        answers: SendAnswers,
-        outcome: SendOutcome,
-        stats: BrokerStatsManager,
-        config: BrokerConfig,
         decode: DecodeSend = decode_fast_send,
     ) -> None:
         self._decode = decode
+        store = shared.store
         self._store = store
         self._put = store.put
         self._sync_flush = store.sync_flush
@@ -90,13 +80,13 @@ class FastSend:
         self._appender = store.appender  # read for wrote_offset without a call: the difference is the size of a record
         # Cache of _note_plain_topic: by topic, its configuration and its put counter.
         self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
-        self._check = check
-        self._gate = gate
-        self._answers = answers
-        self._outcome = outcome
-        self._stats = stats
-        self._config = config
-        cluster = config.broker_cluster_name
+        self._check = shared.check
+        self._gate = shared.gate
+        self._answers = shared.answers
+        self._outcome = shared.outcome
+        self._stats = shared.stats
+        self._config = shared.config
+        cluster = shared.config.broker_cluster_name
         self._shared_of_batch = lru_cache(maxsize=_SHARED_CACHED_MAX)(partial(_shared_of_batch, cluster=cluster))
         self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
 

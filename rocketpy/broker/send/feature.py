@@ -15,6 +15,7 @@ from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.checks import SendCheck
+from rocketpy.broker.send.collaborators import SendCollaborators
 from rocketpy.broker.send.fast_path import FastSend
 from rocketpy.broker.send.long_batch import LongBatches
 from rocketpy.broker.send.outcome import SendOutcome
@@ -63,27 +64,35 @@ class SendFeature(Feature):
             region_id=config.region_id,
             base_count=config.commercial_base_count,
         )
-        self._check = SendCheck(
-            config=config,
-            topic_config_manager=context.tables.topics,
-            subscription_group_manager=context.tables.groups,
-            clock=context.clock,
-        )
-        self._answers = SendAnswers(
+        answers = SendAnswers(
             region_id=config.region_id,
             trace_on=config.trace_on,
             store_host=context.store_host,
             message_size_max=store_config.max_message_size,
         )
-        self._outcome = SendOutcome(store=store, answers=self._answers)
+        self._shared = SendCollaborators(
+            store=store,
+            message_put=message_put,
+            check=SendCheck(
+                config=config,
+                topic_config_manager=context.tables.topics,
+                subscription_group_manager=context.tables.groups,
+                clock=context.clock,
+            ),
+            gate=self.gate,
+            answers=answers,
+            outcome=SendOutcome(store=store, answers=answers),
+            stats=context.tables.stats,
+            config=config,
+            randomness=context.randomness,
+        )
         # Without multi-dispatch a message cannot name further queues.
         self._named_queues = NamedQueues(context.tables.topics) if store_config.enable_multi_dispatch else None
         self._accounts = StrictAccounts(context.tables.accounts)
         self._context = context
-        self._message_put = message_put
         self._decode = decode
         self.settings = {LIVE_KEYS: self.settings_changed}
-        self._on_change: list[Callable[[], None]] = [lambda: self._answers.set_trace_on(config.trace_on)]
+        self._on_change: list[Callable[[], None]] = [lambda: answers.set_trace_on(config.trace_on)]
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the codes of sends, send-backs and replies; the fast path only without send hooks."""
@@ -103,14 +112,8 @@ class SendFeature(Feature):
     def _register_fast_path(self, dispatcher: Dispatcher) -> None:
         context = self._context
         fast = FastSend(
-            store=context.store,
+            self._shared,
             topic_config_manager=context.tables.topics,
-            check=self._check,
-            gate=self.gate,
-            answers=self._answers,
-            outcome=self._outcome,
-            stats=context.tables.stats,
-            config=context.config,
             decode=self._decode,
         )
         self.gate.on_close(fast.invalidate)
@@ -120,53 +123,30 @@ class SendFeature(Feature):
     def _register_sends(self, dispatcher: Dispatcher) -> None:
         context = self._context
         SendMessageProcessor(
-            store=context.store,
-            message_put=self._message_put,
+            self._shared,
             subscription_group_manager=context.tables.groups,
-            check=self._check,
-            gate=self.gate,
-            answers=self._answers,
-            outcome=self._outcome,
-            stats=context.tables.stats,
             hooks=self._send_hooks,
             accounts=self._accounts,
             named_queues=self._named_queues,
             long_batches=self.long_batches,
-            config=context.config,
-            randomness=context.randomness,
         ).register(dispatcher)
 
     def _register_send_backs(self, dispatcher: Dispatcher) -> None:
         context = self._context
         SendBackProcessor(
-            store=context.store,
-            message_put=self._message_put,
+            self._shared,
             subscription_group_manager=context.tables.groups,
-            check=self._check,
-            gate=self.gate,
-            outcome=self._outcome,
-            stats=context.tables.stats,
             hooks=self.consume_hooks,
             accounts=self._accounts,
-            config=context.config,
-            randomness=context.randomness,
         ).register(dispatcher)
 
     def _register_replies(self, dispatcher: Dispatcher) -> None:
         context = self._context
         ReplyMessageProcessor(
-            store=context.store,
-            message_put=self._message_put,
+            self._shared,
             find_channel=context.tables.producers.find_channel,
-            check=self._check,
-            gate=self.gate,
-            answers=self._answers,
-            outcome=self._outcome,
-            stats=context.tables.stats,
             hooks=self._send_hooks,
             named_queues=self._named_queues,
-            config=context.config,
             store_host=context.store_host,
             clock=context.clock,
-            randomness=context.randomness,
         ).register(dispatcher)

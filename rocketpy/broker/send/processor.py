@@ -12,22 +12,17 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 
 from __future__ import annotations
 
-from random import Random
-
 import attrs
 
 from rocketpy.broker.acl.needs import SEND_BATCH, SEND_V1, SEND_V2
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.named_queues import NamedQueues
-from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.send.admission import SendGate
-from rocketpy.broker.send.answers import Receipt, SendAnswers
-from rocketpy.broker.send.checks import SendCheck, chosen_queue, read_send_header
+from rocketpy.broker.send.answers import Receipt
+from rocketpy.broker.send.checks import chosen_queue, read_send_header
+from rocketpy.broker.send.collaborators import SendCollaborators
 from rocketpy.broker.send.long_batch import LongBatches, is_long, stored_batch_in_slices
-from rocketpy.broker.send.outcome import SendOutcome
 from rocketpy.broker.send.properties import (
     BATCH_BYTES_MAX,
     BATCH_PROPERTIES_MAX,
@@ -43,7 +38,7 @@ from rocketpy.broker.send.properties import (
     refuse_unreadable_delay,
     stored_batch,
 )
-from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.send.retry_limit import known_group, retries_max
 from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
@@ -65,7 +60,6 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.append.batch import MessageBatch
-from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
@@ -88,36 +82,28 @@ class SendMessageProcessor:
 
     def __init__(
         self,
+        shared: SendCollaborators,
         *,
-        store: MessageStore,
-        message_put: MessagePut,
         subscription_group_manager: SubscriptionGroupManager,
-        check: SendCheck,
-        gate: SendGate,
-        answers: SendAnswers,
-        outcome: SendOutcome,
-        stats: BrokerStatsManager,
         hooks: SendHooks,
         accounts: StrictAccounts,
         named_queues: NamedQueues | None,
         long_batches: LongBatches,
-        config: BrokerConfig,
-        randomness: Random,
     ) -> None:
-        self._store = store
-        self._message_put = message_put
+        self._store = shared.store
+        self._message_put = shared.message_put
         self._subscription_group_manager = subscription_group_manager
-        self._check = check
-        self._gate = gate
-        self._answers = answers
-        self._outcome = outcome
-        self._stats = stats
+        self._check = shared.check
+        self._gate = shared.gate
+        self._answers = shared.answers
+        self._outcome = shared.outcome
+        self._stats = shared.stats
         self._hooks = hooks
         self._accounts = accounts
         self._named_queues = named_queues
-        self._config = config
-        self._randomness = randomness
-        self._cluster = config.broker_cluster_name
+        self._config = shared.config
+        self._randomness = shared.randomness
+        self._cluster = shared.config.broker_cluster_name
         self._long_batches = long_batches
 
     def register(self, dispatcher: Dispatcher) -> None:

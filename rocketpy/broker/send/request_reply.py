@@ -19,27 +19,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from random import Random
 
 import attrs
 import trio
 
 from rocketpy.broker.acl.needs import REPLY_V1, REPLY_V2
 from rocketpy.broker.clients.waiting import WaitingRequests
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.metadata.named_queues import NamedQueues
-from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.send.admission import SendGate
-from rocketpy.broker.send.answers import SendAnswers
-from rocketpy.broker.send.checks import SendCheck, chosen_queue, read_send_header
-from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.broker.send.checks import chosen_queue, read_send_header
+from rocketpy.broker.send.collaborators import SendCollaborators
 from rocketpy.broker.send.properties import (
     CLIENT_SYS_FLAGS,
     client_properties,
     refuse_unreadable_delay,
 )
-from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut, PutMessageResult
+from rocketpy.broker.send.put import MessageExtBrokerInner, PutMessageResult
 from rocketpy.clock import Clock
 from rocketpy.errors import LocalProtocolError, RemotingError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -59,7 +54,6 @@ from rocketpy.protocol.properties import (
 )
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_store import MessageStore
 
 PUSH_TIMEOUT_SECONDS = 10.0
 """Time in which the requester must acknowledge the reply."""
@@ -90,36 +84,28 @@ class ReplyMessageProcessor:
 
     def __init__(
         self,
+        shared: SendCollaborators,
         *,
-        store: MessageStore,
-        message_put: MessagePut,
         find_channel: FindChannel,
-        check: SendCheck,
-        gate: SendGate,
-        answers: SendAnswers,
-        outcome: SendOutcome,
-        stats: BrokerStatsManager,
         hooks: SendHooks,
         named_queues: NamedQueues | None,
-        config: BrokerConfig,
         store_host: bytes,
         clock: Clock,
-        randomness: Random,
     ) -> None:
-        self._store = store
-        self._message_put = message_put
+        self._store = shared.store
+        self._message_put = shared.message_put
         self._find_channel = find_channel
-        self._check = check
-        self._gate = gate
-        self._answers = answers
-        self._outcome = outcome
-        self._stats = stats
+        self._check = shared.check
+        self._gate = shared.gate
+        self._answers = shared.answers
+        self._outcome = shared.outcome
+        self._stats = shared.stats
         self._hooks = hooks
         self._named_queues = named_queues
-        self._config = config
+        self._config = shared.config
         self._store_host = decode_host(store_host)
         self._clock = clock
-        self._randomness = randomness
+        self._randomness = shared.randomness
         self._waiting = WaitingRequests(
             "replies wait for those who asked", total_max=WAITING_MAX, of_connection_max=WAITING_FOR_ONE_MAX
         )

@@ -14,22 +14,16 @@ transaction type of a message that a transaction delivered is cleared.
 
 from __future__ import annotations
 
-from random import Random
-
 import attrs
 
 from rocketpy.broker.acl.needs import SEND_BACK
 from rocketpy.broker.acl.permission import SUB
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import ConsumeHooks
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
-from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.send.admission import SendGate
-from rocketpy.broker.send.checks import SendCheck
-from rocketpy.broker.send.outcome import SendOutcome
+from rocketpy.broker.send.collaborators import SendCollaborators
 from rocketpy.broker.send.properties import remove_broker_only_properties, remove_named_queues
-from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut
+from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.send.retry_limit import known_group, retries_max
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
@@ -52,7 +46,6 @@ from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPI
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.message_store import MessageStore
 
 DLQ_NUMS_PER_GROUP = 1
 FIRST_RETRY_LEVEL = 3
@@ -78,30 +71,23 @@ class SendBackProcessor:
 
     def __init__(
         self,
+        shared: SendCollaborators,
         *,
-        store: MessageStore,
-        message_put: MessagePut,
         subscription_group_manager: SubscriptionGroupManager,
-        check: SendCheck,
-        gate: SendGate,
-        outcome: SendOutcome,
-        stats: BrokerStatsManager,
         hooks: ConsumeHooks,
         accounts: StrictAccounts,
-        config: BrokerConfig,
-        randomness: Random,
     ) -> None:
-        self._store = store
-        self._message_put = message_put
+        self._store = shared.store
+        self._message_put = shared.message_put
         self._subscription_group_manager = subscription_group_manager
-        self._check = check
-        self._gate = gate
-        self._outcome = outcome
-        self._stats = stats
+        self._check = shared.check
+        self._gate = shared.gate
+        self._outcome = shared.outcome
+        self._stats = shared.stats
         self._hooks = hooks
         self._accounts = accounts
-        self._config = config
-        self._randomness = randomness
+        self._config = shared.config
+        self._randomness = shared.randomness
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for CONSUMER_SEND_MSG_BACK."""
