@@ -84,16 +84,7 @@ class Wiring:
             self.clients,
             QueryFeature(context),
         )
-        # Loaded here: a tenth of the modules serves administration alone. A start that is refused before (settings, a
-        # port in use, a store in use or damaged) and a program that only reads settings do not wait for them.
-        from rocketpy.broker.admin.feature import AdminFeature
-
-        admin = AdminFeature(
-            context,
-            live_settings=live_settings,
-            figures_of_all=[feature.figures for feature in features],
-            register_all=self.registration.register_all,
-        )
+        admin = _admin(context, live_settings, features, self.registration)
         self.features = (*features, admin)
         """In the order in which services are started and figures are shown."""
         self._context = context
@@ -181,6 +172,21 @@ def _registration(context: BrokerContext, client: RemotingClient) -> Registratio
         ha_server_addr=context.ha_server_addr,
         topic_config_manager=context.tables.topics,
         client=client,
+    )
+
+
+def _admin(
+    context: BrokerContext, live_settings: LiveSettings, features: Sequence[Feature], registration: RegistrationService
+) -> Feature:
+    # Loaded here: a tenth of the modules serves administration alone. A start that is refused before (settings, a port
+    # in use, a store in use or damaged) and a program that only reads settings do not wait for them.
+    from rocketpy.broker.admin.feature import AdminFeature
+
+    return AdminFeature(
+        context,
+        live_settings=live_settings,
+        figures_of_all=[feature.figures for feature in features],
+        register_all=registration.register_all,
     )
 
 
