@@ -32,3 +32,12 @@ def encode_host(text: str) -> bytes:
         return ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
     except (ValueError, OverflowError):
         raise LocalProtocolError(f"host: expected ip:port, found {text!r}") from None
+
+
+def host_of(address: str) -> str:
+    """Return the host of ``host:port``. The port is after the last colon, so an IPv6 host needs no brackets.
+
+    >>> host_of("2001:db8::1:10911")
+    '2001:db8::1'
+    """
+    return address.rpartition(":")[0]

@@ -17,6 +17,7 @@ import trio
 
 from rocketpy.containment import Contained
 from rocketpy.errors import StartError
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
@@ -271,7 +272,7 @@ class RemotingServer:
             self._budget.release(address[0])
 
     def _hub_ended(self, connection: Connection) -> None:
-        self._budget.release(connection.peer.rpartition(":")[0])
+        self._budget.release(host_of(connection.peer))
         self._ended.add(connection)
 
     @property
@@ -295,7 +296,7 @@ class RemotingServer:
             elif self._is_late(connection, unfinished.get(connection), now):
                 self._late_closed_count += 1
                 self._refusals.warn(
-                    connection.peer.rpartition(":")[0],
+                    host_of(connection.peer),
                     "%s takes too long to send a frame; its connection is closed",
                     connection.peer,
                 )

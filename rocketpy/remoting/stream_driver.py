@@ -14,6 +14,7 @@ import trio
 
 from rocketpy.containment import contain
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
@@ -161,7 +162,7 @@ class StreamDriver:
 
     def _refuse(self, connection: Connection, failure: Exception) -> None:
         if isinstance(failure, RemoteProtocolError):
-            host = connection.peer.rpartition(":")[0]
+            host = host_of(connection.peer)
             self._refusals.warn(
                 host, "%s is not RocketMQ's protocol: %s; its connection is closed", connection.peer, failure
             )

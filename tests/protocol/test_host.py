@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError
-from rocketpy.protocol.host import decode_host, encode_host
+from rocketpy.protocol.host import decode_host, encode_host, host_of
 
 PORTS = st.integers(-(2**31), 2**31 - 1).map(lambda port: port.to_bytes(4, "big", signed=True))
 
@@ -35,3 +35,18 @@ def test_every_host_survives(address: bytes, port: bytes) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(LocalProtocolError, match="expected ip:port, found"):
         encode_host(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1:50000", "10.0.0.1"),
+        ("::ffff:10.0.0.1:50000", "::ffff:10.0.0.1"),
+        ("fe80::1%eth0:50000", "fe80::1%eth0"),
+        ("[::1]:50000", "[::1]"),
+        ("localhost:", "localhost"),
+        ("localhost", ""),
+    ],
+)
+def test_the_host_ends_at_the_last_colon(address: str, host: str) -> None:
+    assert host_of(address) == host

@@ -27,6 +27,7 @@ import re
 from collections.abc import Callable
 
 from rocketpy.broker.acl.acl_error import AclError
+from rocketpy.protocol.host import host_of
 
 AddressPattern = Callable[[str], bool]
 """Predicate that matches an address without port, in any spelling."""
@@ -53,7 +54,7 @@ def parse_address_pattern(text: str | None) -> AddressPattern:
 
 def host_of_peer(peer: str) -> str:
     """Return the address of ``address:port``; an IPv4 peer of an IPv6 socket is an IPv4 one."""
-    host = peer.rpartition(":")[0].partition("%")[0]
+    host = host_of(peer).partition("%")[0]
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
 
 

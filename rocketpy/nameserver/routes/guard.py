@@ -15,6 +15,7 @@ from rocketpy.errors import RequestError
 from rocketpy.nameserver.config import Network
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.connection import Connection
 
 CHANGING_CODES = frozenset(
@@ -43,7 +44,7 @@ class RouteGuard:
         """Raise :class:`~rocketpy.errors.RequestError` with NO_PERMISSION if the peer may not send this code."""
         if request.code not in CHANGING_CODES:
             return
-        host = connection.peer.rpartition(":")[0].partition("%")[0]
+        host = host_of(connection.peer).partition("%")[0]
         address = ipaddress.ip_address(host)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped

@@ -30,6 +30,7 @@ from rocketpy.protocol.headers.namesrv import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import Deferred
 from rocketpy.remoting.dispatch import Dispatcher
@@ -167,11 +168,11 @@ class RegistrationProcessor:
         addresses = {header.broker_addr, self._route_info.address_of(header.broker_name, header.broker_id)}
         for address in addresses - {None}:
             holder = self._route_info.holder_of(address or "")
-            if holder is not None and not holder.is_closed and _host(holder.peer) != _host(connection.peer):
+            if holder is not None and not holder.is_closed and host_of(holder.peer) != host_of(connection.peer):
                 raise RequestError(
                     ResponseCode.NO_PERMISSION,
                     f"broker {header.broker_name} with id {header.broker_id} is live at {address}, registered from "
-                    f"{_host(holder.peer)} (brokerTakeoverEnable=false)",
+                    f"{host_of(holder.peer)} (brokerTakeoverEnable=false)",
                 )
 
     def unregister_broker(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -219,10 +220,6 @@ def _log_new_broker(header: RegisterBrokerRequestHeader, topic_count: int) -> No
         header.ha_server_addr,
         topic_count,
     )
-
-
-def _host(peer: str) -> str:
-    return peer.rpartition(":")[0]
 
 
 def _check_crc(body: bytes | None, expected: int) -> None:
