@@ -1,6 +1,6 @@
 """The rules by which delayed messages are sent, delivered and crashed into, and the model that they are held against.
 
-The model is a list of messages, each with the moment in which it is due; moments are of a clock that nobody sets. What
+The model is a list of messages, each with the moment in which it is due; moments are of a clock that is never set. What
 the log of an open store says must fit the list after every step: see :class:`Promise`. The store is the real one with
 its services, the deliverer too, over a simulated disk in virtual time; what dies, and when, is for the rules to say.
 """
@@ -75,10 +75,10 @@ class Message:
 
     body: bytes
     level: int
-    due: float  # ms of the clock that nobody sets
+    due: float  # ms of the clock that is never set
     physical_end: int
     names: str = ""  # the queue that it names
-    is_durable: bool = False  # somebody was told so
+    is_durable: bool = False  # its producer was answered so
     may_be_dead: bool = False  # a limit was against it at some time
     is_on_time: bool = True  # nothing was in the way of its delivery
 
@@ -176,7 +176,7 @@ class DelayMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.is_open)
     @rule(level=levels, count=st.sampled_from([1, 2, 40]))
     def send(self, level: int, count: int = 1) -> None:
-        """Somebody sends delayed messages in one burst."""
+        """A producer sends delayed messages in one burst."""
         self.send_messages(level, count)
 
     @precondition(lambda self: self.world.is_open)
@@ -194,7 +194,7 @@ class DelayMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.is_open)
     @rule(level=levels, names=st.sampled_from(NEVER_DELIVERED))
     def send_what_is_never_delivered(self, level: int, names: str = "a/b") -> None:
-        """Somebody who is not honest sends a message, and hears that it is none."""
+        """A dishonest producer sends a malformed message, and is refused."""
         put = self.put
         assert put is not None
         with self.living():
@@ -207,12 +207,12 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule(is_low=st.booleans())
     def limit_changes(self, is_low: bool) -> None:
-        """Somebody edits maxMessageSize, which counts from the next start."""
+        """The operator edits maxMessageSize, which counts from the next start."""
         self.world.config = attrs.evolve(self.world.config, max_message_size=SIZE_MAX_LOW if is_low else SIZE_MAX)
 
     @rule(is_there=st.booleans())
     def named_topic(self, is_there: bool) -> None:
-        """Somebody deletes the topic that messages name, or makes it again."""
+        """The topic that messages name is deleted, or created again."""
         self.has_named_topic = is_there
         self.note_limits()
 
@@ -237,7 +237,7 @@ class DelayMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.is_open)
     @rule()
     def send_at_once(self) -> None:
-        """Somebody sends a message that is not delayed."""
+        """A producer sends a message that is not delayed."""
         put = self.put
         assert put is not None
         with self.living():
@@ -259,7 +259,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.set_by += milliseconds
         self.forward += max(0, milliseconds)
         if not self.world.is_open and hours < 0:
-            # Nobody saw it: what waits may wait for its whole delay once more.
+            # Unobserved: a waiting message may wait for its whole delay once more.
             for message in self.waiting:
                 message.is_on_time = False
 
@@ -276,7 +276,7 @@ class DelayMachine(RuleBasedStateMachine):
     # ---- the model ------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """The time by the clock that nobody sets, in ms."""
+        """The time by the clock that is never set, in ms."""
         return self.world.clock.timestamp_ms() - self.set_by
 
     @contextmanager
@@ -321,7 +321,7 @@ class DelayMachine(RuleBasedStateMachine):
             message.is_durable |= message.physical_end <= self.world.durable_end
 
     def forget_lost(self, left: set[bytes]) -> None:
-        """A loss of power may take what nobody was told to be durable, from the end on."""
+        """A loss of power may take what was not acknowledged as durable, from the end on."""
         for message in self.waiting:
             if message.is_durable and message.body not in left:
                 raise PromiseBroken(Promise.NOTHING_LOST, f"{message} was durable and is not in the log")
@@ -340,7 +340,7 @@ class DelayMachine(RuleBasedStateMachine):
                 raise PromiseBroken(Promise.ONCE, f"{body[:9]!r} is at {found.queue_offset} of {found.topic} again")
             seen.add(body)
             if body not in known:
-                # Sent in a burst that died before its sender was told.
+                # Sent in a burst that died before its sender was answered.
                 if body not in left:
                     raise PromiseBroken(Promise.NOTHING_INVENTED, f"{body[:9]!r} was not accepted")
                 continue

@@ -2,7 +2,7 @@
 
 A producer writes into a body what looks like a message of the topic, a consumer of the same group gives that back by
 the offset where it must lie, or names any other offset; and messages are sent with what only the broker may say of
-them. What is given back under a false name must not come to anybody, and what was sent with false words is a message
+them. What is given back under a false name must not come to any group, and what was sent with false words is a message
 like any other.
 """
 

@@ -1,8 +1,8 @@
 """A producer that lies, beside the honest ones of :mod:`.transaction_machine`: their promises must hold all the same.
 
 It knows everything: where the log ends, how records look, which transactions there are and what their messages are
-called. It writes records into bodies, names offsets that it was never told, says in flags and properties what only the
-broker may say, and sends numbers that nobody means. It may have transactions of its own: those are as good as any.
+called. It writes records into bodies, names offsets that it was never given, says in flags and properties what only the
+broker may say, and sends numbers without meaning. It may have transactions of its own: those are as good as any.
 Between two rounds it may also find that a record on the disk is damaged, for which it is not to blame.
 """
 
@@ -65,7 +65,7 @@ class DishonestProducer(TransactionMachine):
         is_named: bool = False,
         is_cold: bool = False,
     ) -> None:
-        """The record says that it is of an honest transaction, or where in the half queue nobody has been yet."""
+        """The record names an honest transaction, or an offset of the half queue that does not exist yet."""
         properties = {"REAL_TOPIC": TOPIC, "PGROUP": GROUP}
         known = self.known()
         if known:
@@ -166,8 +166,8 @@ class DishonestProducer(TransactionMachine):
         )
         answer = self.ask(request)
         assert answer is not None
-        told = read_header(answer, SendMessageResponseHeader)
-        self.transactions[body].records.append((told.queue_offset, decode_offset_msg_id(told.msg_id)[1]))
+        header = read_header(answer, SendMessageResponseHeader)
+        self.transactions[body].records.append((header.queue_offset, decode_offset_msg_id(header.msg_id)[1]))
         self.then(None)
         self.end(choice=0, how=how, record=0)
         self.look()

@@ -76,7 +76,7 @@ class Load:
         self.transcript = hashlib.sha256()
         self.acknowledged: dict[bytes, tuple[str, int]] = {}
         self.done: dict[bytes, int] = {}  # how often each message was consumed with success
-        self.next_of: dict[tuple[str, int], int] = {}  # of each queue the first offset that nobody has consumed
+        self.next_of: dict[tuple[str, int], int] = {}  # of each queue the first offset that no client has consumed
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.consumer_count = self.sent_back_count = self.restart_count = 0
@@ -112,7 +112,7 @@ class Load:
     # ---- who comes and goes ---------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """The broker starts; everybody connects again."""
+        """The broker starts; every client connects again."""
         self.world.begin()
         self.world.pass_time(0)
         self.producers = (

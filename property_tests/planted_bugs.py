@@ -163,7 +163,7 @@ def _says_it_is_reserved(reserve_tail: Function) -> Function:
     return reserve_nothing
 
 
-def _believes_names(init: Function) -> Function:
+def _trusts_names(init: Function) -> Function:
     def begin(self: Any, *, is_multi_dispatch: bool, **others: Any) -> None:
         init(self, is_multi_dispatch=True, **others)
 
@@ -212,7 +212,7 @@ class _Rewrites:
 
 PLANTED: Mapping[str, PlantedBug] = {
     "acknowledge before sync": PlantedBug(
-        "GroupCommitService answers whoever waits, and then asks the disk",
+        "GroupCommitService answers waiting requests before the sync",
         [(GroupCommitService, "_flush", _answers_first)],
     ),
     "skip a directory sync": PlantedBug(
@@ -224,7 +224,7 @@ PLANTED: Mapping[str, PlantedBug] = {
         [(FlushConsumeQueueService, "flush_thoroughly", _checkpoint_first)],
     ),
     "no CRC check": PlantedBug(
-        "recovery believes a record whose body is not what was written",
+        "recovery trusts a record whose body is not what was written",
         [(StoreRecovery, "__init__", _without_crc)],
     ),
     "forget consume-queue truncation": PlantedBug(
@@ -232,7 +232,7 @@ PLANTED: Mapping[str, PlantedBug] = {
         [(QueueRecovery, "truncate", _in_memory_only)],
     ),
     "lose the abort file": PlantedBug(
-        "an open store has no abort file, so nobody sees how it ended",
+        "an open store has no abort file, so a start cannot see how it ended",
         [(AbortFile, "create", _nothing), (AbortFile, "remove", _nothing)],
     ),
     "off-by-one at roll over": PlantedBug(
@@ -240,7 +240,7 @@ PLANTED: Mapping[str, PlantedBug] = {
         [(commit_log, "encode_blank", _one_byte_short)],
     ),
     "leave the stale tail": PlantedBug(
-        "recovery finds the end of the log, and leaves what is behind it",
+        "recovery finds the end of the log, and leaves the bytes after it",
         [(StoreRecovery, "_clear_tail", _not_cut)],
     ),
     "sync again after a failed sync": PlantedBug(
@@ -248,16 +248,16 @@ PLANTED: Mapping[str, PlantedBug] = {
         [(FlushRange, "sync", _tries_again), (SimDisk, "sync_inode", _forgets_failures)],
     ),
     "leave the tail unreserved": PlantedBug(
-        "messages are accepted into a log file whose space nobody has reserved",
+        "messages are accepted into a log file whose space is not reserved",
         [(CommitLog, "reserve_tail", _says_it_is_reserved)],
     ),
     "trust what a dead recovery has cleared": PlantedBug(
         "what an earlier recovery has cleared and not synced is taken for clear",
         [(RecoveryMark, "exists", _never)],
     ),
-    "believe what a record names": PlantedBug(
+    "trust what a record names": PlantedBug(
         "a record of one topic says where a queue of another one goes on",
-        [(LogDispatcher, "__init__", _believes_names), (log_dispatcher, "_may_take", _always)],
+        [(LogDispatcher, "__init__", _trusts_names), (log_dispatcher, "_may_take", _always)],
     ),
     "forget what was removed from the log": PlantedBug(
         "files of the log that recovery has removed may come back with a loss of power",

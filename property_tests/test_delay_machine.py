@@ -236,7 +236,7 @@ def _takes_whatever_is_to_wait(refusal: Function) -> Function:
     return refused
 
 
-def _believes_the_clock_as_java_does(due_ms: Function) -> Function:
+def _trusts_the_clock_as_java_does(due_ms: Function) -> Function:
     def due(self: Any, queue_offset: int, unit_ms: int, now_ms: int) -> int:
         return now_ms if unit_ms > now_ms + self._delay_ms else unit_ms
 
@@ -250,7 +250,7 @@ def _delivers_without_an_anchor(is_anchored: Function) -> Function:
     return anchored
 
 
-def _goes_on_behind_the_newest(skip: Function) -> Function:
+def _goes_on_after_the_newest(skip: Function) -> Function:
     """Takes for delivered whatever stands before a message that was."""
 
     async def skipped(self: Any, queue: Any, delivered: set[int]) -> None:
@@ -286,7 +286,7 @@ PLANTED: Mapping[str, Planted] = {
         a_note_just_before_the_flush,
         is_common=False,
     ),
-    "pass over what is refused": Planted(
+    "skip what is refused": Planted(
         Bug(
             ScheduleMessageService,
             "_deliver_one",
@@ -318,8 +318,8 @@ PLANTED: Mapping[str, Planted] = {
         Bug(MultiDispatch, "refusal_of_waiting", _takes_whatever_is_to_wait, (Promise.REFUSED_AT_ONCE,)),
         names_that_no_message_may_have,
     ),
-    "believe the clock": Planted(
-        Bug(DueTimes, "due_ms", _believes_the_clock_as_java_does, (Promise.NEVER_EARLY,)),
+    "trust the clock": Planted(
+        Bug(DueTimes, "due_ms", _trusts_the_clock_as_java_does, (Promise.NEVER_EARLY,)),
         a_clock_that_is_set_back_between_two_messages,
     ),
     "no anchor": Planted(
@@ -327,7 +327,7 @@ PLANTED: Mapping[str, Planted] = {
         power_that_goes_between_a_delivery_and_its_flush,
     ),
     "skip what was not delivered": Planted(
-        Bug(ScheduleMessageService, "_skip", _goes_on_behind_the_newest, (Promise.NOTHING_LOST, Promise.ON_TIME)),
+        Bug(ScheduleMessageService, "_skip", _goes_on_after_the_newest, (Promise.NOTHING_LOST, Promise.ON_TIME)),
         a_death_in_any_change_of_the_disk_while_messages_are_delivered,
         is_common=False,
     ),

@@ -2,7 +2,7 @@
 
 The model is a set of members, each with the topics that it asked for and the time of its last heartbeat. After every
 step each member that is online must have been notified of what the step has changed, the last time after the whole
-change, and nobody of anything else; and whoever asks is told the same members.
+change, and of nothing else; and every query returns the same members.
 
 A crowd of members comes at once and is reset at once: each send to one of them fails and ends it, as a socket's would.
 """
@@ -41,29 +41,29 @@ topic_sets = st.sampled_from([("T",), ("T", "U"), ("U", "V")])
 class Promise(Enum):
     """What holds of a group and its members."""
 
-    TOLD = "whoever is online is notified of each change of members or topics, after it"
+    NOTIFIED = "every member online is notified of each change of members or topics, after it"
     TOGETHER = "changes that come together are notified together"
     FORGOTTEN = "nothing is kept of a connection that has ended"
     BOUNDED = "nothing is kept that is longer than a client may send"
     CONTAINED = "nothing fails unexpectedly"
-    LEFT_ALONE = "nobody is told of a change that was none"
-    SAME_LIST = "whoever asks is told the members that are online, the same as anybody else"
+    LEFT_ALONE = "no member is notified without a change"
+    SAME_LIST = "every query returns the members that are online, the same for all"
     SAME_TOPICS = "the group wants what the last heartbeat said"
 
 
 @attrs.define(eq=False)
 class Member:
-    """A client that is online, or that the broker believes to be."""
+    """A client that is online, or that the broker considers online."""
 
     client: Client
     topics: tuple[str, ...]
-    heard: float  # when the broker heard of it last
+    last_seen: float  # time of its last heartbeat
     is_silent: bool = False
     known: set[str] = attrs.field(factory=set)  # the members, when this one was notified last
 
 
 class _Failures(logging.Handler):
-    """What was logged because a piece of work failed in a way that nobody foresaw."""
+    """Log lines of unforeseen failures."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -113,13 +113,13 @@ class GroupMachine(RuleBasedStateMachine):
         answer = member.client.ask(heartbeat(name, topics, self.version))
         assert answer is not None
         assert answer.code == ResponseCode.SUCCESS, answer
-        member.topics, member.heard, member.is_silent = topics, self.now, False
+        member.topics, member.last_seen, member.is_silent = topics, self.now, False
         self.topics = set(topics)
         self.check(has_changed)
 
     @rule(name=names, size=st.sampled_from([128, 1_000, 40_000, 600_000]))
     def absurd_heartbeat_comes(self, name: str, size: int) -> None:
-        """A client wants a topic whose name nobody could have: it is refused, and nothing else happens."""
+        """A client subscribes to a topic with an impossible name: it is refused, and nothing else happens."""
         member = self.members.get(name)
         client = member.client if member is not None else self.world.connect()
         answer = client.ask(heartbeat(name, ("T", "x" * size), self.version + 1))
@@ -134,7 +134,7 @@ class GroupMachine(RuleBasedStateMachine):
         member = self.members.pop(name, None)
         if member is not None:
             member.client.ask(unregister(name))
-            assert not member.client.requests(), "who has left is told nothing"
+            assert not member.client.requests(), "a client that has left is not notified"
             self.left()
 
     @rule(name=names)
@@ -161,7 +161,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.topics = set(topics)
         self.members |= crowd
         self.world.pass_time(0)
-        self.check(has_changed=True, told_max=2)
+        self.check(has_changed=True, notified_max=2)
         self.heartbeat_comes("d", topics)  # the last in the order of members stays
         for member in crowd.values():
             member.client.is_reset = True
@@ -169,7 +169,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.world.pass_time(0)
         for name, member in crowd.items():
             if not member.client.connection.is_closed:
-                raise PromiseBroken(Promise.TOLD, f"{name} was never sent anything, or its end was not seen")
+                raise PromiseBroken(Promise.NOTIFIED, f"{name} was never sent anything, or its end was not seen")
             found = self.world.tables.producers
             if found.find_channel(name) is not None or found.find_channel(f"{name} again") is not None:
                 raise PromiseBroken(Promise.FORGOTTEN, f"{name} is a producer after its end")
@@ -184,19 +184,19 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 29, 150]))
     def time_passes(self, seconds: int) -> None:
-        """Whoever is not silent says in time that it is there."""
+        """A client that is not silent sends its heartbeats in time."""
         end = self.now + seconds
         while self.now < end:
             step = min(SCAN_SECONDS, end - self.now)
             self.world.pass_time(step)
             self.expire()
             for name, member in list(self.members.items()):
-                if not member.is_silent and self.now - member.heard >= HEARTBEAT_SECONDS:
+                if not member.is_silent and self.now - member.last_seen >= HEARTBEAT_SECONDS:
                     self.heartbeat_comes(name, member.topics)
 
     @rule(orderly=st.sampled_from([None, None, None, True, False]))
     def broker_restarts(self, orderly: bool | None) -> None:
-        """Groups are in memory: everybody comes again, as clients do."""
+        """Groups are in memory: every client registers again."""
         if orderly is None:
             return
         known, self.members = self.members, {}
@@ -232,7 +232,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Take out whom the broker has given up; it may, after so long, and must, a scan later."""
         before = len(self.members)
         for name, member in list(self.members.items()):
-            silent_for = self.now - member.heard
+            silent_for = self.now - member.last_seen
             if member.client.connection.is_closed:
                 if silent_for < EXPIRED_SECONDS:
                     raise PromiseBroken(Promise.SAME_LIST, f"{name} was closed after {silent_for} s")
@@ -242,23 +242,25 @@ class GroupMachine(RuleBasedStateMachine):
         if len(self.members) < before:
             self.left()
 
-    def check(self, has_changed: bool, told_max: int = 1_000) -> None:
+    def check(self, has_changed: bool, notified_max: int = 1_000) -> None:
         if self.failures.texts:
             raise PromiseBroken(Promise.CONTAINED, self.failures.texts[0])
         for name, member in self.members.items():
-            told = 0
+            notified = 0
             for request in member.client.requests():
                 assert request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, request
                 assert read_header(request, NotifyConsumerIdsChangedRequestHeader).consumer_group == GROUP
-                told += 1
-            if has_changed and not told:
-                raise PromiseBroken(Promise.TOLD, f"{name} is a member, and was told nothing")
+                notified += 1
+            if has_changed and not notified:
+                raise PromiseBroken(Promise.NOTIFIED, f"{name} is a member, and was not notified")
             if has_changed and member.known != self.members.keys():
-                raise PromiseBroken(Promise.TOLD, f"{name} was told last when the members were {sorted(member.known)}")
-            if told > told_max:
-                raise PromiseBroken(Promise.TOGETHER, f"{name} was told {told} times of one change")
-            if told and not has_changed:
-                raise PromiseBroken(Promise.LEFT_ALONE, f"{name} was told {told} times that nothing has changed")
+                raise PromiseBroken(
+                    Promise.NOTIFIED, f"{name} was notified last when the members were {sorted(member.known)}"
+                )
+            if notified > notified_max:
+                raise PromiseBroken(Promise.TOGETHER, f"{name} was notified {notified} times of one change")
+            if notified and not has_changed:
+                raise PromiseBroken(Promise.LEFT_ALONE, f"{name} was notified {notified} times without a change")
         expected = sorted(self.members)
         some = list(self.members.values())[:5]
         for asking in [*(member.client for member in some), self.world.connect()]:
@@ -295,7 +297,7 @@ def _keeps_old_topics(update: Function) -> Function:
     return updated
 
 
-def _expires_nobody(scan: Function) -> Function:
+def _expires_no_client(scan: Function) -> Function:
     return lambda self: []
 
 
@@ -307,7 +309,7 @@ def _always_tells(register: Function) -> Function:
     return registered
 
 
-def _tells_only_the_newest(next_member: Function) -> Function:
+def _notifies_only_the_newest(next_member: Function) -> Function:
     def following(self: Any) -> Any:
         member = next_member(self)
         if self._members:
@@ -351,12 +353,14 @@ def _keeps_ids(left_under: Function) -> Function:
 
 
 PLANTED: Mapping[str, Bug] = {
-    "topics do not count": Bug(ConsumerGroupInfo, "update_subscription", _does_not_look_at_topics, (Promise.TOLD,)),
+    "topics do not count": Bug(ConsumerGroupInfo, "update_subscription", _does_not_look_at_topics, (Promise.NOTIFIED,)),
     "topics stay": Bug(
-        ConsumerGroupInfo, "update_subscription", _keeps_old_topics, (Promise.SAME_TOPICS, Promise.TOLD)
+        ConsumerGroupInfo, "update_subscription", _keeps_old_topics, (Promise.SAME_TOPICS, Promise.NOTIFIED)
     ),
-    "nobody expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_nobody, (Promise.SAME_LIST,)),
-    "only the newest is told": Bug(ConsumerIdsChangedService, "_next_member", _tells_only_the_newest, (Promise.TOLD,)),
+    "no client expires": Bug(ConsumerManager, "scan_not_active_channel", _expires_no_client, (Promise.SAME_LIST,)),
+    "only the newest is notified": Bug(
+        ConsumerIdsChangedService, "_next_member", _notifies_only_the_newest, (Promise.NOTIFIED,)
+    ),
     "names of any length": Bug(client_manage, "_subscription_fault", _takes_any_length, (Promise.BOUNDED,)),
     "ids of producers stay": Bug(ProducerManager, "_leave_client_id", _keeps_ids, (Promise.FORGOTTEN,)),
     "everything is a change": Bug(ConsumerManager, "register_consumer", _always_tells, (Promise.LEFT_ALONE,)),
@@ -368,10 +372,10 @@ PLANTED_IN_CROWDS: Mapping[str, Bug] = {
         ConsumerIdsChangedService,
         "changed",
         _sends_inside_the_change,
-        (Promise.CONTAINED, Promise.TOGETHER, Promise.TOLD),
+        (Promise.CONTAINED, Promise.TOGETHER, Promise.NOTIFIED),
     ),
     "a change during a pass is lost": Bug(
-        ConsumerIdsChangedService, "changed", _takes_a_pass_under_way_for_enough, (Promise.TOLD,)
+        ConsumerIdsChangedService, "changed", _takes_a_pass_under_way_for_enough, (Promise.NOTIFIED,)
     ),
 }
 

@@ -1,4 +1,4 @@
-"""How far a group is, over every kind of end: never ahead of what it has acknowledged, and not much behind.
+"""How far a group is, over every kind of end: never ahead of what it has acknowledged, and little lag.
 
 The model is, for each queue, the list of offsets that the group acknowledged, with the moment of each. After an end
 the broker may answer one of them, and only one from the last interval in which it writes them.
@@ -56,7 +56,7 @@ class Promise(Enum):
     NOT_FAR_BEHIND = "after a crash it is at most one interval old"
     AS_IT_WAS = "while the broker runs, and after a clean shutdown, it is the last one"
     UNMOVED = "a consumer that asks for nonsense is answered, and changes no offset by it"
-    LEAVES_LITTLE = "whatever it asks for, it leaves little behind: an event for a queue in a minute"
+    LEAVES_LITTLE = "whatever it asks for, it stores little: an event for a queue in a minute"
     BOUNDED = "a filter that is too large is refused"
 
 
@@ -117,7 +117,7 @@ class OffsetMachine(RuleBasedStateMachine):
 
     @rule(queue_id=st.sampled_from(list(QUEUES)), count=st.integers(1, 6), with_pull=st.booleans())
     def consume(self, queue_id: int, count: int, with_pull: bool) -> None:
-        """A consumer goes on where it was told to, and acknowledges, by itself or with its next pull."""
+        """A consumer goes on at its given offset, and acknowledges, by itself or with its next pull."""
         client, progress = self.client, self.queues[queue_id]
         assert client is not None
         begin = query_offset(client, queue_id=queue_id)

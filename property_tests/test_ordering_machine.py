@@ -1,8 +1,8 @@
 """Consuming in order: queues are locked by members of a group, who come, go, fall silent and crash.
 
-The model is a table of two columns for each queue: who was told last that he holds it, and when; and how far its
-messages were consumed. Consumers do as Java's do: one consumes only what it was told to hold, begins where the broker
-says, and says how far it is before it goes on.
+The model is a table of two columns for each queue: which consumer got its lock last, and when; and how far its messages
+were consumed. Consumers do as Java's do: one consumes only queues that it locked, begins at the broker's offset, and
+commits its offset before it goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Promise(Enum):
     ONE_HOLDER = "at most one client holds a queue"
     FREE_AGAIN = "a queue that is free, given back or not renewed in time can be held by who asks"
     IN_ORDER = "the messages of a queue are consumed in order, each of them"
-    ONCE = "a message is consumed again only if somebody died before it was noted"
+    ONCE = "a message is consumed again only if a client died before it was noted"
 
 
 @attrs.define(eq=False)
@@ -55,7 +55,7 @@ class Queue:
     holder: str | None = None
     renewed: float = 0.0
     sent: list[bytes] = attrs.field(factory=list)
-    consumed: int = 0  # messages that somebody has consumed
+    consumed: int = 0  # messages that some client has consumed
     repeats_from: int | None = None  # the first that may come again
 
 
@@ -94,7 +94,7 @@ class OrderingMachine(RuleBasedStateMachine):
             queue = self.queues[queue_id]
             is_free = queue.holder in (None, name) or self.now - queue.renewed > LOCK_SECONDS
             if queue_id in held and not is_free:
-                raise PromiseBroken(Promise.ONE_HOLDER, f"{name} and {queue.holder} were told to hold {queue_id}")
+                raise PromiseBroken(Promise.ONE_HOLDER, f"{name} and {queue.holder} both got the lock of {queue_id}")
             if queue_id not in held and is_free:
                 raise PromiseBroken(Promise.FREE_AGAIN, f"{name} does not get {queue_id}, held by {queue.holder}")
             if queue_id in held:
@@ -121,7 +121,7 @@ class OrderingMachine(RuleBasedStateMachine):
 
     @rule(name=clients, count=st.sampled_from([1, 3, 5]), dies=st.sampled_from([False, False, False, True]))
     def consume(self, name: str, count: int, dies: bool = False) -> None:
-        """A client consumes what it holds; it may die before it says so, and then nobody knows."""
+        """A client consumes what it holds; it may die before it says so, and then it is unknown."""
         self.ask_for(name, set(QUEUES))
         client = self.clients[name]
         for queue_id, queue in self.queues.items():
@@ -179,7 +179,7 @@ TestOrdering.settings = settings(max_examples=max(15, settings.default.max_examp
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
 
 
-def _gives_to_everybody(try_lock: Function) -> Function:
+def _gives_to_every_client(try_lock: Function) -> Function:
     def given(self: Any, group: str, queues: Any, client_id: str) -> Any:
         try_lock(self, group, queues, client_id)
         return list(queues)
@@ -197,7 +197,7 @@ def _never_expires(try_lock: Function) -> Function:
     return kept
 
 
-def _anybody_unlocks(unlock_batch: Function) -> Function:
+def _any_client_unlocks(unlock_batch: Function) -> Function:
     def unlocked(self: Any, group: str, queues: Any, client_id: str) -> None:
         for queue in queues:
             self._locks.get(group, {}).pop(queue, None)
@@ -221,10 +221,10 @@ def _forgets_commits(commit_offset: Function) -> Function:
 
 
 PLANTED: Mapping[str, Bug] = {
-    "everybody gets it": Bug(RebalanceLockManager, "try_lock_batch", _gives_to_everybody, (Promise.ONE_HOLDER,)),
+    "every client gets it": Bug(RebalanceLockManager, "try_lock_batch", _gives_to_every_client, (Promise.ONE_HOLDER,)),
     "no lock expires": Bug(RebalanceLockManager, "try_lock_batch", _never_expires, (Promise.FREE_AGAIN,)),
-    "anybody unlocks": Bug(RebalanceLockManager, "unlock_batch", _anybody_unlocks, (Promise.ONE_HOLDER,)),
-    "a message is passed over": Bug(ConsumerOffsetManager, "commit_offset", _one_too_far, (Promise.IN_ORDER,)),
+    "any client unlocks": Bug(RebalanceLockManager, "unlock_batch", _any_client_unlocks, (Promise.ONE_HOLDER,)),
+    "a message is skipped": Bug(ConsumerOffsetManager, "commit_offset", _one_too_far, (Promise.IN_ORDER,)),
     "a commit is forgotten": Bug(ConsumerOffsetManager, "commit_offset", _forgets_commits, (Promise.ONCE,)),
 }
 

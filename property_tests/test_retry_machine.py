@@ -56,12 +56,12 @@ def _is_too_early(delay_ms: Function) -> Function:
     return lambda self, level: delay_ms(self, level) // 2
 
 
-def _believes_what_looks_like_a_record(look: Function) -> Function:
+def _trusts_what_looks_like_a_record(look: Function) -> Function:
     """RocketMQ's own: whatever lies at an offset is a message."""
     return MessageReader.look_message
 
 
-def _believes_a_place_in_the_queue(unit: Function) -> Function:
+def _trusts_an_offset_in_the_queue(unit: Function) -> Function:
     """The queue has a unit at that offset, wherever it leads."""
 
     def found(self: Any, queue: Any, queue_offset: int) -> Any:
@@ -101,11 +101,11 @@ PLANTED: Mapping[str, Bug] = {
     "a group has one try too many": Bug(send_back, "retries_max", _allows_one_more, (Promise.LIMITED,)),
     "dead letters are lost": Bug(SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,)),
     "delays are half as long": Bug(DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,)),
-    "a record in a body is believed": Bug(
-        MessageReader, "look_named_message", _believes_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
+    "a record in a body is trusted": Bug(
+        MessageReader, "look_named_message", _trusts_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
     ),
-    "a record in a body is believed if its queue has one there": Bug(
-        MessageReader, "_unit", _believes_a_place_in_the_queue, (Promise.NOTHING_FORGED,)
+    "a record in a body is trusted if its queue has one there": Bug(
+        MessageReader, "_unit", _trusts_an_offset_in_the_queue, (Promise.NOTHING_FORGED,)
     ),
     "progress is one message too far": Bug(
         ConsumerOffsetManager, "commit_offset", _goes_one_too_far, (Promise.NEVER_GONE,)

@@ -184,7 +184,7 @@ class RouteInfoMachine(RuleBasedStateMachine):
 
     @rule(entries=st.integers(1, 3))
     def purge(self, entries: int) -> None:
-        """What is freed, and when, nobody sees."""
+        """What is freed, and when, is not visible."""
         self.manager.purge(entries)
 
     @rule(topic=topics, cluster=st.none() | clusters)

@@ -75,7 +75,7 @@ QUEUE = "consumequeue/%RETRY%group/0/"
 FIRST, SECOND = f"{QUEUE}{0:020d}", f"{QUEUE}{400:020d}"
 
 
-# What it has found once: a queue that ended early, one cut by a file, an entry behind the end of an index file.
+# What it has found once: a queue that ended early, one cut by a file, an entry after the end of an index file.
 @example([Damage(SECOND, "bytes", 0, bytes(12))])
 @example([Damage(FIRST, "cut", 20, b"x"), Damage("orderly-end", "bytes", 0, b"x")])
 @example([Damage("index/20231114221341001", "flip", 1937, b"\x03")])

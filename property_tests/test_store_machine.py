@@ -56,7 +56,7 @@ def messages_that_only_a_recovery_knows_under_async_flush(state: StoreMachine) -
     state.start()
 
 
-def an_abort_file_that_somebody_removes_after_a_kill(state: StoreMachine) -> None:
+def an_abort_file_that_is_removed_after_a_kill(state: StoreMachine) -> None:
     state.first_start(flush=SYNC)
     state.put(("T", 0), 0)
     state.flush()
@@ -67,7 +67,7 @@ def an_abort_file_that_somebody_removes_after_a_kill(state: StoreMachine) -> Non
     state.start()
 
 
-def an_index_that_somebody_deletes_after_a_stop(state: StoreMachine) -> None:
+def an_index_that_is_deleted_after_a_stop(state: StoreMachine) -> None:
     state.first_start(flush=SYNC)
     state.put(("T", 0), 0, "a")
     state.stop()
@@ -197,7 +197,7 @@ def a_sparse_log_on_a_disk_that_fills_up(state: StoreMachine) -> None:
 
 
 def files_that_came_back(state: StoreMachine, survives: int, call: int) -> None:
-    """Recovery removes files of the log one after the other. None may come back behind one that is cut, or gone."""
+    """Recovery removes files of the log one after the other. None may come back after one that is cut, or gone."""
     state.first_start(flush=ASYNC, pages=1)
     for _ in range(3):
         state.fill_file(left=0)
@@ -225,8 +225,8 @@ SCRIPTS: list[Script] = [
     a_queue_whose_first_file_went_with_the_power,
     a_sync_that_fails_in_the_very_last_act_of_a_stop,
     messages_that_only_a_recovery_knows_under_async_flush,
-    an_abort_file_that_somebody_removes_after_a_kill,
-    an_index_that_somebody_deletes_after_a_stop,
+    an_abort_file_that_is_removed_after_a_kill,
+    an_index_that_is_deleted_after_a_stop,
     a_sparse_log_on_a_disk_that_fills_up,
     a_recovery_that_found_some_files,
 ]
@@ -352,7 +352,7 @@ HUNTS: Mapping[str, Hunt] = {
             "start": {},
         },
     ),
-    "believe what a record names": Hunt(
+    "trust what a record names": Hunt(
         [ACKNOWLEDGED_IS_THERE, NO_HOLE, NOTHING_INVENTED],
         {"flush": st.sampled_from([SYNC, ASYNC])},
         {

@@ -48,7 +48,7 @@ TestTransactions.settings = settings(  # virtual time is dear: each second is so
 
 
 def _ends_every_time(newest: Function) -> Function:
-    """RocketMQ's own: whoever names a half message ends it, whether it was ended before or not."""
+    """RocketMQ's own: every end that names a half message ends it, whether it was ended before or not."""
 
     def found(self: Any, half: Any) -> Any:
         self.catch_up()
@@ -116,7 +116,7 @@ def _passes_over_what_is_open(first: Function) -> Function:
     return moved
 
 
-def _believes_what_looks_like_a_record(look: Function) -> Function:
+def _trusts_what_looks_like_a_record(look: Function) -> Function:
     """RocketMQ's own: whatever lies at an offset is a message."""
     return MessageReader.look_message
 
@@ -146,7 +146,7 @@ def _stops_at_damage(readable: Function) -> Function:
 
 SERVICE, CHECK = TransactionalMessageService, TransactionalMessageCheckService
 PLANTED: Mapping[str, Bug] = {
-    "a transaction ends as often as somebody ends it": Bug(SERVICE, "newest", _ends_every_time, (Promise.ONCE,)),
+    "a transaction ends as often as it is ended": Bug(SERVICE, "newest", _ends_every_time, (Promise.ONCE,)),
     "offsets are written before the copies are on disk": Bug(
         StoredTable, "persist", _writes_offsets_at_once, (Promise.CHECKED,)
     ),
@@ -155,8 +155,8 @@ PLANTED: Mapping[str, Bug] = {
     "copies do not name their origin": Bug(transactional_message, "copied", _names_no_origin, (Promise.ANSWERED,)),
     "one op in three is not written": Bug(SERVICE, "_put_op", _writes_two_ops_in_three, (Promise.LEFT_ALONE,)),
     "turns of immune messages are counted": Bug(CHECK, "_leave", _counts_every_turn, (Promise.GIVEN_UP,)),
-    "a record in a body is believed": Bug(
-        MessageReader, "look_named_message", _believes_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
+    "a record in a body is trusted": Bug(
+        MessageReader, "look_named_message", _trusts_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
     ),
     "half messages are counted up to what a request names": Bug(
         EndTransactionProcessor, "process_end", _takes_numbers_for_half_messages, (Promise.LIVES,)
@@ -293,9 +293,9 @@ def test_a_script_breaks_a_promise_with_the_bug_and_none_without(name: str) -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "a transaction ends as often as somebody ends it",
+        "a transaction ends as often as it is ended",
         "copies do not name their origin",
-        "a record in a body is believed",
+        "a record in a body is trusted",
         "half messages are counted up to what a request names",
         "a damaged record ends the round",
     ],

@@ -1,7 +1,7 @@
 """The rules of transactions and the model they are held against: a list of messages, each with what became of it.
 
-*A half message is delivered exactly if it was committed, never after a rollback, and checked while nobody knows.* The
-broker is a whole one, on a simulated disk; clients are two producers of one group. A step is what a producer, an
+*A half message is delivered exactly if it was committed, never after a rollback, and checked while its end is unknown.*
+The broker is a whole one, on a simulated disk; clients are two producers of one group. A step is what a producer, an
 operator, time, the machine or the disk can do; a dishonest producer is in :mod:`.dishonest_producer`. What the model
 cannot know (the power went before an answer came) it reads off the next life once, and from then on it must stay so.
 """
@@ -61,7 +61,7 @@ class Promise(Enum):
     LEFT_ALONE = "what is over is not asked about any more"
     GIVEN_UP = "what is given up was open long enough, and is there for operators"
     ANSWERED = "an end is accepted exactly if it is the one that counts"
-    NOTHING_FORGED = "nothing is delivered that was not sent, and no transaction is open that nobody began"
+    NOTHING_FORGED = "nothing is delivered that was not sent, and no transaction is open that was never begun"
     LIVES = "nothing that a client sends ends the broker"
 
 
@@ -90,7 +90,7 @@ class Transaction:
     since: float  # model time from which on it is due to be asked about
     possible: States = OPEN
     past: States = ABSENT  # what it may have been since the disk last had everything
-    records: list[tuple[int, int]] = attrs.field(factory=list)  # queue and physical offsets that the producer was told
+    records: list[tuple[int, int]] = attrs.field(factory=list)  # queue and physical offsets in the producer's answers
     durable_records: int = 0  # of which the disk has so many: the places of the others may come to be another's
     given_up_count: int = 0
 
@@ -150,8 +150,8 @@ class TransactionMachine(RuleBasedStateMachine):
         answer = self.ask(request, settle=survives is None)
         if answer is not None:
             assert answer.code == ResponseCode.SUCCESS, answer
-            told = read_header(answer, SendMessageResponseHeader)
-            transaction.records.append((told.queue_offset, decode_offset_msg_id(told.msg_id)[1]))
+            header = read_header(answer, SendMessageResponseHeader)
+            transaction.records.append((header.queue_offset, decode_offset_msg_id(header.msg_id)[1]))
         self.then(survives)
         if and_flush:
             self.log_is_flushed()
@@ -166,7 +166,7 @@ class TransactionMachine(RuleBasedStateMachine):
         oneway: bool = False,
         survives: int | None = None,
     ) -> None:
-        """A producer ends a transaction, named by any record of it that it has heard of, in time or late."""
+        """A producer ends a transaction, named by any record of it that it knows, in time or late."""
         known = self.known()
         transaction = known[-1 - choice % len(known)]
         queue_offset, physical_offset = transaction.records[record % len(transaction.records)]
@@ -321,7 +321,7 @@ class TransactionMachine(RuleBasedStateMachine):
             return self.world.connect().ask(request, settle=settle)
 
     def then(self, survives: int | None) -> None:
-        """Somebody was answered, or else the power goes before that."""
+        """A producer was answered, or else the power goes before that."""
         if survives is not None:
             self.lose_power(survives)
         elif self.world.settings.store.is_sync_flush:

@@ -89,7 +89,7 @@ BROAD_CATCHES = {
     "remoting/hub.py::_serve_ready": "each step of the hub for a ready peer; once per event",
     "nameserver/kv_config.py::_write_waiting": "BaseException: others' changes wait for the next writer; raised again",
     "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
-    "client/scope.py::unwrapped": "BaseException: told apart from a group that holds it; raised again",
+    "client/scope.py::unwrapped": "BaseException: distinguished from a group that holds it; raised again",
     "testing/store_world.py::_end": "BaseException: the end of a simulated life is what the test asks about",
 }
 """Where everything is caught, by module and function. A new site needs a reason why ``Contained`` does not do."""

@@ -73,7 +73,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def test_the_tables_are_what_the_code_makes_of_them() -> None:
-    """``python -m tests.settings_table`` writes them anew; tests and notes are kept."""
+    """``python -m tests.settings_table`` rewrites them; tests and notes are kept."""
     page = PAGE.read_text()
     section = section_of(page)
     assert section[section.index("\n### ") :].rstrip("\n") == made_tables(page).rstrip("\n")

@@ -199,7 +199,7 @@ class Enumeration:
         return True, outcome
 
     def _judge(self, life: Life, before: _Death | None) -> None:
-        """Fail if something went wrong in a life that nobody ended."""
+        """Fail if something went wrong in a life that was not ended on purpose."""
         if life.error is not None:
             history, moments = ((), ()) if before is None else (before.history, before.moments)
             moment = Moment(

@@ -158,7 +158,7 @@ class Life:
                 self.operations += (operation,)
                 self._is_watched = index >= watched_from
                 functions[operation](self)
-                self._hear_what_is_durable()
+                self._note_what_is_durable()
                 self._take_note("nothing more")
         except LifeEnded as ended:
             self._take_note("nothing: the store has stopped itself")
@@ -214,7 +214,7 @@ class Life:
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
     def _before_change(self, method: str, path: str) -> None:
-        self._hear_what_is_durable()
+        self._note_what_is_durable()
         self._take_note(f"{method} {path}")
         self._change_count += 1
         if (method, path) == ("unlink", ABORT_FILE):
@@ -222,7 +222,7 @@ class Life:
             self.tell(self.model.written)
             self.tell(self.model.stopped)
 
-    def _hear_what_is_durable(self) -> None:
+    def _note_what_is_durable(self) -> None:
         if self.world.durable_end:
             self.tell(self.model.synced, self.world.durable_end)
             self.model.written_count = max(self.model.written_count, self.model.synced_count)

@@ -30,7 +30,7 @@ def _put_batch(life: Life) -> None:
 
 
 def _put_naming(life: Life) -> None:
-    """Send a message of another topic that claims to be in a queue: recovery must not believe it."""
+    """Send a message of another topic that claims to be in a queue: recovery must not trust it."""
     life.put_naming("A")
 
 

@@ -39,7 +39,7 @@ def recover(setup: Setup, disk: SimDisk) -> Found:
 
 
 def moments_of_recovery(setup: Setup, disk: DiskState, model: StoreModel) -> list[Moment]:
-    """Recover a disk and return the moments of that; the last one is when the store is open, and told to the model."""
+    """Recover a disk and return the moments of that; at the last one the store is open, and reported to the model."""
     sim_disk = SimDisk(state=disk)
     moments: list[Moment] = []
 
@@ -76,7 +76,7 @@ def _read_queue(queue: ConsumeQueue, commit_log: CommitLog) -> list[Sent]:
 
 
 def _read_log(commit_log: CommitLog) -> list[Sent]:
-    """Return the messages from the beginning of the log to its end, one record behind the other."""
+    """Return the messages from the beginning of the log to its end, one record after the other."""
     messages = []
     for mapped_file in commit_log.files:
         content = mapped_file.file().read(0, min(mapped_file.size, commit_log.wrote_offset - mapped_file.base_offset))

@@ -69,7 +69,7 @@ def test_every_crash_keeps_what_was_promised(capsys: pytest.CaptureFixture[str])
     assert not failures, "\n\n".join(failures)
 
 
-def test_a_clock_that_was_set_back_vouches_for_no_index_file() -> None:
+def test_a_clock_that_was_set_back_covers_no_index_file() -> None:
     """Found so: a full index file that was never synced was kept, because the checkpoint had a later time."""
     operations = ("put batch", "checkpoint", "clock back", "put batch", "checkpoint")
     setup = attrs.evolve(ASYNC, name="index and clock", alphabet=operations, sector_size=64)

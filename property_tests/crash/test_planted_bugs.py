@@ -43,7 +43,7 @@ FOUND = {
         attrs.evolve(USUAL, operations_max=4),
         Invariant.ACKNOWLEDGED_IS_THERE,
     ),
-    "believe what a record names": (
+    "trust what a record names": (
         ("put", "put naming", "acknowledge"),
         attrs.evolve(USUAL, operations_max=3),
         Invariant.ACKNOWLEDGED_IS_THERE,

@@ -30,25 +30,25 @@ class Recorder:
     """Both kinds of hook; records its calls."""
 
     hook_name: str = "recorder"
-    heard: list[tuple[str, SendMessageContext | ConsumeMessageContext]] = attrs.field(factory=list)
+    calls: list[tuple[str, SendMessageContext | ConsumeMessageContext]] = attrs.field(factory=list)
 
     def send_message_before(self, context: SendMessageContext) -> None:
-        self.heard.append(("before", attrs.evolve(context)))
+        self.calls.append(("before", attrs.evolve(context)))
         context.mq_trace_context = "mine"
 
     def send_message_after(self, context: SendMessageContext) -> None:
         assert context.mq_trace_context == "mine"
-        self.heard.append(("after", attrs.evolve(context)))
+        self.calls.append(("after", attrs.evolve(context)))
 
     def consume_message_before(self, context: ConsumeMessageContext) -> None:
-        self.heard.append(("pulled", context))
+        self.calls.append(("pulled", context))
 
     def consume_message_after(self, context: ConsumeMessageContext) -> None:
-        self.heard.append(("sent back", context))
+        self.calls.append(("sent back", context))
 
     def sends(self) -> tuple[SendMessageContext, SendMessageContext]:
         """The calls for the only send: before and after."""
-        (first, before), (second, after) = self.heard
+        (first, before), (second, after) = self.calls
         assert (first, second) == ("before", "after")
         assert isinstance(before, SendMessageContext)
         assert isinstance(after, SendMessageContext)
@@ -131,7 +131,7 @@ async def test_hooks_are_called_for_a_batch_and_a_oneway() -> None:
         await broker.ask(send_batch(item(b"1", b"") + item(b"2", b"")))
         _, after = recorder.sends()
         assert after.msg_id.count(",") == 1
-        recorder.heard.clear()
+        recorder.calls.clear()
         assert await broker.ask_all(request(oneway=True)) == []
         assert recorder.sends()[1].is_success
 
@@ -149,7 +149,7 @@ async def test_hooks_are_called_for_a_reply() -> None:
     async with open_message_broker(hooks=BrokerHooks(send=(recorder,))) as broker:
         await ask(broker, reply(), requester(broker))
         assert recorder.sends()[1].is_success
-        recorder.heard.clear()
+        recorder.calls.clear()
         await ask(broker, reply(topic=""), None)
         assert recorder.sends()[1].code == ResponseCode.SYSTEM_ERROR
 
@@ -178,10 +178,10 @@ async def test_a_hook_that_fails_is_a_failed_request(caplog: pytest.LogCaptureFi
 
 async def test_hooks_are_called_in_their_order() -> None:
     first, second = Recorder(), Recorder()
-    second.heard = first.heard
+    second.calls = first.calls
     async with open_message_broker(hooks=BrokerHooks(send=(first, second))) as broker:
         await broker.ask(request())
-    assert [what for what, _ in first.heard] == ["before", "before", "after", "after"]
+    assert [what for what, _ in first.calls] == ["before", "before", "after", "after"]
 
 
 async def test_hooks_are_called_for_a_send_back() -> None:
@@ -189,9 +189,9 @@ async def test_hooks_are_called_for_a_send_back() -> None:
     async with open_message_broker(hooks=BrokerHooks(consume=(recorder,))) as broker:
         place = await stored_offset(broker)
         await broker.ask(send_back(place, origin_msg_id=" "))
-        assert recorder.heard == []
+        assert recorder.calls == []
         await broker.ask(send_back(place, group="NS%G", origin_msg_id="0A", origin_topic="T"))
-    ((what, context),) = recorder.heard
+    ((what, context),) = recorder.calls
     assert what == "sent back"
     assert context == ConsumeMessageContext(
         namespace="NS",
@@ -206,7 +206,7 @@ async def test_consume_hooks_are_called_for_a_pull() -> None:
     recorder = Recorder()
     context = ConsumeMessageContext(namespace="", consumer_group="G", topic="T", queue_id=1)
     ConsumeHooks([recorder]).pulled(context)
-    assert recorder.heard == [("pulled", context)]
+    assert recorder.calls == [("pulled", context)]
 
 
 def test_no_hooks_are_false() -> None:

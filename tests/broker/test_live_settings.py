@@ -189,13 +189,13 @@ async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> 
 
 async def test_listeners_are_notified_of_their_own_keys_only_and_after_the_change(tmp_path: Path) -> None:
     settings = live(tmp_path / "b.conf")
-    heard: list[object] = []
-    settings.on_change(["atOnce"], lambda: heard.append(example(settings).at_once))
-    settings.on_change(["another", "atOnce"], lambda: heard.append(example(settings).another))
+    notified: list[object] = []
+    settings.on_change(["atOnce"], lambda: notified.append(example(settings).at_once))
+    settings.on_change(["another", "atOnce"], lambda: notified.append(example(settings).another))
     await settings.update("atOnce=2")
     await settings.update("atOnce=2\nlimit=3")
     await settings.update("another=false")
-    assert heard == [2, True, False]
+    assert notified == [2, True, False]
 
 
 async def test_each_change_moves_the_version(tmp_path: Path) -> None:

@@ -151,14 +151,14 @@ class AllCalls(Recorder):
         self.all_calls.append("pulled")
 
 
-@pytest.mark.parametrize(("key", "heard"), [("sendMessageHooks", ["sent"]), ("consumeMessageHooks", ["pulled"])])
-async def test_hooks_that_settings_name_are_called(tmp_path: Path, key: str, heard: list[str]) -> None:
+@pytest.mark.parametrize(("key", "calls"), [("sendMessageHooks", ["sent"]), ("consumeMessageHooks", ["pulled"])])
+async def test_hooks_that_settings_name_are_called(tmp_path: Path, key: str, calls: list[str]) -> None:
     AllCalls.all_calls.clear()
     settings = settings_of(tmp_path, f"{key}={__name__}:AllCalls", "listenPort=0", store_path=str(tmp_path / "store"))
     async with client_of(settings) as (client, broker):
         assert (await client.request(broker.address, plain_send())).code == ResponseCode.SUCCESS
         assert (await client.request(broker.address, plain_pull())).code == ResponseCode.SUCCESS
-    assert AllCalls.all_calls == heard
+    assert AllCalls.all_calls == calls
 
 
 async def test_clients_come_to_broker_ip_1(tmp_path: Path) -> None:

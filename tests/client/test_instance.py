@@ -185,9 +185,9 @@ async def test_a_broker_is_notified_of_a_group_when_it_joins_and_when_it_leaves(
         instance.add_producer("p")
         await instance.publish_queues(TOPIC)
         await until(lambda: cluster.broker.heartbeats)
-        (heard,) = cluster.broker.heartbeats
-        assert heard.client_id == instance.client_id == f"{instance.address}@mine"
-        assert [each.group_name for each in heard.producer_data_set] == ["p"]
+        (heartbeat,) = cluster.broker.heartbeats
+        assert heartbeat.client_id == instance.client_id == f"{instance.address}@mine"
+        assert [each.group_name for each in heartbeat.producer_data_set] == ["p"]
         instance.add_consumer(ConsumerData("c", subscription_data_set=[SubscriptionData(TOPIC)]))
         await until(lambda: len(cluster.broker.heartbeats) == 2)
         assert [each.group_name for each in cluster.broker.heartbeats[1].consumer_data_set] == ["c"]

@@ -70,7 +70,7 @@ class Cluster:
     def wait_committed(self, topic: str, group: str, messages: Sequence[Received]) -> list[Received]:
         """Return those messages, of a client that has ended, that its group will get again.
 
-        A client that is told to end commits what it knows of. What its listener has just returned from it may not know
+        A client that ends commits what it knows of. What its listener has just returned from it may not know
         yet, and the commit itself has no answer: so wait for it a little, and take it as it is.
         """
         deadline = time.monotonic() + _COMMIT_S

@@ -34,7 +34,7 @@ class JavaStoreError(Exception):
 
 @attrs.frozen(kw_only=True)
 class StoreSizes:
-    """How large the files of a store are: small, so that few messages need many. Both sides must be told the same."""
+    """How large the files of a store are: small, so that few messages need many. Both sides must use the same."""
 
     log_file: int = 16_384
     queue_file: int = 400  # 20 units

@@ -77,7 +77,7 @@ class Stored:
 
 
 class PlayClock(Clock, Protocol):
-    """A clock that may be told that time has passed."""
+    """A clock that the test advances."""
 
     def advance_ms(self, milliseconds: int) -> None:
         """Let time pass, if it can be made to."""

@@ -1,6 +1,6 @@
 """Lives of a store, in one call each: opened by one of the two, filled, ended in order or as a kill leaves it.
 
-Options of a life are given under the names of our configuration; Java is told the same under its own.
+Options of a life are given under the names of our configuration; Java gets the same under its own.
 """
 
 from __future__ import annotations

@@ -414,15 +414,15 @@ def test_a_disk_can_be_made_from_the_state_of_another(disk: SimDisk) -> None:
 
 
 def test_every_change_is_announced_and_a_long_write_page_by_page() -> None:
-    told: list[tuple[str, str, int]] = []
+    seen: list[tuple[str, str, int]] = []
     disk = SimDisk()
-    disk.before_change = lambda method, path: told.append((method, path, disk.state().inodes[1].size if told else 0))
+    disk.before_change = lambda method, path: seen.append((method, path, disk.state().inodes[1].size if seen else 0))
     file = disk.open("/f", create=True)
     file.write(100, b"x" * 2 * PAGE)
     file.read(0, 1)
     file.exchange_words([0, 4], [1, 2])
     file.sync()
-    assert told == [
+    assert seen == [
         ("open", "/f", 0),
         ("write", "/f", 0),
         ("write", "/f", PAGE),

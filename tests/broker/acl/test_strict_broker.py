@@ -72,8 +72,8 @@ async def stored_offset(client: RemotingClient, address: str, properties: str = 
     request.ext_fields["g"] = str(SystemClock().timestamp_ms())  # an old half message would be given up unasked
     answer = await client.request(address, request)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    told = read_header(answer, SendMessageResponseHeader)
-    return told.queue_offset, decode_offset_msg_id(told.msg_id)[1]
+    sent_header = read_header(answer, SendMessageResponseHeader)
+    return sent_header.queue_offset, decode_offset_msg_id(sent_header.msg_id)[1]
 
 
 async def test_a_message_is_sent_back_only_to_who_may_read_it(tmp_path: Path) -> None:

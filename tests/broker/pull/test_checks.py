@@ -201,11 +201,11 @@ async def test_a_group_says_which_broker_its_consumers_ask(
 @attrs.define
 class Hook:
     hook_name: str = "noting"
-    heard: list[ConsumeMessageContext] = attrs.Factory(list)
+    contexts: list[ConsumeMessageContext] = attrs.Factory(list)
     failure: Exception | None = None
 
     def consume_message_before(self, context: ConsumeMessageContext) -> None:
-        self.heard.append(context)
+        self.contexts.append(context)
         if self.failure is not None:
             raise self.failure
 
@@ -226,8 +226,8 @@ async def test_hooks_are_called_for_every_answer(autojump_clock: trio.testing.Mo
         await broker.ask(pull(queue_offset=2))
         await broker.ask(pull(queue_offset=9))
         connection = await held(broker, queue_offset=2)
-        assert len(hook.heard) == 3, "a pull that is held has no answer yet"
-        first, *others = hook.heard
+        assert len(hook.contexts) == 3, "a pull that is held has no answer yet"
+        first, *others = hook.contexts
         assert attrs.evolve(first) == ConsumeMessageContext(
             namespace="NS",
             consumer_group="NS%G",
@@ -241,7 +241,7 @@ async def test_hooks_are_called_for_every_answer(autojump_clock: trio.testing.Mo
         assert [(each.commercial_rcv_stats, each.commercial_rcv_times) for each in others] == [("RCV_EPOLLS", 1)] * 2
         await send_tags(broker, "a")
         assert only(connection).code == 0
-        assert hook.heard[-1].commercial_rcv_stats == "RCV_SUCCESS"
+        assert hook.contexts[-1].commercial_rcv_stats == "RCV_SUCCESS"
 
 
 async def test_hooks_disable_the_fast_path_which_does_not_read_the_owner() -> None:

@@ -62,13 +62,13 @@ class CountingHook:
     """A hook that an operator names in the settings."""
 
     hook_name = "counting"
-    heard: list[SendMessageContext] = []
+    contexts: list[SendMessageContext] = []
 
     def send_message_before(self, context: SendMessageContext) -> None:
         pass
 
     def send_message_after(self, context: SendMessageContext) -> None:
-        self.heard.append(context)
+        self.contexts.append(context)
 
 
 async def test_hooks_of_the_settings_are_called_for_sends(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ async def test_hooks_of_the_settings_are_called_for_sends(tmp_path: Path) -> Non
         commercial_base_count=3,
         auto_create_topic_enable=True,
     )
-    CountingHook.heard.clear()
+    CountingHook.contexts.clear()
     async with running(attrs.evolve(settings, broker=config)) as at, open_remoting_client() as client:
         answer = await client.request(at.address, send(topic=TOPIC))
         assert answer.code == ResponseCode.SUCCESS
-    (context,) = CountingHook.heard
+    (context,) = CountingHook.contexts
     assert (context.topic, context.is_success, context.commercial_send_times) == (TOPIC, True, 3)

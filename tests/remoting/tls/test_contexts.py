@@ -215,8 +215,8 @@ def test_new_files_count_for_new_connections_once_they_fit_together(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = Files(tmp_path)
-    told: list[str] = []
-    tls = ServerTls(files.config(), report=told.append)
+    reports: list[str] = []
+    tls = ServerTls(files.config(), report=reports.append)
     before = tls.context
     tls.reload_if_changed()
     assert tls.context is before
@@ -226,11 +226,11 @@ def test_new_files_count_for_new_connections_once_they_fit_together(
     assert tls.context is before
     (record,) = caplog.records
     assert record.getMessage().startswith("the certificate that was loaded before stays: tls.server.keyPath = ")
-    assert told == []
+    assert reports == []
     shutil.copy(key("server-2"), files.key)
     tls.reload_if_changed()
     assert shown_by(tls) == "tests server-2"
-    assert told == [f"loaded the certificate for TLS again: {files.cert}"]
+    assert reports == [f"loaded the certificate for TLS again: {files.cert}"]
 
 
 def test_a_new_trust_file_counts_for_new_connections(tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ async def test_the_files_are_looked_at_while_it_runs(tmp_path: Path, autojump_cl
 
 
 def test_test_mode_makes_one_certificate_and_says_what_it_is_worth() -> None:
-    told: list[str] = []
-    tls = ServerTls(TlsServerConfig(), report=told.append)
-    assert told == []
+    reports: list[str] = []
+    tls = ServerTls(TlsServerConfig(), report=reports.append)
+    assert reports == []
     assert tls.context is tls.context
-    assert told == ["made a certificate for TLS test mode: it encrypts, and does not authenticate this server"]
+    assert reports == ["made a certificate for TLS test mode: it encrypts, and does not authenticate this server"]
 
 
 async def test_without_files_there_is_nothing_to_look_at() -> None:

@@ -135,12 +135,12 @@ async def test_who_waits_for_less_than_is_durable_does_not_wait(autojump_clock: 
 async def test_under_sync_flush_replies_leave_with_the_sync() -> None:
     async with bench_with(**SYNC) as bench:
         end = bench.put()
-        told: list[object] = []
+        outcomes: list[object] = []
         assert bench.flush.group_commit is not None
-        bench.flush.group_commit.wait_durable(end, told.append)
-        assert told == []
+        bench.flush.group_commit.wait_durable(end, outcomes.append)
+        assert outcomes == []
         await trio.testing.wait_all_tasks_blocked()
-        assert len(told) == 1
+        assert len(outcomes) == 1
         assert bench.replies
 
 
