@@ -85,15 +85,15 @@ def _log_recovered(report: RecoveryReport) -> None:
 
 
 def _log_recovering(reached_offset: int, end_offset: int) -> None:
-    _store_log.info("being recovered: at %d of the log, whose last file ends at %d", reached_offset, end_offset)
+    _store_log.info("recovering: at offset %d of the log, whose last file ends at %d", reached_offset, end_offset)
 
 
 def _log_full(why: str | None) -> None:
     """Log that messages are refused, and that they are accepted again."""
     if why is not None:
-        _store_error_log.error("no message is taken: %s", why)
+        _store_error_log.error("sends are refused: %s", why)
     else:
-        _store_error_log.warning("messages are taken again, the disk has room")
+        _store_error_log.warning("sends are accepted again, the disk has space")
 
 
 _REPORTS = StoreReports(recovered=_log_recovered, recovering=_log_recovering, full=_log_full)

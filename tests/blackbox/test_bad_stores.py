@@ -188,5 +188,5 @@ def test_what_can_be_made_again_is_and_foreign_files_stay(lives: OurLives) -> No
         lives.kill()
     assert (store / "commitlog" / ".DS_Store").exists()
     assert (store / "consumequeue" / ".DS_Store").exists()
-    assert "topics.json cannot be read, its .bak takes its place" in lives.process.log()
+    assert "topics.json cannot be read, its .bak is used instead" in lives.process.log()
     assert "Traceback" not in lives.process.log()

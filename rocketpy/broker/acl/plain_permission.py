@@ -295,14 +295,14 @@ class PlainPermissionManager:
             _log.warning("the accessKey %s is repeated, the first one counts", each)
         for file in files:
             for unknown in file.document.unknown_keys:
-                _log.warning("%s %s means nothing here", file.path, unknown)
+                _log.warning("%s %s is unknown and ignored", file.path, unknown)
 
     def _log_refused_file(self, why: str) -> None:
         """Log a fault of the files, once as long as it is the same."""
         if why == self._logged_fault:
             return
         self._logged_fault = why
-        _log.error("%s; what was known before stays", why)
+        _log.error("%s; the previous state stays", why)
 
     async def _edit(self, path: str, change: Callable[[str], str]) -> None:
         """Edit one file with its next data version, and apply it at once. Called with the lock held."""

@@ -96,7 +96,7 @@ class SubscriptionWatch:
             return
         self._inconsistent.add(group)
         _log.warning(
-            "members of a group subscribe to different things",
+            "members of a group have different subscriptions",
             extra=event_fields(
                 group=group, client=client.client_id, wants=new, other=other.client_id, otherWants=other.subscription
             ),
@@ -117,4 +117,4 @@ class SubscriptionWatch:
     def _agreed(self, group: str) -> None:
         if group in self._inconsistent:
             self._inconsistent.discard(group)
-            _log.info("members of a group subscribe to the same again", extra=event_fields(group=group))
+            _log.info("members of a group have equal subscriptions again", extra=event_fields(group=group))

@@ -87,7 +87,7 @@ class SubscriptionGroupManager:
         self._table_bytes = sum(map(_entry_bytes, table))
         self.data_version = loaded.data_version
         if self.full_because is not None:
-            _log.warning("%s is large: %s; no group appears by itself", self.stored.path, self.full_because)
+            _log.warning("%s is large: %s; no group is created automatically", self.stored.path, self.full_because)
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration of a group, creating the group if that is allowed; None otherwise.

@@ -67,7 +67,7 @@ class StoredTable:
             except RemoteProtocolError:
                 raise StartError(f"{self.path} and its .bak cannot be read: {failure}") from failure
             self._is_damaged = True
-            _log.warning("%s cannot be read, its .bak takes its place: %s", self.path, failure)
+            _log.warning("%s cannot be read, its .bak is used instead: %s", self.path, failure)
             return loaded
 
     def changed(self) -> None:

@@ -96,7 +96,7 @@ class TopicConfigManager:
         self._table_bytes = sum(map(_entry_bytes, self.topic_config_table))
         self.data_version = loaded.data_version
         if self.full_because is not None:
-            _log.warning("%s is large: %s; no topic appears by itself", self.stored.path, self.full_because)
+            _log.warning("%s is large: %s; no topic is created automatically", self.stored.path, self.full_because)
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
         """Return the configuration of a topic, None if it does not exist; light queues share a fixed one."""

@@ -107,7 +107,7 @@ class FastFailureService:
         self._reopen_at = now + REOPEN_SECONDS
         limit_ms = self._busy_timeout_ms
         if took_ms >= limit_ms:
-            _log.warning("a write to the log took %.0f ms, what came meanwhile is refused", took_ms)
+            _log.warning("a write to the log took %.0f ms, sends received meanwhile are refused", took_ms)
             remark = (
                 f"[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {took_ms:.0f}ms, "
                 f"size of queue: {self._store.flush_wait().waiting_count}. "
@@ -115,7 +115,7 @@ class FastFailureService:
             )
             self._write_refusal = lambda connection: remark
         else:
-            _log.warning("a write to the log took %.0f ms, what waited for it is refused", took_ms)
+            _log.warning("a write to the log took %.0f ms, sends that waited for it are refused", took_ms)
             self._write_refusal = self._refusal_of_what_waited
         self._slow_write.unpark_all()
         self._update_gate()
@@ -152,7 +152,7 @@ class FastFailureService:
                     self._silent_disk_count += 1
                     _log.warning("the disk does not keep up, sends are refused")
                 elif refusal is None:
-                    _log.warning("the disk keeps up again, sends are taken")
+                    _log.warning("the disk keeps up again, sends are accepted")
                 self._disk_refusal = refusal
                 self._update_gate()
 

@@ -227,7 +227,7 @@ class TransactionalMessageCheckService:
                 skipped[origin] = queue_offset
                 self._transactions.skip(origin)
         if self._refused_count > refused_before:
-            _log.error("%d half messages wait for the next round: the store has refused to take them again",
+            _log.error("%d half messages wait for the next round: the store refused their copies",
                        self._refused_count - refused_before)  # fmt: skip
 
     async def _read(self, origin: int, queue_offset: int) -> MessageExt | None:
@@ -309,7 +309,7 @@ class TransactionalMessageCheckService:
         channel = self._producers.available_channel(group, account)
         if channel is None:
             self._unasked_count += 1
-            _log.warning("no producer of %s is online to be asked about message %s", group, copy.msg_id)
+            _log.warning("no producer of %s is online to check message %s", group, copy.msg_id)
             return
         request = check_request(copy)
         if request is None:

@@ -266,7 +266,7 @@ async def test_an_invalid_new_file_is_ignored(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
         write_file(disk, f"{DIRECTORY}/acl/new.yml", "acounts: []\n")
         assert await manager.reload()
-    assert caplog.messages[-1] == f"{DIRECTORY}/acl/new.yml line 1: acounts means nothing here"
+    assert caplog.messages[-1] == f"{DIRECTORY}/acl/new.yml line 1: acounts is unknown and ignored"
 
 
 # ---- changes by request ---------------------------------------------------------------------------------------------

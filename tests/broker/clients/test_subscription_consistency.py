@@ -73,7 +73,7 @@ def test_members_that_differ_are_named_once_with_what_they_want(group: Group) ->
     group.heartbeat("c1", A1)
     (line,) = group.heartbeat("c2", A1, B)
     assert line == (
-        "members of a group subscribe to different things; client=c2; wants=T: x, U: * (CLUSTERING); "
+        "members of a group have different subscriptions; client=c2; wants=T: x, U: * (CLUSTERING); "
         "other=c1; otherWants=T: x (CLUSTERING)"
     )
     assert group.heartbeat("c2", A1, B) == []
@@ -100,7 +100,7 @@ def test_every_change_is_a_line(group: Group) -> None:
     group.heartbeat("c1", A1)
     assert len(group.heartbeat("c2", B)) == 1
     assert len(group.heartbeat("c2", SQL)) == 1
-    assert group.heartbeat("c2", A1) == ["members of a group subscribe to the same again"]
+    assert group.heartbeat("c2", A1) == ["members of a group have equal subscriptions again"]
     assert group.count == "0"
     assert len(group.heartbeat("c2", B)) == 1
 
@@ -112,7 +112,7 @@ def test_a_member_that_leaves_takes_the_disagreement_along(group: Group) -> None
     group.heartbeat("c4", SQL)
     assert group.leave("c3") == []
     assert group.count == "1"
-    assert group.leave("c4") == ["members of a group subscribe to the same again"]
+    assert group.leave("c4") == ["members of a group have equal subscriptions again"]
     assert group.count == "0"
 
 

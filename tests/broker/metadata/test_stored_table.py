@@ -126,7 +126,7 @@ def test_use_of_the_backup_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFi
     (tmp_path / "t.json").write_text('{"a":')
     (tmp_path / "t.json.bak").write_text('{"a":1}')
     table_at(tmp_path / "t.json", {}).load(plain)
-    assert f"{tmp_path / 't.json'} cannot be read, its .bak takes its place" in caplog.text
+    assert f"{tmp_path / 't.json'} cannot be read, its .bak is used instead" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])

@@ -338,7 +338,7 @@ async def test_what_the_store_will_never_take_again_keeps_no_other_from_its_turn
         if is_given_up:
             assert [message.body for message in await broker.given_up()] == [b"0", b"2", b"4"]
         lines = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
-        assert lines == ["2 half messages wait for the next round: the store has refused to take them again"] * 2
+        assert lines == ["2 half messages wait for the next round: the store refused their copies"] * 2
         monkeypatch.undo()
         broker.later(60)
         assert len(await broker.round(producer)) == (0 if is_given_up else 5)
