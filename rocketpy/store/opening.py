@@ -75,19 +75,13 @@ async def open_message_store(
     :func:`~rocketpy.store.disk.descriptor_budget.descriptor_budget` says. StartError when another process has the
     store.
     """
-    with (
-        _locked(config, disk),
-        closing(
-            StoreFiles(
-                config,
-                disk=disk,
-                clock=clock,
-                run_blocking=run_blocking,
-                descriptors=descriptor_budget(config, process_descriptors_max),
-            )
-        ) as files,
-        files.failed_sync_mark,
-    ):
+    with _opened_files(
+        config,
+        disk=disk,
+        clock=clock,
+        run_blocking=run_blocking,
+        process_descriptors_max=process_descriptors_max,
+    ) as files:
         await _recover(files, files.recover(tags_code or _hash_of_tags, bit_map_of), reports)
         appender = make_appender(
             config,
@@ -160,6 +154,23 @@ def make_appender(
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
         pool=pool,
     )
+
+
+@contextmanager
+def _opened_files(
+    config: MessageStoreConfig,
+    *,
+    disk: Disk,
+    clock: Clock,
+    run_blocking: RunBlocking,
+    process_descriptors_max: int | None,
+) -> Iterator[StoreFiles]:
+    """Hold lock and files of a store for the block, not recovered yet; afterwards note on the disk if a sync failed."""
+    with _locked(config, disk):
+        descriptors = descriptor_budget(config, process_descriptors_max)
+        files = StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking, descriptors=descriptors)
+        with closing(files), files.failed_sync_mark:
+            yield files
 
 
 @contextmanager
