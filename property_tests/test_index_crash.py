@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rocketpy.clock import ManualClock
 from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.recovery.checkpoint import load_checkpoint
 from rocketpy.testing.sim_disk import ProcessDied, SimDisk
@@ -34,15 +35,11 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.open(is_clean=True)
 
     def open(self, *, is_clean: bool) -> None:
-        self.index = IndexService(
-            path="/index",
-            disk=self.disk,
-            clock=self.clock,
-            run_blocking=run_in_turn,
-            checkpoint=load_checkpoint(self.disk, "/checkpoint"),
-            layout=LAYOUT,
-            query_count_max=1_000,
+        self.checkpoint = load_checkpoint(self.disk, "/checkpoint")
+        files = IndexFileList(
+            path="/index", disk=self.disk, clock=self.clock, checkpoint=self.checkpoint, layout=LAYOUT
         )
+        self.index = IndexService(files=files, disk=self.disk, run_blocking=run_in_turn, query_count_max=1_000)
         self.index.load(is_clean=is_clean)
         begin = self.index.end_physical_offset
         self.index.pending += [work for work in self.log if work[2] >= begin]
@@ -90,7 +87,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
     @rule()
     def end_in_order(self) -> None:
         self.index.flush()
-        self.index._checkpoint.flush()
+        self.checkpoint.flush()
         self.index.close()
         self.disk.sync_directory("/")
         self.disk.lose_power(lambda count: 0)

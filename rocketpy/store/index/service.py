@@ -18,7 +18,7 @@ are left alone, and a new file begins.
 
 Compose::
 
-    index = IndexService(...)
+    index = IndexService(files=IndexFileList(...), ...)
     index.load(is_clean=...)                    before recovery; blocks
     MessageAppender(index_work=index.pending)   and index.end_burst() at the end of each burst
     await nursery.start(index.run)
@@ -27,36 +27,25 @@ Compose::
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
 
-from rocketpy.clock import Clock
 from rocketpy.errors import ShortageError
 from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.index.file import (
-    IndexFile,
-    IndexHeader,
-    IndexLayout,
-    create_index_file,
-    read_index_header,
-    select_physical_offsets,
-)
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.file import IndexFile, IndexHeader, select_physical_offsets
+from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.hash import hash_index_key, hash_index_keys
-from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 
 T = TypeVar("T")
-
-IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
-"""Topic, keys in UTF-8, physical offset and storeTimestamp of one message."""
 
 PENDING_MAX = 16_384
 """Limit of pending keys before a batch is put, about 4 MB."""
@@ -64,8 +53,6 @@ PENDING_MAX = 16_384
 _SLICES_PER_BURST = 16
 """So many slices a burst builds when too many keys wait: as many keys as single messages bring in a burst. The burst
 that has brought them builds one: if it was of a batch, that has taken long enough."""
-
-JAVA_LAYOUT = IndexLayout(5_000_000, 20_000_000)
 
 _SLICE = 512
 """So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to
@@ -78,7 +65,6 @@ _SURELY_NOT_FULL = PENDING_MAX // INDEX_KEYS_MAX
 _keys_of = itemgetter(1)
 _COLLECT_SECONDS = 0.005
 _NO_SPACE_SECONDS = 1.0
-_NAME_SIZE = 17
 _FOREVER = 1 << 62
 
 
@@ -116,12 +102,9 @@ class IndexService:
     def __init__(
         self,
         *,
-        path: str,
+        files: IndexFileList,
         disk: Disk,
-        clock: Clock,
         run_blocking: RunBlocking,
-        checkpoint: StoreCheckpoint,
-        layout: IndexLayout,
         query_count_max: int,
     ) -> None:
         self.pending: list[IndexWork] = []
@@ -129,17 +112,10 @@ class IndexService:
         self._counted = 0  # messages of ``pending`` that are counted in _pending_keys
         self._pending_keys = 0
         self._taken_count = 0  # messages taken from ``pending``, ever
-        self._path = path
+        self._files = files
         self._disk = disk
-        self._clock = clock
         self._run_blocking = run_blocking
-        self._checkpoint = checkpoint
-        self._layout = layout
         self._query_count_max = query_count_max
-        self._files: list[
-            IndexFile
-        ] = []  # in order of creation; all but the last are full, or were left by an older run
-        self._unsynced: list[IndexFile] = []  # full, and not yet covered by the checkpoint
         self._left_over = _Keys([], [], [])
         self._no_space: str | None = None
         self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
@@ -186,39 +162,13 @@ class IndexService:
 
         That message itself may lack keys after a crash, and is indexed again then; after a clean shutdown it is not.
         """
-        return self._files[-1].header.end_physical_offset if self._files else 0
+        return self._files.end_physical_offset
 
     # ---- start and end --------------------------------------------------------------------------------------------
 
     def load(self, *, is_clean: bool, log_end_offset: int = _FOREVER) -> None:
-        """Find the files, and delete those that may be wrong, durably. Blocks, before the store is open.
-
-        Wrong are those that name messages beyond the end of the log: others will lie there. After a crash also those
-        that may be incomplete. Files become durable in order, and the checkpoint has the time of the last one. If the
-        clock was set back the time of a later one may be before that although it was never synced: then it is not known
-        which is meant. And after a file that is not kept none is, because the log is read again from the last one's end
-        only.
-        """
-        self._disk.make_directories(self._path)
-        vouched_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
-        found = list(self._files_found())
-        for index_file in found:
-            header = index_file.header
-            is_covered = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
-            # By its times alone a file could pass that was begun in the same millisecond, or after the clock was set
-            # back. So the one that still grew does not, and the checkpoint never means it.
-            still_grew = index_file.room > 0 and (index_file.layout == self._layout or index_file is found[-1])
-            is_whole = is_clean or (is_covered and not still_grew)
-            if is_whole and header.end_physical_offset < log_end_offset:
-                self._files.append(index_file)
-                earlier_ms = header.end_timestamp_ms
-            else:
-                self._disk.unlink(index_file.path)
-                vouched_ms = -1
-        if not is_clean or len(self._files) < len(found):
-            # Also where none was deleted: an earlier recovery may have done it, and died before this.
-            self._disk.sync_directory(self._path)
-        self._vouch_for_no_more_than_is_kept()
+        """Find the files, and delete those that may be wrong: see :meth:`IndexFileList.load`. Blocks."""
+        self._files.load(is_clean=is_clean, log_end_offset=log_end_offset)
         if is_clean and self._files:
             self._complete_to = self.end_physical_offset
 
@@ -228,26 +178,20 @@ class IndexService:
         if self._no_space is not None:
             return
         try:
-            for index_file in dict.fromkeys([*self._unsynced, *self._files[-1:]]):
-                index_file.sync()
-                self._vouch_for(index_file)
-            self._disk.sync_directory(self._path)
+            self._files.sync_all()
         except ShortageError as error:
             self._no_space = f"the index cannot be synced: {error}"
-        else:
-            self._unsynced.clear()
 
     def close(self) -> None:
         """Give all descriptors back."""
-        for index_file in self._files:
-            index_file.close()
+        self._files.close()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Build what comes until cancelled; StoreError ends it, a shortage does not."""
         task_status.started()
         is_short = False
         while True:
-            while not self.behind and not self._unsynced:
+            while not self.behind and not self._files.unsynced:
                 await self._idle.park()
             await trio.sleep(_NO_SPACE_SECONDS if self._no_space is not None or is_short else _COLLECT_SECONDS)
             self._no_space = None
@@ -255,7 +199,7 @@ class IndexService:
                 self.build_slice()
                 await trio.lowlevel.checkpoint()
             try:
-                await self._sync_full_files()
+                await self._files.sync_full_files(self._run_blocking)
                 is_short = False
             except ShortageError:
                 is_short = True
@@ -327,7 +271,7 @@ class IndexService:
         done, count = 0, len(keys.hashes)
         try:
             while done < count:
-                index_file = self._writable_file()
+                index_file = self._files.writable_file()
                 end = min(count, done + index_file.room)
                 index_file.put(keys.hashes[done:end], keys.physical_offsets[done:end], keys.timestamps_ms[done:end])
                 self._key_count += end - done
@@ -335,74 +279,6 @@ class IndexService:
         except ShortageError:
             self._left_over = _Keys(keys.hashes[done:], keys.physical_offsets[done:], keys.timestamps_ms[done:])
             raise
-
-    def _writable_file(self) -> IndexFile:
-        """Return the last file, or a new one when it is full."""
-        last = self._files[-1] if self._files else None
-        if last is not None and last.room > 0 and last.layout == self._layout:
-            return last
-        # Files are in order of their names, whatever the wall clock does.
-        number = int(index_file_name(self._clock.timestamp_ms()))
-        if last is not None:
-            number = max(number, int(last.path.rpartition("/")[2]) + 1)
-        index_file = create_index_file(
-            self._disk,
-            f"{self._path}/{number:0{_NAME_SIZE}d}",
-            f"{self._path}.staged",
-            self._layout,
-            None if last is None else last.header,
-        )
-        if last is not None:
-            self._unsynced.append(last)
-        self._files.append(index_file)
-        return index_file
-
-    async def _sync_full_files(self) -> None:
-        while self._unsynced:
-            index_file = self._unsynced[0]
-            await self._run_blocking(self._sync, index_file)
-            self._vouch_for(index_file)
-            index_file.close()
-            await self._run_blocking(self._checkpoint.flush)
-            del self._unsynced[0]
-
-    def _sync(self, index_file: IndexFile) -> None:
-        index_file.sync()
-        self._disk.sync_directory(self._path)
-
-    def _vouch_for(self, index_file: IndexFile) -> None:
-        if index_file is not self._files[-1] or not index_file.room:
-            checkpoint = self._checkpoint
-            checkpoint.index_msg_timestamp_ms = max(
-                checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
-            )
-
-    def _vouch_for_no_more_than_is_kept(self) -> None:
-        """Take back the time of files that are gone: those that are made again have it too, and are not synced yet."""
-        checkpoint = self._checkpoint
-        kept_ms = max((index_file.header.end_timestamp_ms for index_file in self._files), default=0)
-        if kept_ms < checkpoint.index_msg_timestamp_ms:
-            checkpoint.index_msg_timestamp_ms = kept_ms
-            checkpoint.flush()
-
-    def _files_found(self) -> Iterator[IndexFile]:
-        """Yield the files of the directory in order, of either layout; foreign ones are skipped."""
-        for name in self._disk.list_directory(self._path):
-            path = f"{self._path}/{name}"
-            layout = self._layout_of(path)
-            if layout is None or not (name.isascii() and name.isdigit()):
-                continue
-            file = self._disk.open(path, read_only=True)
-            try:
-                header = read_index_header(file)
-            finally:
-                file.close()
-            yield IndexFile(path=path, disk=self._disk, layout=layout, header=header)
-
-    def _layout_of(self, path: str) -> IndexLayout | None:
-        """Return how a file is laid out, as far as its size says: as configured, or as Java does by default."""
-        size = self._disk.file_size(path)
-        return next((each for each in (self._layout, JAVA_LAYOUT) if each.file_size == size), None)
 
     # ---- queries --------------------------------------------------------------------------------------------------
 
@@ -445,13 +321,8 @@ class IndexService:
         Never the last one, nor one that is still to be synced. Queries find nothing in them at once; a running one goes
         on. A loss of power may bring some back, which is harmless: their records are no longer in the log.
         """
-        files = self._files
         count = 0
-        while len(files) > 1 and files[0] not in self._unsynced:
-            index_file = files[0]
-            if index_file.header.end_physical_offset >= log_min_offset:
-                break
-            del files[0]
+        while (index_file := self._files.take_expired(log_min_offset)) is not None:
             while self._readers[index_file]:
                 await self._readers_gone.park()
             index_file.close()
@@ -486,12 +357,6 @@ class IndexService:
             if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max:
                 break
         return found
-
-
-def index_file_name(timestamp_ms: int) -> str:
-    """Return the name of a file made at a time: yyyyMMddHHmmssSSS in local time."""
-    seconds, milliseconds = divmod(timestamp_ms, 1000)
-    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}{milliseconds:03d}"
 
 
 def _hashed(work: list[IndexWork]) -> _Keys:

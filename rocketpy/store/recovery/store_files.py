@@ -18,6 +18,7 @@ from rocketpy.store.disk.descriptor_budget import DescriptorBudget, descriptor_b
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
@@ -88,12 +89,15 @@ class StoreFiles:
         self.index: IndexService | None = None
         if config.message_index_enable:
             self.index = IndexService(
-                path=config.index_path,
+                files=IndexFileList(
+                    path=config.index_path,
+                    disk=disk,
+                    clock=clock,
+                    checkpoint=self.checkpoint,
+                    layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
+                ),
                 disk=disk,
-                clock=clock,
                 run_blocking=run_blocking,
-                checkpoint=self.checkpoint,
-                layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
                 query_count_max=config.max_msgs_num_batch,
             )
         self.allocate_files = AllocateMappedFileService(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +17,12 @@ from rocketpy.protocol.properties import index_keys_of
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexLayout
-from rocketpy.store.index.service import PENDING_MAX, IndexService, IndexWork, QueryOffsetResult, index_file_name
+from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
+from rocketpy.store.index.service import PENDING_MAX, IndexService, QueryOffsetResult
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim_disk import SimDisk
 from tests.store.golden_store import expected, records, unpack_store
 from tests.turns import run_in_turn
 
@@ -39,19 +40,19 @@ def new_service(
     is_clean: bool = True,
     path: str = "/index",
     checkpoint_path: str = "/checkpoint",
+    checkpoint: StoreCheckpoint | None = None,
     run_blocking: RunBlocking = run_in_turn,
     log_end_offset: int = 1 << 62,
 ) -> IndexService:
     disk = disk or SimDisk()
-    service = IndexService(
+    files = IndexFileList(
         path=path,
         disk=disk,
         clock=clock or ManualClock(),
-        run_blocking=run_blocking,
-        checkpoint=load_checkpoint(disk, checkpoint_path),
+        checkpoint=checkpoint or load_checkpoint(disk, checkpoint_path),
         layout=layout,
-        query_count_max=64,
     )
+    service = IndexService(files=files, disk=disk, run_blocking=run_blocking, query_count_max=64)
     service.load(is_clean=is_clean, log_end_offset=log_end_offset)
     return service
 
@@ -181,17 +182,6 @@ class TestBuilding:
         service.pending += [*(work(number, *keys) for number in range(100)), work(100, "last")]
         assert await offsets(service, "last") == [10_000]
 
-    def test_names_go_up_when_the_clock_steps_back(self) -> None:
-        disk, clock = SimDisk(), ManualClock(NOW)
-        service = new_service(disk, clock=clock)
-        for _ in range(3):
-            service.pending += [work(number) for number in range(10)]
-            service.build()
-            clock.advance_ms(-3_600_000)
-        names = disk.list_directory("/index")
-        assert [int(name) - int(names[0]) for name in names] == [0, 1, 2]
-        assert all(len(name) == 17 for name in names)
-
 
 class TestDurability:
     async def test_a_full_file_is_synced_and_in_the_checkpoint(self, autojump_clock: trio.testing.MockClock) -> None:
@@ -220,15 +210,16 @@ class TestDurability:
         async def run_blocking(function: Callable[..., T], /, *arguments: object) -> T:
             await trio.lowlevel.checkpoint()
             before = disk.calls["sync_directory"]
-            service._checkpoint.flush()
+            checkpoint.flush()
             seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
             result = function(*arguments)
             if disk.calls["sync_directory"] > before + 1:  # that of the checkpoint's first flush, and the index's
-                service._checkpoint.flush()
+                checkpoint.flush()
                 seen.append(load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms)
             return result
 
-        service = new_service(disk, run_blocking=run_blocking)
+        checkpoint = load_checkpoint(disk, "/checkpoint")
+        service = new_service(disk, run_blocking=run_blocking, checkpoint=checkpoint)
         async with trio.open_nursery() as nursery:
             await nursery.start(service.run)
             service.pending += [work(number) for number in range(1, 13)]
@@ -236,81 +227,6 @@ class TestDurability:
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
         assert seen == [0, 0, NOW + 10_000], "before, and after the sync itself; and when it was noted"
-
-    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
-    @pytest.mark.parametrize("is_clean", [True, False])
-    def test_what_names_messages_beyond_the_end_of_the_log_goes_for_good(
-        self, layout: IndexLayout, is_clean: bool
-    ) -> None:
-        """Other messages will lie there. Whatever the settings were when the file was made."""
-        disk = SimDisk()
-        older = new_service(disk, layout=layout)
-        older.pending += [work(number) for number in range(1, 9)]
-        older.flush()
-        newer = new_service(disk)
-        newer.pending += [work(number) for number in range(9, 22)]
-        newer.flush()
-        newer._checkpoint.index_msg_timestamp_ms = NOW + 21_000
-        newer._checkpoint.flush()
-        assert len(disk.list_directory("/index")) == 3
-        again = new_service(disk, is_clean=is_clean, log_end_offset=500)
-        assert (again.statistics().file_count, again.end_physical_offset) == (0, 0)
-        disk.lose_power(lambda count: 0)
-        assert disk.list_directory("/index") == []
-
-    def test_what_a_recovery_deleted_that_died_is_gone_for_good_after_the_next(self) -> None:
-        for call in (1, 2, 3, 4, 5):
-            disk = SimDisk()
-            service = new_service(disk)
-            service.pending += [work(number) for number in range(1, 25)]
-            service.flush()
-            disk.die_at_call(call)
-            with suppress(ProcessDied):
-                new_service(disk, is_clean=False)
-            disk.kill_process()
-            new_service(disk, is_clean=False)
-            disk.lose_power(lambda count: 0)
-            assert disk.list_directory("/index") == [], call
-
-    @pytest.mark.parametrize("is_clean", [True, False])
-    def test_a_time_of_deleted_files_covers_no_rebuilt_one(self, is_clean: bool) -> None:
-        """The index is removed and rebuilt from the same messages, and a crash loses pages of it."""
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number) for number in range(1, 11)]
-        service.flush()
-        service._checkpoint.flush()
-        for name in disk.list_directory("/index"):
-            disk.unlink(f"/index/{name}")
-        again = new_service(disk, is_clean=is_clean)
-        again.pending += [work(number) for number in range(1, 11)]
-        again.build()
-        disk.kill_process()
-        assert new_service(disk, is_clean=False).statistics().file_count == 0
-
-    @pytest.mark.parametrize("layout", [LAYOUT, IndexLayout(5_000_000, 20_000_000)])
-    def test_no_time_covers_a_file_that_still_grew(self, layout: IndexLayout) -> None:
-        disk = SimDisk()
-        service = new_service(disk, layout=layout)
-        service.pending += [work(number) for number in range(1, 6)]
-        service.build()
-        service._checkpoint.index_msg_timestamp_ms = NOW + 500_000
-        service._checkpoint.flush()
-        disk.kill_process()
-        assert new_service(disk, is_clean=False).statistics().file_count == 0
-
-    async def test_a_file_of_an_earlier_size_outlives_a_crash_when_it_was_synced(self) -> None:
-        """It is not full and grows no more; the one that still grew is rebuilt."""
-        disk = SimDisk()
-        older = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
-        older.pending += [work(number) for number in range(1, 6)]
-        older.flush()
-        newer = new_service(disk)
-        newer.pending += [work(number) for number in range(6, 9)]
-        newer.flush()
-        newer._checkpoint.flush()
-        again = new_service(disk, is_clean=False)
-        assert (again.statistics().file_count, again.end_physical_offset) == (1, 500)
 
     async def test_after_a_crash_unfinished_files_are_rebuilt(self) -> None:
         disk = SimDisk()
@@ -338,19 +254,6 @@ class TestDurability:
         assert await offsets(again, "key16") == [1_600]
         assert again.statistics().file_count == 2
 
-    async def test_a_file_left_empty_by_a_crash_is_deleted(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number) for number in range(1, 11)]
-        service.flush()
-        checkpoint = StoreCheckpoint(disk, "/checkpoint", 0, 0, NOW + 10_000)
-        checkpoint.flush()
-        service._writable_file()
-        disk.kill_process()
-        again = new_service(disk, is_clean=False)
-        assert again.statistics().file_count == 1
-        assert again.end_physical_offset == 1_000
-
     async def test_a_failed_sync_is_final(self, autojump_clock: trio.testing.MockClock) -> None:
         disk = SimDisk()
         service = new_service(disk)
@@ -366,59 +269,23 @@ class TestDurability:
     async def test_the_last_message_is_read_again_only_after_a_crash(self, is_clean: bool, found: list[int]) -> None:
         """One of its keys may be in a file that is lost; after a clean shutdown it is complete."""
         disk = SimDisk()
-        service = new_service(disk)
+        checkpoint = load_checkpoint(disk, "/checkpoint")
+        files = IndexFileList(path="/index", disk=disk, clock=ManualClock(), checkpoint=checkpoint, layout=LAYOUT)
+        service = IndexService(files=files, disk=disk, run_blocking=run_in_turn, query_count_max=64)
+        service.load(is_clean=True)
         service.pending += [work(number, "a", "b") for number in range(1, 6)]
         service.flush()
-        service._writable_file()
-        service._checkpoint.index_msg_timestamp_ms = NOW + 5_000
-        service._checkpoint.flush()
+        files.writable_file()
+        checkpoint.index_msg_timestamp_ms = NOW + 5_000
+        checkpoint.flush()
         again = new_service(disk, is_clean=is_clean)
         again.pending += [work(number, "a", "b") for number in range(5, 7)]
         assert await offsets(again, "b", count=3) == [600, *found][:3] + [400][: 3 - 1 - len(found)]
 
-    async def test_a_time_that_was_set_back_covers_nothing(self) -> None:
-        """The checkpoint's time is the first file's; the second one was never synced, and ends before that."""
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number) for number in range(101, 111)]
-        service.pending += [(*work(number)[:3], NOW + number) for number in range(111, 121)]
-        service.pending += [(*work(number)[:3], NOW + 500_000) for number in range(121, 126)]
-        service.build()
-        service._checkpoint.index_msg_timestamp_ms = NOW + 110_000
-        service._checkpoint.flush()
-        disk.kill_process()
-        again = new_service(disk, is_clean=False)
-        assert again.end_physical_offset == 11_000
-        assert again.statistics().file_count == 1
-
-    def test_after_a_lost_file_none_is_kept(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        for begin, times_ms in ((0, 1_000), (10, 9_000), (20, 2_000)):
-            service.pending += [(*work(begin + number)[:3], NOW + times_ms) for number in range(10)]
-        service.build()
-        service._checkpoint.index_msg_timestamp_ms = NOW + 3_000
-        service._checkpoint.flush()
-        disk.kill_process()
-        again = new_service(disk, is_clean=False)
-        assert again.end_physical_offset == 900
-        assert len(disk.list_directory("/index")) == 1
-
-    def test_foreign_files_are_left_alone(self) -> None:
-        disk = SimDisk()
-        disk.make_directories("/index")
-        for name, size in ((".DS_Store", LAYOUT.file_size), ("20240101000000000", 100)):
-            disk.open(f"/index/{name}", create=True).truncate(size)
-        service = new_service(disk, is_clean=False)
-        assert service.statistics().file_count == 0
-        service.pending.append(work(1))
-        service.build()
-        assert len(disk.list_directory("/index")) == 3
-
     async def test_files_of_javas_default_size_are_read_and_a_new_one_is_begun(self) -> None:
         """A store that ran with RocketMQ's sizes is opened with smaller ones."""
         disk = SimDisk()
-        java = new_service(disk, layout=IndexLayout(5_000_000, 20_000_000))
+        java = new_service(disk, layout=JAVA_LAYOUT)
         java.pending.append(work(1))
         java.build()
         ours = new_service(disk)
@@ -547,10 +414,3 @@ class TestJava:
             assert found == QueryOffsetResult(
                 each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
             ), each
-
-
-def test_names_are_local_times() -> None:
-    import time
-
-    local = time.strftime("%Y%m%d%H%M%S", time.localtime(NOW // 1000))
-    assert index_file_name(NOW + 7) == local + "007"

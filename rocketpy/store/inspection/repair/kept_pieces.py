@@ -10,7 +10,7 @@ import os.path
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import Disk, DiskFile
-from rocketpy.store.index.service import index_file_name
+from rocketpy.store.index.file_list import index_file_name
 
 KEPT_PREFIX = "kept-by-repair-"
 NOTES_FILE = "what-was-where.txt"
