@@ -16,13 +16,13 @@ import logging
 import attrs
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.clock import Clock
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -71,7 +71,13 @@ class SubscriptionGroupManager:
             group: SubscriptionGroupConfig(group_name=group) for group in PREDEFINED_GROUPS
         }
         """Read freely; change it only through the methods."""
-        self._table_bytes = sum(map(_entry_bytes, self.subscription_group_table))
+        self._bounds = AutoCreateBounds(
+            entry_bytes=_ENTRY_BYTES,
+            count_max=lambda: config.auto_create_subscription_group_max,
+            count_key="autoCreateSubscriptionGroupMax",
+            bytes_max=lambda: config.auto_create_table_bytes_max,
+        )
+        self._bounds.recount(self.subscription_group_table)
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
@@ -84,7 +90,7 @@ class SubscriptionGroupManager:
         for group, group_config in self.subscription_group_table.items():
             table.setdefault(group, group_config)
         self.subscription_group_table = table
-        self._table_bytes = sum(map(_entry_bytes, table))
+        self._bounds.recount(table)
         self.data_version = loaded.data_version
         if self.full_because is not None:
             _log.warning("%s is large: %s; no group is created automatically", self.stored.path, self.full_because)
@@ -111,12 +117,7 @@ class SubscriptionGroupManager:
     @property
     def full_because(self) -> str | None:
         """The bound that stops automatic creation, for remarks and logs; None while there is room."""
-        count = len(self.subscription_group_table)
-        if count >= self._config.auto_create_subscription_group_max:
-            return f"there are {count} already, see autoCreateSubscriptionGroupMax"
-        if self._table_bytes >= self._config.auto_create_table_bytes_max:
-            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
-        return None
+        return self._bounds.full_because(len(self.subscription_group_table))
 
     def update_subscription_group_config(self, group_config: SubscriptionGroupConfig) -> None:
         """Create or replace a group for an administrator; groups of light queues cannot be changed."""
@@ -139,7 +140,7 @@ class SubscriptionGroupManager:
         old = self.subscription_group_table.pop(group, None)
         if old is None:
             return False
-        self._table_bytes -= _entry_bytes(group)
+        self._bounds.removed(group)
         _log.info("group deleted", extra=event_fields(group=group, was=old))
         self._changed()
         return True
@@ -153,7 +154,7 @@ class SubscriptionGroupManager:
     def _put(self, group_config: SubscriptionGroupConfig) -> None:
         group = group_config.group_name
         if group not in self.subscription_group_table:
-            self._table_bytes += _entry_bytes(group)
+            self._bounds.added(group)
         self.subscription_group_table[group] = group_config
 
     def _changed(self) -> None:
@@ -162,7 +163,3 @@ class SubscriptionGroupManager:
 
     def _snapshot(self) -> object:
         return self.wrapper()
-
-
-def _entry_bytes(group: str) -> int:
-    return _ENTRY_BYTES + 2 * len(dumps(group).encode())

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topic_names import (
     check_topic_name,
@@ -33,7 +34,6 @@ from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
-from rocketpy.protocol.fastjson import dumps
 from rocketpy.protocol.topic_name import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
@@ -75,7 +75,12 @@ class TopicConfigManager:
         self._enable_lmq = enable_lmq
         self.topic_config_table: dict[str, TopicConfig] = {}
         """May be read directly, also by the fast path: it stays the same object. Change it only through the methods."""
-        self._table_bytes = 0
+        self._bounds = AutoCreateBounds(
+            entry_bytes=_ENTRY_BYTES,
+            count_max=lambda: config.auto_create_topic_max,
+            count_key="autoCreateTopicMax",
+            bytes_max=lambda: config.auto_create_table_bytes_max,
+        )
         self._refused_count = 0
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
@@ -93,7 +98,7 @@ class TopicConfigManager:
         self.topic_config_table.update(loaded.topic_config_table)
         for topic, topic_config in own.items():
             self.topic_config_table.setdefault(topic, topic_config)
-        self._table_bytes = sum(map(_entry_bytes, self.topic_config_table))
+        self._bounds.recount(self.topic_config_table)
         self.data_version = loaded.data_version
         if self.full_because is not None:
             _log.warning("%s is large: %s; no topic is created automatically", self.stored.path, self.full_because)
@@ -107,12 +112,7 @@ class TopicConfigManager:
     @property
     def full_because(self) -> str | None:
         """The bound that stops automatic creation, for remarks and logs; None while there is room."""
-        count = len(self.topic_config_table)
-        if count >= self._config.auto_create_topic_max:
-            return f"there are {count} already, see autoCreateTopicMax"
-        if self._table_bytes >= self._config.auto_create_table_bytes_max:
-            return f"there are {count} already, of {self._table_bytes} bytes, see autoCreateTableBytesMax"
-        return None
+        return self._bounds.full_because(len(self.topic_config_table))
 
     def is_system_topic(self, topic: str) -> bool:
         """Whether a topic is the broker's own, which administration may not change."""
@@ -197,7 +197,7 @@ class TopicConfigManager:
         old = self.topic_config_table.pop(topic, None)
         if old is None:
             return False
-        self._table_bytes -= _entry_bytes(topic)
+        self._bounds.removed(topic)
         _log.info("topic deleted", extra=event_fields(topic=topic, was=old))
         self._changed()
         return True
@@ -269,7 +269,7 @@ class TopicConfigManager:
     def _put(self, topic_config: TopicConfig) -> None:
         topic = topic_config.topic_name
         if topic not in self.topic_config_table:
-            self._table_bytes += _entry_bytes(topic)
+            self._bounds.added(topic)
         self.topic_config_table[topic] = topic_config
 
     def _created(self, topic_config: TopicConfig) -> TopicConfig:
@@ -306,10 +306,6 @@ class TopicConfigManager:
 
 def _topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
-
-
-def _entry_bytes(topic: str) -> int:
-    return _ENTRY_BYTES + 2 * len(dumps(topic).encode())
 
 
 def _own_perm(*, is_enabled: bool) -> int:
