@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from rocketpy.live_settings import ChangeableSettings
-from rocketpy.properties_text import read_properties
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import Between, OneOf, setting, settings_values, with_values_in_force
@@ -134,12 +133,10 @@ class NamesrvConfiguration:
 
     def refused_key(self, text: str) -> str | None:
         """Return a key of properties text that no request may change, if there is one: by the black list or `fixed`."""
-        black_list, in_force = self._namesrv.black_list, self._settings.values_in_force()
-        for line in read_properties(text):
-            if in_force.get(line.key) == line.value:
-                continue
-            if line.key in black_list or self._settings.changes_fixed(line.key, line.value):
-                return line.key
+        black_list, settings = self._namesrv.black_list, self._settings
+        for key, value in settings.changes_in(text).items():
+            if key in black_list or settings.changes_fixed(key, value):
+                return key
         return None
 
     async def update(self, text: str) -> list[str]:
