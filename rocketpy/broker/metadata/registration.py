@@ -200,7 +200,7 @@ class RegistrationService:
         if address not in self._unreachable:
             self._unreachable.add(address)
             fields = event_fields(address=address, code=request.code, why=why)
-            _log.warning("nameserver refused a request", extra=fields)
+            _log.warning("a request to a nameserver failed", extra=fields)
         return None
 
     def _take_order_topics(self, address: str, body: bytes | None) -> None:

@@ -237,7 +237,7 @@ async def test_a_file_that_breaks_leaves_what_was_known_and_is_logged_once(caplo
         assert not await manager.reload()
     assert caplog.messages == [
         f"{DEFAULT}: The accessKey=short and secretKey=****** cannot be null and length should longer than 6; "
-        "what was known before stays"
+        "the previous state stays"
     ]
     assert verdict(manager, signed(9999)) == "allowed"
     assert verdict(manager, signed(9999, by=SessionCredentials("newcomer", "newcomer"))) == "allowed"
@@ -252,7 +252,7 @@ async def test_a_directory_that_cannot_be_read_leaves_what_was_known(caplog: pyt
         assert not await manager.reload()
         assert not await manager.reload()
     assert caplog.messages == [
-        f"{DIRECTORY}: expected at most 256 files with accounts, found more; what was known before stays"
+        f"{DIRECTORY}: expected at most 256 files with accounts, found more; the previous state stays"
     ]
     assert verdict(manager, signed(9999)) == "allowed"
 
@@ -347,7 +347,7 @@ async def test_a_file_that_was_broken_by_hand_is_named_and_left_alone(text: str,
     with pytest.raises(AclError, match=f"^{DEFAULT}: .*{expected}"):
         await manager.update_account(PlainAccessConfig("RocketMQ", "secret-1"))
     assert read_file(disk, DEFAULT) == text
-    assert verdict(manager, signed(9999)) == "allowed", "what was known before stays"
+    assert verdict(manager, signed(9999)) == "allowed", "the previous state stays"
 
 
 async def test_a_disk_that_refuses_changes_nothing() -> None:
