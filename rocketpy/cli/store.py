@@ -6,7 +6,7 @@ Holds only options and output; the inspection itself is in :mod:`rocketpy.store`
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -17,13 +17,11 @@ import typer
 
 from rocketpy.cli.dump import dump
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
-from rocketpy.cli.printing import json_bytes, print_json, print_line, print_lines
+from rocketpy.cli.printing import json_bytes, print_line
+from rocketpy.cli.store_report import repair_summary, show_finding, show_steps, summary_text
 
 if TYPE_CHECKING:
-    from rocketpy.store.inspection.repair.repair import RepairReport
-    from rocketpy.store.inspection.repair.steps import RepairStep
     from rocketpy.store.inspection.show.export import ExportOptions
-    from rocketpy.store.inspection.verify.findings import Finding
     from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 
 store_commands = typer.Typer(
@@ -60,7 +58,7 @@ def verify(directory: Directory, commitlog: CommitLogs = None, as_json: AsJson =
         inspection = inspected(directory, commitlog, is_live=warn_if_locked(directory))
         for finding in inspection.findings:
             show_finding(finding, as_json=as_json)
-        print_line(summary_text(inspection), err=as_json)
+        print_line(summary_text(inspection.summary(), shown_count=len(inspection.findings)), err=as_json)
         if inspection.is_severe:
             raise typer.Exit(FAILED)
 
@@ -265,71 +263,3 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def show_finding(finding: Finding, *, as_json: bool, err: bool = False) -> None:
-    """Print a finding, on standard error if ``err``."""
-    if as_json:
-        print_json(finding.as_fields(), err=err)
-    else:
-        print_lines(finding_lines(finding), err=err)
-
-
-def finding_lines(finding: Finding) -> list[str]:
-    """Return a finding as lines of text."""
-    where = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
-    return [
-        f"{finding.severity.value}: {where}",
-        f"    expected {finding.expected}",
-        f"    found    {finding.found}",
-        f"    a start  {finding.start}",
-        f"    a repair {finding.repair}",
-    ]
-
-
-def show_steps(steps: Sequence[RepairStep], *, as_json: bool) -> None:
-    """Print the steps of a repair, numbered from 1."""
-    for number, step in enumerate(steps, 1):
-        if as_json:
-            print_json(step_fields(step))
-        else:
-            print_lines(step_lines(number, step))
-
-
-def step_lines(number: int, step: RepairStep) -> list[str]:
-    """Return a step as lines of text."""
-    where = step.path
-    if step.begin is not None:
-        where += f" from {step.begin} on" if step.end is None else f" from {step.begin} to {step.end}"
-    return [f"{number}. {where}", f"    {step.does}", f"    because: {step.why}"]
-
-
-def step_fields(step: RepairStep) -> dict[str, object]:
-    """Return a step as a JSON object."""
-    return {"path": step.path, "begin": step.begin, "end": step.end, "does": step.does, "why": step.why}
-
-
-def repair_summary(report: RepairReport, *, is_repaired: bool) -> str:
-    """Return one line that says whether there was something to repair, and what has been done."""
-    if not report.steps:
-        return "nothing can be repaired" if report.left else "nothing needs repair"
-    if not is_repaired:
-        return "nothing was written; --yes carries out these steps"
-    kept = f"; the original bytes are in {report.kept_path}" if report.kept_path else ""
-    return f"done{kept}"
-
-
-def summary_text(inspection: StoreInspection) -> str:
-    """Return a one-line summary of what was inspected."""
-    looked_at = inspection.summary()
-    hidden = looked_at.finding_count - len(inspection.findings)
-    more = f" ({hidden} more are not shown)" if hidden else ""
-    return (
-        f"{_counted(looked_at.record_count, 'record')} from {looked_at.log_begin} to {looked_at.log_end}, "
-        f"{_counted(looked_at.unit_count, 'unit')} in {_counted(looked_at.queue_count, 'queue')}, "
-        f"{looked_at.entry_count} in the index: {_counted(looked_at.finding_count, 'finding')}{more}"
-    )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
