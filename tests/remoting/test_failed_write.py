@@ -17,7 +17,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.server import RemotingServer, open_listeners
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS
 from tests.remoting.test_server import Peer, ask
 
 SEND, DEFER, NOTIFY = 310, 11, 40
@@ -126,45 +126,3 @@ async def test_no_peer_of_any_listener_is_answered_for_a_message_that_was_never_
     assert caught.group_contains(StoreError)
     assert heard == {name: [] for name in ("a 0", "a 1", "b 0", "b 1")}
     assert log.written == [1] * 4
-
-
-async def test_a_socket_that_takes_bytes_again_takes_no_answer_of_the_open_burst() -> None:
-    """A pipelining producer with a full socket buffer: its backlog is served, then EPOLLOUT comes in the same turn."""
-    log = Log()
-    body = bytes(20_000)
-    sent_before_written: list[int] = []
-
-    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        log.pending.append((connection, request.opaque))
-        return make_response(request, body=body)
-
-    log.dispatcher.register(12, answer)
-    servers = await open_servers(log, use_hub=True)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(servers[0].run)
-            peer = await connect(servers[0])
-            (connection,) = await only_connection(servers[0])
-            hub = servers[0]._hub
-            assert hub is not None
-            flush = hub.flush
-
-            def watched(flushed: Connection) -> None:
-                if log.pending:
-                    sent_before_written.append(len(log.pending))
-                flush(flushed)
-
-            hub.flush = watched  # type: ignore[method-assign]
-            async with trio.open_nursery() as sending:
-                sending.start_soon(
-                    peer.stream.send_all, b"".join(encode_frame(ask(12, opaque)) for opaque in range(1500))
-                )
-                await until(lambda: not connection.wants_reading)
-                assert [(await peer.answer()).opaque for _ in range(1500)] == list(range(1500))
-            nursery.cancel_scope.cancel()
-    assert sent_before_written == []
-
-
-async def only_connection(server: RemotingServer) -> list[Connection]:
-    await until(lambda: server.connections)
-    return server.connections

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import attrs
 import pytest
 import trio
@@ -13,6 +15,7 @@ from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.remoting.connection import Connection
 from tests.broker.message_broker import pull_header
+from tests.forgotten import is_forgotten
 from tests.remoting.test_connection import NotingTransport, make_connection
 
 
@@ -183,8 +186,10 @@ async def test_pulls_end_in_time_although_others_are_woken_all_the_time(
 async def test_a_pull_with_much_time_goes_on_waiting(
     consumer: Consumer, service: PullRequestHoldService, autojump_clock: trio.testing.MockClock
 ) -> None:
-    hold(service, consumer.pull(1, suspend_s=1e15))
-    hold(service, consumer.pull(2, suspend_s=300))
+    pulls = [consumer.pull(1, suspend_s=1e15), consumer.pull(2, suspend_s=300)]
+    references = [weakref.ref(pull) for pull in pulls]
+    while pulls:
+        hold(service, pulls.pop(0))
     await trio.sleep(299)
     assert (consumer.tried, service.statistics().held) == (0, 2)
     await trio.sleep(2)
@@ -192,7 +197,7 @@ async def test_a_pull_with_much_time_goes_on_waiting(
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert consumer.answered == [(2, True), (1, False)]
-    assert service._due == {}, "nothing is kept of pulls that were answered"
+    assert [is_forgotten(each) for each in references] == [True, True], "nothing is kept of pulls that were answered"
 
 
 # ---- failures --------------------------------------------------------------------------------------------------------
