@@ -113,13 +113,13 @@ BOXES = boxes()
 
 STRUCTS = {
     "record": stored_message.RECORD_HEAD,
-    "blank": stored_message._TOTAL_AND_MAGIC,
+    "blank": stored_message.TOTAL_AND_MAGIC,
     "unit": layout.UNIT,
     "ext-unit": layout.EXT_UNIT,
-    "index-header": index_file._HEADER,
+    "index-header": index_file.INDEX_HEADER,
     "index-slot": index_file.SLOT,
     "index-entry": index_file.ENTRY,
-    "checkpoint": checkpoint._NUMBERS,
+    "checkpoint": checkpoint.CHECKPOINT_NUMBERS,
 }
 
 
@@ -200,7 +200,7 @@ def test_the_numbers_that_the_page_names() -> None:
         f"with {END_BLANK_SIZE} bytes to spare",
         f"(at most {layout.EXT_ADDRESS_MAX})",
         f"size {layout.PRE_BLANK_SIZE:#X}".replace("X", "x"),
-        f"{checkpoint._CHECK:#X}".replace("X", "x"),
+        f"{checkpoint.CHECK_START:#X}".replace("X", "x"),
         f"Up to {checkpoint.CHECKPOINT_SIZE} follow zeros",
         f"40 + {index_file.SLOT_SIZE} × `maxHashSlotNum` + {index_file.ENTRY_SIZE} × `maxIndexNum`",
     ):

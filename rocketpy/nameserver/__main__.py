@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
             if host in EVERY_ADDRESS and not namesrv.route_change_allow_list:
                 print(f"warning: listening on every address, port {server_config.listen_port}, {OPEN}", file=sys.stderr)
-            trio.run(_serve, namesrv, server_config, tls, host, loaded.unknown)
+            trio.run(serve, namesrv, server_config, tls, host, loaded.unknown)
     except* (SettingsError, StartError) as group:
         print(next(single_failures(group)), file=sys.stderr)
         status = EXIT_WRONG
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _serve(
+async def serve(
     config: NamesrvConfig,
     server_config: NettyServerConfig,
     tls: TlsServerConfig,

@@ -74,10 +74,10 @@ Compatibility: RocketMQ accepts any size up to that of the file.
 RECORD_HEADS = tuple(Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
 RECORD_HEAD = RECORD_HEADS[0]
 PROPERTIES_SIZE = Struct(">h")
-_TOTAL_AND_MAGIC = Struct(">ii")
+TOTAL_AND_MAGIC = Struct(">ii")
 _SYS_FLAG = Struct(">36xi")
 _ADDRESS_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-BLANK_SIZE_MIN = _TOTAL_AND_MAGIC.size
+BLANK_SIZE_MIN = TOTAL_AND_MAGIC.size
 RECORD_SIZE_MIN = RECORD_HEADS[0].size + 1 + PROPERTIES_SIZE.size
 assert [part.size for part in RECORD_HEADS] == [88, 100, 100, 112]
 assert RECORD_SIZE_MIN == 91
@@ -174,8 +174,8 @@ def decode_message(
 
     Compatibility: Java's decoder checks neither magic nor lengths, and silently drops the rest of a buffer.
     """
-    if position + _TOTAL_AND_MAGIC.size <= len(buffer):
-        _, magic = _TOTAL_AND_MAGIC.unpack_from(buffer, position)
+    if position + TOTAL_AND_MAGIC.size <= len(buffer):
+        _, magic = TOTAL_AND_MAGIC.unpack_from(buffer, position)
         if magic != MESSAGE_MAGIC_CODE:
             raise RemoteProtocolError(f"record at {position}: expected magic {MESSAGE_MAGIC_CODE}, found {magic}")
     fields, body_start, body_end, topic_end = _measure(buffer, position, len(buffer))
@@ -327,7 +327,7 @@ def _address_flags(born_host: bytes, store_host: bytes) -> int:
 
 def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that end a CommitLog file with ``size`` bytes left."""
-    return _TOTAL_AND_MAGIC.pack(size, BLANK_MAGIC_CODE)
+    return TOTAL_AND_MAGIC.pack(size, BLANK_MAGIC_CODE)
 
 
 def check_message(
@@ -340,7 +340,7 @@ def check_message(
     """
     if size_available < BLANK_SIZE_MIN:
         return CheckedMessage(RecordStatus.NOTHING)
-    total_size, magic = _TOTAL_AND_MAGIC.unpack_from(buffer, position)
+    total_size, magic = TOTAL_AND_MAGIC.unpack_from(buffer, position)
     if magic == BLANK_MAGIC_CODE:
         if total_size >= BLANK_SIZE_MIN:
             return CheckedMessage(RecordStatus.BLANK, total_size)

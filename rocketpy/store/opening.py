@@ -44,7 +44,7 @@ OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]
 """Opens a runner of blocking calls with a dedicated thread of the given name."""
 
 _SLAVE = "the broker is a slave: only its master appends"
-_PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0
 _YIELD_SECONDS = 0.005
 
 
@@ -200,14 +200,14 @@ async def _recover(files: StoreFiles, recovery: Iterator[None], reports: StoreRe
     there is one per 5 ms rather than one per slice.
     """
     yield_at = 0.0
-    progress_at = trio.current_time() + _PROGRESS_SECONDS
+    progress_at = trio.current_time() + PROGRESS_SECONDS
     for _ in recovery:
         now = trio.current_time()
         if now >= yield_at:
             await trio.lowlevel.checkpoint()
             yield_at = now + _YIELD_SECONDS
         if now >= progress_at:
-            progress_at = now + _PROGRESS_SECONDS
+            progress_at = now + PROGRESS_SECONDS
             reports.recovering(*files.recovery_progress)
     reports.recovered(files.report)
     files.begin()

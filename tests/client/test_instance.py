@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 
 import pytest
@@ -37,12 +38,26 @@ async def opened(name_servers: str, **settings: object) -> AsyncIterator[ClientI
 # ---- nameservers ---------------------------------------------------------------------------------------------------
 
 
-async def test_an_unreachable_nameserver_is_skipped_and_the_next_one_kept(cluster: FakeCluster) -> None:
-    async with opened(f"{NOBODY};{cluster.address};{NOBODY.replace('1:1', '1:2')}") as instance:
+async def test_an_unreachable_nameserver_is_skipped_and_the_next_one_kept(
+    cluster: FakeCluster, nursery: trio.Nursery
+) -> None:
+    called: list[int] = []
+
+    async def hang_up(stream: trio.SocketStream) -> None:
+        called.append(1)
+        await stream.aclose()
+
+    away = []
+    for _ in range(2):
+        (listener,) = await nursery.start(partial(trio.serve_tcp, hang_up, 0, host="127.0.0.1"))
+        away.append(f"127.0.0.1:{listener.socket.getsockname()[1]}")
+    async with opened(f"{away[0]};{cluster.address};{away[1]}") as instance:
+        assert await instance.find_route(TOPIC) is not None
+        assert len(called) == 1, "one of the two comes first in the shuffled order"
         for _ in range(4):
             assert await instance.find_route(TOPIC) is not None
-        chosen = instance._name_servers[instance._chosen_name_server]
-        assert chosen == cluster.address
+        assert len(called) == 1
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_silent_nameserver_is_skipped(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:

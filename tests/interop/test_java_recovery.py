@@ -250,17 +250,16 @@ def test_java_delivers_delayed_messages_at_once_after_a_crash(java_stores: JavaS
     schedule = ("SCHEDULE_TOPIC_XXXX", 17)
     shutil.rmtree(root / "consumequeue" / schedule[0])
 
-    async def our_unit() -> tuple[int, int, int]:
+    async def our_tags_code() -> int:
         copy = tmp_path / "ours"
         shutil.copytree(root, copy)
         async with open_ours(copy, SIZES, tags_code=two_hours_later) as store:
-            queue = store._queues.get(*schedule)
-            assert queue is not None
-            unit: tuple[int, int, int] = queue.unit_at(0)
-            return unit
+            listing = await store.list_units(*schedule, 0, 1)
+            assert listing is not None
+            return listing.units[0].tags_code
 
     stored_ms = decode_message(our_view(root).queues[schedule].records[0]).store_timestamp
-    assert trio.run(our_unit)[2] == stored_ms + 7_200_000
+    assert trio.run(our_tags_code) == stored_ms + 7_200_000
     assert java_stores.open(root, SIZES)
     assert java_stores.units(root, *schedule)[0][2] == 0
     deadline = time.monotonic() + 120

@@ -108,9 +108,12 @@ def test_both_append_with_extensions_in_turn(java_stores: JavaStores, tmp_path: 
         async with open_ours(root, lives.sizes, **lives.our_settings(root)) as store:
             found = {}
             for topic, queue_id in store.queues():
-                queue = store._queues.get(topic, queue_id)
-                assert queue is not None
-                found[topic, queue_id] = [queue.ext_unit(queue.unit_at(at)[2]) for at in range(queue.max_offset)]
+                exts: list[CqExtUnit | None] = []
+                while len(exts) < store.max_offset_in_queue(topic, queue_id):
+                    listing = await store.list_units(topic, queue_id, len(exts), 1000)
+                    assert listing is not None
+                    exts += [unit.ext for unit in listing.units]
+                found[topic, queue_id] = exts
             return found
 
     found = trio.run(ours)

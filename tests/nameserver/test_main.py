@@ -74,7 +74,7 @@ def test_listening_on_every_address_is_said_in_one_line(
     async def serve(*arguments: object) -> None:
         pass
 
-    monkeypatch.setattr("rocketpy.nameserver.__main__._serve", serve)
+    monkeypatch.setattr("rocketpy.nameserver.__main__.serve", serve)
     conf.write_text(conf.read_text().replace("bindAddress=127.0.0.1\n", text).replace("listenPort=0", "listenPort=7"))
     assert main(["-c", str(conf)]) == 0
     lines = capsys.readouterr().err.splitlines()

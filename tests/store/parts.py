@@ -155,6 +155,7 @@ class Parts:
         unit_extensions: UnitExtensions | None = None,
         has_multi_dispatch: bool = False,
         pool: TransientStorePool | None = None,
+        hands_over_to_index: bool = True,
     ) -> None:
         self.place = place
         self.clock = clock or ManualClock()
@@ -208,7 +209,8 @@ class Parts:
             unit_extensions=unit_extensions,
             pool=pool,
         )
-        self.appender.hand_over_to_index()
+        if hands_over_to_index:
+            self.appender.hand_over_to_index()
         self.reader = MessageReader(
             commit_log=self.commit_log, queues=self.queues, limits=limits, corrects_offsets=corrects_offsets
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -34,10 +35,16 @@ CONFIG = MessageStoreConfig(store_path_root_dir="/a", store_path_commit_log="/a/
 class Store:
     """Counters, a disk and a clock, and the figures made of them."""
 
-    def __init__(self, capacity_bytes: int = 1 << 30, config: MessageStoreConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        capacity_bytes: int = 1 << 30,
+        config: MessageStoreConfig = CONFIG,
+        current_time: Callable[[], float] | None = None,
+    ) -> None:
         self.now = NOTHING
         self.time = 0.0
         self.slow_bursts: SlowBursts = deque()
+        self.disk = SimDisk(capacity_bytes=capacity_bytes)
         self.clock = ManualClock()
         self.earliest_ms = -1
         self.reads = 0
@@ -47,8 +54,8 @@ class Store:
             slow_bursts=self.slow_bursts,
             clock=self.clock,
             config=config,
-            disk=SimDisk(capacity_bytes=capacity_bytes),
-            current_time=lambda: self.time,
+            disk=self.disk,
+            current_time=current_time or (lambda: self.time),
         )
 
     async def read_earliest(self) -> int:
@@ -140,13 +147,12 @@ def test_times_are_those_of_the_last_whole_minute() -> None:
 
 def test_how_full_the_disks_are_is_rounded_up_to_a_percent() -> None:
     store = Store(capacity_bytes=1000)
-    disk = store.figures._disk
+    disk = store.disk
     info = store.figures.runtime_info()
     assert (info["commitLogDiskRatio"], info["consumeQueueDiskRatio"]) == ("-1.0", "-1.0"), "there is no directory"
     for directory in ("/a/commitlog", "/b/commitlog", "/a/consumequeue"):
         disk.make_directories(directory)
     assert store.figures.runtime_info()["commitLogDiskRatio"] == "0.0"
-    assert isinstance(disk, SimDisk)
     disk.capacity_bytes = 1 << 20
     disk.open("/a/file", create=True).write(0, bytes(4096))
     info = store.figures.runtime_info()
@@ -198,8 +204,7 @@ def test_all_figures_are_there_that_java_answers() -> None:
 async def test_it_samples_every_second_and_looks_at_the_first_message_once(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    store = Store()
-    store.figures._current_time = trio.current_time
+    store = Store(current_time=trio.current_time)
     await nursery.start(store.figures.run)
     store.put(30)
     await trio.sleep(3.5)

@@ -43,7 +43,7 @@ async def test_a_clean_shutdown_leaves_no_preallocated_file_and_everything_durab
 
 
 async def test_a_long_recovery_says_how_far_it_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.store.opening._PROGRESS_SECONDS", 0)
+    monkeypatch.setattr("rocketpy.store.opening.PROGRESS_SECONDS", 0)
     async with opened(place) as store:
         for number in range(100):
             send(store, b"%d" % number)

@@ -33,7 +33,11 @@ def chosen(*choices: int) -> Choose:
 
 @pytest.fixture
 def disk() -> SimDisk:
-    disk = SimDisk()
+    return new_disk()
+
+
+def new_disk(choose: Choose | None = None) -> SimDisk:
+    disk = SimDisk(choose=choose)
     disk.make_directories("/store")
     disk.sync_directory("/store")
     return disk
@@ -317,12 +321,12 @@ def test_the_call_that_was_arranged_fails(disk: SimDisk) -> None:
     assert disk.calls["write"] == 3
 
 
-def test_a_failed_sync_loses_pages_that_later_syncs_take_for_clean(disk: SimDisk) -> None:
+def test_a_failed_sync_loses_pages_that_later_syncs_take_for_clean() -> None:
+    disk = new_disk(choose=old)
     file = disk.open("/store/f", create=True)
     disk.sync_directory("/store")
     file.write(0, b"abc")
     disk.fail_call("sync")
-    disk._choose = old
     for _ in range(2):
         with pytest.raises(StoreError):
             file.sync()
@@ -381,13 +385,13 @@ def test_an_evicted_file_is_cold_until_it_is_read(disk: SimDisk) -> None:
     assert file.read_nowait(0, 3) == b"abc"
 
 
-def test_what_a_failed_sync_did_not_write_is_gone_when_memory_is_short(disk: SimDisk) -> None:
+def test_what_a_failed_sync_did_not_write_is_gone_when_memory_is_short() -> None:
+    disk = new_disk(choose=old)
     file = disk.open("/store/f", create=True)
     file.write(0, b"abc")
     file.sync()
     file.write(0, b"xyz")
     disk.fail_call("sync")
-    disk._choose = old
     with pytest.raises(StoreError):
         file.sync()
     file.write(PAGE, b"d")

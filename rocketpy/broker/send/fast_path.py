@@ -47,7 +47,7 @@ from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
 
-_PLAIN_TOPICS_MAX = 10_000
+PLAIN_TOPICS_MAX = 10_000
 
 _SHARED_CACHED_MAX = 16
 _SHARED_TEXT_MAX = 1000
@@ -249,7 +249,7 @@ class FastSend:
             return None
         if not (self._gate.is_open and self._check.is_open) or config.topic_filter_type != "SINGLE_TAG":
             return None
-        if len(self._plain_topics) >= _PLAIN_TOPICS_MAX:
+        if len(self._plain_topics) >= PLAIN_TOPICS_MAX:
             self._plain_topics.clear()
         plain = self._plain_topics[topic] = config, self._stats.topic_put_counter(topic)
         return plain

@@ -26,7 +26,7 @@ LOCK_TEXT = b"lock"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
-_RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _IS_LITTLE = sys.byteorder == "little"
 
 
@@ -58,16 +58,16 @@ class OsFile:
         return content
 
     def read_nowait(self, position: int, size: int) -> bytes | None:
-        if not _RWF_NOWAIT:
+        if not RWF_NOWAIT:
             return self.read(position, size)
         buffer = bytearray(size)
         try:
-            count = os.preadv(self._descriptor, [buffer], position, _RWF_NOWAIT)
+            count = os.preadv(self._descriptor, [buffer], position, RWF_NOWAIT)
             if count < size:
                 # Either the end of the file or the first page that is not cached: a second call tells them apart.
                 view = memoryview(buffer)
                 while count < size:
-                    more = os.preadv(self._descriptor, [view[count:]], position + count, _RWF_NOWAIT)
+                    more = os.preadv(self._descriptor, [view[count:]], position + count, RWF_NOWAIT)
                     if not more:
                         return bytes(view[:count])
                     count += more

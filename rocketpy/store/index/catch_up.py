@@ -25,7 +25,8 @@ from rocketpy.store.index.feed import Index
 from rocketpy.store.log.commit_log import CommitLog
 
 _PAUSE_SECONDS = 1.0
-_WINDOW_SIZE = 64 << 10
+WINDOW_SIZE = 64 << 10
+"""Bytes that are read at a time, indexed in about a millisecond."""
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 
 
@@ -40,11 +41,13 @@ class IndexCatchUp:
         index: Index,
         begin_offset: int,
         run_blocking: RunBlocking,
+        window_size: int = WINDOW_SIZE,
     ) -> None:
         self._commit_log = commit_log
         self._appender = appender
         self._index = index
         self._run_blocking = run_blocking
+        self._window_size = window_size
         self._next_offset = max(begin_offset, commit_log.min_offset)
         self._is_over = False
 
@@ -74,7 +77,7 @@ class IndexCatchUp:
                 self._appender.hand_over_to_index()
                 self._is_over = True
                 return False
-        if not self._take(await self._read(_WINDOW_SIZE)):
+        if not self._take(await self._read(self._window_size)):
             head = await self._read(_HEAD.size)
             size, magic = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
             if magic != MESSAGE_MAGIC_CODE or not self._take(await self._read(size)):

@@ -41,11 +41,11 @@ HEADER_SIZE = 40
 SLOT_SIZE = 4
 ENTRY_SIZE = 20
 
-_HEADER = struct.Struct(">qqqqii")
+INDEX_HEADER = struct.Struct(">qqqqii")
 SLOT = struct.Struct(">i")
 ENTRY = struct.Struct(">iqii")
 """Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
-assert _HEADER.size == HEADER_SIZE
+assert INDEX_HEADER.size == HEADER_SIZE
 assert ENTRY.size == ENTRY_SIZE
 
 _RESERVE_STEP = 1 << 18
@@ -94,7 +94,7 @@ def read_index_header(file: DiskFile) -> IndexHeader:
 
 def unpack_index_header(content: bytes) -> IndexHeader:
     """Return the header that a file begins with; what is missing counts as zeros."""
-    header = IndexHeader(*_HEADER.unpack(content[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
+    header = IndexHeader(*INDEX_HEADER.unpack(content[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
     return header if header.index_count > 0 else attrs.evolve(header, index_count=1)
 
 
@@ -251,7 +251,7 @@ def select_physical_offsets(
 
 
 def _pack_header(header: IndexHeader) -> bytes:
-    return _HEADER.pack(
+    return INDEX_HEADER.pack(
         header.begin_timestamp_ms,
         header.end_timestamp_ms,
         header.begin_physical_offset,

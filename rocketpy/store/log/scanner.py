@@ -35,7 +35,9 @@ from rocketpy.store.log.commit_log import CommitLog
 SLICE_RECORDS = 4000
 """Records per slice, about 10 ms of work."""
 
-_WINDOW_SIZE = 1 << 20
+WINDOW_SIZE = 1 << 20
+"""Bytes read at a time; a longer record is read whole."""
+
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 _WORD = 0xFFFF_FFFF
 _SIZE = struct.Struct(">i")
@@ -100,6 +102,7 @@ class LogScanner:
         begin_offset: int | None = None,
         check_crc: bool,
         built_end: Callable[[str, int], int],
+        window_size: int = WINDOW_SIZE,
     ) -> None:
         """Prepare a scan from the beginning of a file, or from a record in it.
 
@@ -108,6 +111,7 @@ class LogScanner:
         self._files = commit_log.files
         self._check_crc = check_crc
         self._built_end = built_end
+        self._window_size = window_size
         self._window = b""
         self._window_begin = 0  # its position in the file
         self._base_offset = 0  # of that file
@@ -268,7 +272,7 @@ class LogScanner:
                 return record
         if available >= min(wanted, left):
             return record
-        self._set_window(mapped_file.file().read(position, min(left, max(wanted, _WINDOW_SIZE))), position)
+        self._set_window(mapped_file.file().read(position, min(left, max(wanted, self._window_size))), position)
         if len(self._window) <= max(available, 0):
             return record
         return self._record_at(mapped_file, position)

@@ -45,12 +45,12 @@ from rocketpy.store.disk.interface import Disk
 
 CHECKPOINT_SIZE = 4096
 _TIMES = struct.Struct(">qqq")
-_NUMBERS = struct.Struct(">qqqqqqq")
-_CHECK = 0x526F_636B_6574_5079  # the bytes "RocketPy"
+CHECKPOINT_NUMBERS = struct.Struct(">qqqqqqq")
+CHECK_START = 0x526F_636B_6574_5079  # the bytes "RocketPy"
 TOLERANCE_MS = 3000
 """RocketMQ's margin: times in a checkpoint count for this much less."""
 assert _TIMES.size == 24
-assert _NUMBERS.size == 56
+assert CHECKPOINT_NUMBERS.size == 56
 
 
 @attrs.frozen
@@ -143,9 +143,9 @@ class StoreCheckpoint:
         times = self.physic_msg_timestamp_ms, self.logics_msg_timestamp_ms, self.index_msg_timestamp_ms
         ends = self.ends  # one look: the event loop may replace it while a worker thread is here
         if ends is None:
-            return _TIMES.pack(*times).ljust(_NUMBERS.size, b"\0")
+            return _TIMES.pack(*times).ljust(CHECKPOINT_NUMBERS.size, b"\0")
         numbers = (*times, ends.log_flushed_offset, ends.durable_offset, ends.unit_count)
-        return _NUMBERS.pack(*numbers, _check_of(numbers))
+        return CHECKPOINT_NUMBERS.pack(*numbers, _check_of(numbers))
 
 
 def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
@@ -154,10 +154,10 @@ def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
     if disk.exists(path):
         file = disk.open(path, read_only=True)
         try:
-            content = file.read(0, _NUMBERS.size)
+            content = file.read(0, CHECKPOINT_NUMBERS.size)
         finally:
             file.close()
-    *numbers, check = _NUMBERS.unpack(content.ljust(_NUMBERS.size, b"\0"))
+    *numbers, check = CHECKPOINT_NUMBERS.unpack(content.ljust(CHECKPOINT_NUMBERS.size, b"\0"))
     physic_ms, logics_ms, index_ms, *ends = numbers
     known = DurableEnds(*ends)
     is_ours = check == _check_of(numbers) and 0 <= known.durable_offset <= known.log_flushed_offset
@@ -165,4 +165,4 @@ def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
 
 
 def _check_of(numbers: Iterable[int]) -> int:
-    return reduce(xor, numbers, _CHECK)
+    return reduce(xor, numbers, CHECK_START)

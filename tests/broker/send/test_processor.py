@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rocketpy.broker.monitoring.counters import TopicPutCounter
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -227,12 +228,22 @@ async def test_a_topic_that_changes_changes_for_the_next_message(broker: Message
 
 
 async def test_what_is_cached_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.broker.send.fast_path._PLAIN_TOPICS_MAX", 2)
-    for number in range(10):
+    """A topic that was dropped from the cache is checked once more, and takes the fast path again."""
+    monkeypatch.setattr("rocketpy.broker.send.fast_path.PLAIN_TOPICS_MAX", 2)
+    checked: list[str] = []
+    topic_put_counter = broker.tables.stats.topic_put_counter
+
+    def noted(topic: str) -> TopicPutCounter:
+        checked.append(topic)
+        return topic_put_counter(topic)
+
+    monkeypatch.setattr(broker.tables.stats, "topic_put_counter", noted)
+    for number in range(5):
         broker.add_topic(f"T{number}")
-        for _ in range(2):
-            assert (await broker.ask(send(topic=f"T{number}"))).code == ResponseCode.SUCCESS
-    assert broker.send_path.taken == [True] * 20
+    for topic in ("T0", "T1", "T0", "T2", "T0", "T3", "T4", "T0"):
+        assert (await broker.ask(send(topic=topic))).code == ResponseCode.SUCCESS
+    assert checked == ["T0", "T1", "T2", "T0", "T3", "T4", "T0"]
+    assert broker.send_path.taken == [True] * 8
 
 
 async def test_a_topic_of_an_illegal_name_in_the_table_takes_nothing(broker: MessageBroker) -> None:

@@ -138,7 +138,7 @@ def test_a_file_system_that_cannot_tell_what_is_cold_is_read(
     with monkeypatch.context() as patch:
         patch.setattr(os, "preadv", _failing(errno.EOPNOTSUPP))
         assert file.read_nowait(0, 3) == b"abc"
-    monkeypatch.setattr("rocketpy.store.disk.os_file._RWF_NOWAIT", 0)
+    monkeypatch.setattr("rocketpy.store.disk.os_file.RWF_NOWAIT", 0)
     assert file.read_nowait(0, 3) == b"abc"
 
 

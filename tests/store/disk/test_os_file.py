@@ -95,7 +95,7 @@ def test_a_file_system_that_cannot_tell_is_read_waiting(
 
 
 def test_a_system_without_such_reads_is_read_waiting(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os_file, "_RWF_NOWAIT", 0)
+    monkeypatch.setattr(os_file, "RWF_NOWAIT", 0)
     monkeypatch.setattr(os, "preadv", fails_with(errno.EIO))
     assert file.read_nowait(0, 100) == CONTENT[:100]
 
@@ -215,8 +215,9 @@ def test_the_place_of_a_failure_is_looked_for_where_there_is_one(tmp_path: Path)
     assert isinstance(error, DiskFullError)
 
 
-def test_a_file_may_be_closed_twice(file: OsFile) -> None:
-    descriptor = file._descriptor
+def test_a_file_may_be_closed_twice(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    file = OsFile(str(tmp_path / "file"), descriptor, set())
     file.close()
     file.close()
     with pytest.raises(OSError, match="Bad file descriptor"):

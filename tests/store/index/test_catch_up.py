@@ -9,9 +9,7 @@ import trio.testing
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
-from rocketpy.store.index import catch_up as index_catch_up
-from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService
-from rocketpy.store.index.feed import IndexFeed
+from rocketpy.store.index.catch_up import WINDOW_SIZE, IndexCatchUp, ReputMessageService
 from rocketpy.testing.sim_disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
 from tests.turns import run_in_turn
@@ -24,26 +22,25 @@ def put_keyed(parts: Parts, count: int, first: int = 0) -> None:
     parts.appender.end_burst()
 
 
-def catch_up_of(parts: Parts, begin_offset: int = 0) -> tuple[IndexCatchUp, PlainIndex]:
-    """Return a new index for the same log, and its way to the log's end."""
-    index = PlainIndex()
-    feed = parts.appender._index_feed = IndexFeed(index, has_pool=False)  # as if the store had just been opened
-    parts.appender._index_work = feed.work
+def catch_up_of(
+    parts: Parts, begin_offset: int = 0, window_size: int = WINDOW_SIZE
+) -> tuple[Parts, IndexCatchUp, PlainIndex]:
+    """Open the same store again, with a new index; return it with the index's way to the end of the log."""
+    parts.close()
+    again = Parts(parts.place, hands_over_to_index=False)
     catch_up = IndexCatchUp(
-        commit_log=parts.commit_log,
-        appender=parts.appender,
-        index=index,
+        commit_log=again.commit_log,
+        appender=again.appender,
+        index=again.index,
         begin_offset=begin_offset,
         run_blocking=run_in_turn,
+        window_size=window_size,
     )
-    return catch_up, index
+    return again, catch_up, again.index
 
 
 @pytest.mark.parametrize("window_size", [8, 100, 1000, 1 << 16])
-async def test_the_index_gets_what_append_gave_it(
-    place: Place, window_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", window_size)
+async def test_the_index_gets_what_append_gave_it(place: Place, window_size: int) -> None:
     parts = Parts(place)
     put_keyed(parts, 60)
     parts.put(b"none")
@@ -51,7 +48,7 @@ async def test_the_index_gets_what_append_gave_it(
     parts.put(b"two", properties=b"KEYS\x01a b", keys=(b"a", b"b"))
     parts.appender.end_burst()
     given = list(parts.index_work)
-    catch_up, index = catch_up_of(parts)
+    parts, catch_up, index = catch_up_of(parts, window_size=window_size)
     assert catch_up.behind_bytes == parts.commit_log.wrote_offset
     while await catch_up.step():
         pass
@@ -63,7 +60,7 @@ async def test_the_index_gets_what_append_gave_it(
 async def test_what_is_sent_meanwhile_is_read_too_and_then_handed_over(place: Place) -> None:
     parts = Parts(place)
     put_keyed(parts, 50)
-    catch_up, index = catch_up_of(parts)
+    parts, catch_up, index = catch_up_of(parts)
     number = 50
     while await catch_up.step():
         if number < 90:
@@ -78,17 +75,18 @@ async def test_what_is_sent_meanwhile_is_read_too_and_then_handed_over(place: Pl
 async def test_it_may_begin_after_the_beginning(place: Place) -> None:
     parts = Parts(place)
     put_keyed(parts, 30)
-    tenth = parts.index_work[10][2]
-    catch_up, index = catch_up_of(parts, begin_offset=tenth)
+    given = list(parts.index_work)
+    tenth = given[10][2]
+    parts, catch_up, index = catch_up_of(parts, begin_offset=tenth)
     while await catch_up.step():
         pass
-    assert index.pending == parts.index_work[10:]
+    assert index.pending == given[10:]
 
 
 async def test_without_space_for_the_index_it_waits(place: Place) -> None:
     parts = Parts(place)
     put_keyed(parts, 5)
-    catch_up, index = catch_up_of(parts)
+    parts, catch_up, index = catch_up_of(parts)
     index.no_space = "the index has no space"
     assert await catch_up.step()
     assert index.pending == []
@@ -104,22 +102,21 @@ async def test_cold_bytes_are_read_by_the_worker() -> None:
     parts = Parts(place)
     put_keyed(parts, 5)
     disk.evict(place.log_file())
-    catch_up, index = catch_up_of(parts)
+    parts, catch_up, index = catch_up_of(parts)
     while await catch_up.step():
         pass
     assert len(index.pending) == 5
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_catch_up, "_WINDOW_SIZE", 1000)
+async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool) -> None:
     disk = SimDisk()
     parts = Parts(Place(disk, "/store"))
     put_keyed(parts, 60)
+    given = [each[2] for each in parts.index_work]
+    parts, catch_up, index = catch_up_of(parts, window_size=1000)
     commit_log = parts.commit_log
     commit_log.flushed_offset = commit_log.wrote_offset
-    given = [each[2] for each in parts.index_work]
-    catch_up, index = catch_up_of(parts)
     assert await catch_up.step()
     read = len(index.pending)
     for _ in range(2):

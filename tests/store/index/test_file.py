@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from rocketpy.errors import DiskFullError, StoreError
+from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.file import (
     HEADER_SIZE,
@@ -24,22 +25,30 @@ from rocketpy.testing.sim_disk import SimDisk
 LAYOUT = IndexLayout(slot_count=7, entry_count=50)
 NOW = 1_700_000_000_000
 ALWAYS = (0, 1 << 62)
+PATH = "/index"
 
 
-def new_file(disk: SimDisk | None = None, previous: IndexHeader | None = None) -> IndexFile:
-    return create_index_file(disk or SimDisk(), "/index", "/index.staged", LAYOUT, previous)
+@pytest.fixture
+def disk() -> SimDisk:
+    return SimDisk()
 
 
-def content_of(index_file: IndexFile) -> bytes:
-    file = index_file._disk.open(index_file.path, read_only=True)
+def new_file(disk: Disk, previous: IndexHeader | None = None) -> IndexFile:
+    return create_index_file(disk, PATH, PATH + ".staged", LAYOUT, previous)
+
+
+def content_of(disk: Disk) -> bytes:
+    file = disk.open(PATH, read_only=True)
     try:
         return file.read(0, file.size())
     finally:
         file.close()
 
 
-def select(index_file: IndexFile, key_hash: int, count_max: int = 64, period: tuple[int, int] = ALWAYS) -> list[int]:
-    return select_physical_offsets(index_file._disk, index_file, index_file.header, key_hash, count_max, *period)
+def select(
+    disk: Disk, index_file: IndexFile, key_hash: int, count_max: int = 64, period: tuple[int, int] = ALWAYS
+) -> list[int]:
+    return select_physical_offsets(disk, index_file, index_file.header, key_hash, count_max, *period)
 
 
 class JavaIndexFile:
@@ -78,11 +87,11 @@ class JavaIndexFile:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_bursts_make_the_bytes_that_java_makes_one_by_one(seed: int) -> None:
+def test_bursts_make_the_bytes_that_java_makes_one_by_one(disk: SimDisk, seed: int) -> None:
     choices = random.Random(seed)
     previous = IndexHeader(NOW, NOW + 5_000, 10, 900, 3, 5) if seed % 2 else None
-    java, ours = JavaIndexFile(LAYOUT, previous), new_file(previous=previous)
-    assert content_of(ours) == bytes(java.content)
+    java, ours = JavaIndexFile(LAYOUT, previous), new_file(disk, previous)
+    assert content_of(disk) == bytes(java.content)
     offset, time = 1_000, NOW
     while ours.room:
         count = choices.randint(1, min(ours.room, 9))
@@ -92,21 +101,20 @@ def test_bursts_make_the_bytes_that_java_makes_one_by_one(seed: int) -> None:
         ours.put(hashes, offsets, times)
         for each in zip(hashes, offsets, times, strict=True):
             java.put(*each)
-        assert content_of(ours) == bytes(java.content)
+        assert content_of(disk) == bytes(java.content)
     ours.close()
 
 
-def test_times_beyond_what_java_can_count_are_cut() -> None:
-    java, ours = JavaIndexFile(LAYOUT), new_file()
+def test_times_beyond_what_java_can_count_are_cut(disk: SimDisk) -> None:
+    java, ours = JavaIndexFile(LAYOUT), new_file(disk)
     for time in (1, 1 + (2**31 - 1) * 1000, 1 << 60, 0):
         ours.put([5], [10], [time])
         java.put(5, 10, time)
-    assert content_of(ours) == bytes(java.content)
+    assert content_of(disk) == bytes(java.content)
 
 
-def test_nonsense_in_slots_counts_as_nothing() -> None:
+def test_nonsense_in_slots_counts_as_nothing(disk: SimDisk) -> None:
     """After a crash slots may hold anything; negative numbers and those of entries that are not there are ignored."""
-    disk = SimDisk()
     java, ours = JavaIndexFile(LAYOUT), new_file(disk)
     slots = struct.pack(">7i", -1, 2, 50, -(2**31), 2**31 - 1, 0, 1)
     disk.open("/index").write(HEADER_SIZE, slots)
@@ -115,51 +123,49 @@ def test_nonsense_in_slots_counts_as_nothing() -> None:
     ours.put(hashes, list(range(10)), [NOW] * 10)
     for offset, key_hash in enumerate(hashes):
         java.put(key_hash, offset, NOW)
-    assert content_of(ours) == bytes(java.content)
+    assert content_of(disk) == bytes(java.content)
     for key_hash in range(7):
-        assert select(ours, key_hash) == [offset for offset in reversed(range(10)) if hashes[offset] == key_hash]
+        assert select(disk, ours, key_hash) == [offset for offset in reversed(range(10)) if hashes[offset] == key_hash]
 
 
-def test_keys_are_found_newest_first_in_their_period() -> None:
-    ours = new_file()
+def test_keys_are_found_newest_first_in_their_period(disk: SimDisk) -> None:
+    ours = new_file(disk)
     ours.put([5, 12, 5, 6, 5], [10, 20, 30, 40, 50], [NOW, NOW + 1_000, NOW + 2_000, NOW + 3_000, NOW + 4_500])
-    assert select(ours, 5) == [50, 30, 10]
-    assert select(ours, 12) == [20]
-    assert select(ours, 19) == []
-    assert select(ours, 5, 2) == [50, 30]
-    assert select(ours, 5, 0) == []
-    assert select(ours, 5, period=(NOW + 1, NOW + 4_000)) == [50, 30], "times are known to the second"
-    assert select(ours, 5, period=(NOW, NOW + 3_999)) == [30, 10]
+    assert select(disk, ours, 5) == [50, 30, 10]
+    assert select(disk, ours, 12) == [20]
+    assert select(disk, ours, 19) == []
+    assert select(disk, ours, 5, 2) == [50, 30]
+    assert select(disk, ours, 5, 0) == []
+    assert select(disk, ours, 5, period=(NOW + 1, NOW + 4_000)) == [50, 30], "times are known to the second"
+    assert select(disk, ours, 5, period=(NOW, NOW + 3_999)) == [30, 10]
 
 
-def test_a_damaged_chain_ends() -> None:
-    disk = SimDisk()
+def test_a_damaged_chain_ends(disk: SimDisk) -> None:
     ours = new_file(disk)
     ours.put([5, 5, 5], [10, 20, 30], [NOW] * 3)
     position = LAYOUT.entries_position + 2 * 20
     disk.open("/index").write(position + 16, struct.pack(">i", 3))
-    assert select(ours, 5) == [30, 20]
+    assert select(disk, ours, 5) == [30, 20]
     disk.open("/index").write(position + 12, struct.pack(">i", -1))
-    assert select(ours, 5) == [30]
+    assert select(disk, ours, 5) == [30]
 
 
-def test_an_empty_file_has_nothing_and_room_for_all_but_entry_zero() -> None:
-    ours = new_file()
-    assert select(ours, 5) == []
+def test_an_empty_file_has_nothing_and_room_for_all_but_entry_zero(disk: SimDisk) -> None:
+    ours = new_file(disk)
+    assert select(disk, ours, 5) == []
     assert ours.room == 49
 
 
-def test_a_full_disk_changes_nothing() -> None:
-    disk = SimDisk()
+def test_a_full_disk_changes_nothing(disk: SimDisk) -> None:
     layout = IndexLayout(slot_count=7, entry_count=100_000)
     ours = create_index_file(disk, "/index", "/staged", layout, None)
     disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes("/")
     before = b""
     with pytest.raises(DiskFullError):
         while True:
-            before = content_of(ours)
+            before = content_of(disk)
             ours.put([5] * 1_000, [10] * 1_000, [NOW] * 1_000)
-    assert content_of(ours) == before
+    assert content_of(disk) == before
     disk.capacity_bytes *= 2
     ours.put([5], [10], [NOW])
 
@@ -185,19 +191,17 @@ def test_a_loaded_file_goes_on(tmp_path: object) -> None:
     assert header == ours.header
     again = IndexFile(path=path, disk=disk, layout=LAYOUT, header=header)
     again.put([5], [30], [NOW])
-    assert select(again, 5) == [30, 10]
+    assert select(disk, again, 5) == [30, 10]
     again.close()
 
 
-def test_a_header_without_count_is_that_of_an_empty_file() -> None:
-    disk = SimDisk()
+def test_a_header_without_count_is_that_of_an_empty_file(disk: SimDisk) -> None:
     file = disk.open("/index", create=True)
     file.write(0, bytes(10))
     assert read_index_header(file) == IndexHeader()
 
 
-def test_a_failing_disk_is_named() -> None:
-    disk = SimDisk()
+def test_a_failing_disk_is_named(disk: SimDisk) -> None:
     ours = new_file(disk)
     disk.fail_call("sync")
     with pytest.raises(StoreError, match="/index"):

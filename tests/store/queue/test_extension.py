@@ -595,8 +595,9 @@ async def test_a_configured_store_writes_extensions_and_reads_them_after_restart
             assert (nothing.message_count, nothing.next_begin_offset) == (0, 20)
     async with opened(place) as store:
         send(store, b"plain")
-        queue = store._queues.find("T", 0)
-        assert [is_ext_address(queue.unit_at(number)[2]) for number in (19, 20)] == [True, False]
+        listing = await store.list_units("T", 0, 19, 2)
+        assert listing is not None
+        assert [is_ext_address(unit.tags_code) for unit in listing.units] == [True, False]
 
 
 async def test_listed_units_show_the_units_at_their_addresses(place: Place) -> None:

@@ -43,10 +43,10 @@ async def crash(place: Place, count: int = 3, **settings: object) -> None:
 
 
 @contextmanager
-def files_of(place: Place, **settings: object) -> Iterator[StoreFiles]:
+def files_of(place: Place, config: MessageStoreConfig | None = None, **settings: object) -> Iterator[StoreFiles]:
     """The files, found and not yet recovered."""
     place.disk.make_directories(place.root)
-    config: MessageStoreConfig = config_for(place, **settings)
+    config = config or config_for(place, **settings)
     with closing(StoreFiles(config, disk=place.disk, clock=ManualClock(), run_blocking=run_in_turn)) as files:
         yield files
 
@@ -124,7 +124,7 @@ async def test_a_store_of_java_s_gets_a_checkpoint_of_ours_before_its_first_mess
 async def test_a_failed_sync_of_an_earlier_life_is_done_with(place: Place) -> None:
     await fill(place)
     with files_of(place) as files:
-        place.write(files.failed_sync_mark._path, b"")
+        place.write(f"{place.root}/failed-sync", b"")
         assert files.failed_sync_mark.exists()
         recover(files).begin()
         assert not files.failed_sync_mark.exists()
@@ -135,7 +135,7 @@ async def test_the_mark_of_a_failed_sync_stays_until_recovery_is_over(place: Pla
     assert isinstance(place.disk, SimDisk)
     await crash(place)
     with files_of(place) as files:
-        place.write(files.failed_sync_mark._path, b"")
+        place.write(f"{place.root}/failed-sync", b"")
         seen: list[bool] = []
         place.disk.before_change = lambda method, path: seen.append(files.failed_sync_mark.exists())
         recover(files)
@@ -157,7 +157,7 @@ async def test_what_may_be_in_memory_only_is_written_again(
     await crash(place)
     with files_of(place, **settings) as files:
         if mark:
-            place.write(files.failed_sync_mark._path, b"")
+            place.write(f"{place.root}/failed-sync", b"")
         written: list[str] = []
         place.disk.before_change = lambda method, path: written.append(path) if method == "write" else None
         recover(files)
@@ -221,9 +221,10 @@ async def test_a_clean_shutdown_is_noted_with_where_everything_ends(place: Place
 
 
 def test_settings_of_deletion_count_from_now_on(place: Place) -> None:
-    with files_of(place) as files:
+    config = config_for(place)
+    with files_of(place, config) as files:
         before = attrs.asdict(files.retention_policy)
-        object.__setattr__(files._config, "file_reserved_time", 1)
+        object.__setattr__(config, "file_reserved_time", 1)
         assert attrs.asdict(files.retention_policy) == before
         files.settings_changed()
         assert attrs.asdict(files.retention_policy) != before
@@ -234,5 +235,5 @@ async def test_closing_gives_every_descriptor_back(place: Place) -> None:
     await fill(place)
     with files_of(place) as files:
         recover(files).begin()
-        assert place.disk._open_files
-    assert not place.disk._open_files
+        assert place.disk.descriptor_count
+    assert not place.disk.descriptor_count

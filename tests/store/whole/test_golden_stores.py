@@ -18,7 +18,7 @@ import hashlib
 import shutil
 import struct
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.text_files import read_text
-from rocketpy.store.index.file import IndexHeader
+from rocketpy.store.index.file import IndexHeader, IndexLayout
+from rocketpy.store.index.file_list import IndexFileList
+from rocketpy.store.index.service import IndexService
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.checkpoint import load_checkpoint
@@ -83,18 +85,8 @@ async def open_golden(name: str, directory: Path) -> AsyncIterator[MessageStore]
 @asynccontextmanager
 async def open_store(name: str, root: Path) -> AsyncIterator[MessageStore]:
     """Open a store as the expectations were made: as a slave that corrects offsets, so that nothing is appended."""
-    settings = expected(name)["store"][0]["config"]
-    config = MessageStoreConfig(
-        store_path_root_dir=str(root),
-        broker_role=BrokerRole.SLAVE,
-        offset_check_in_slave=True,
-        mapped_file_size_commit_log=int(settings["mappedFileSizeCommitLog"]),
-        mapped_file_size_consume_queue=int(settings["mappedFileSizeConsumeQueue"]),
-        max_hash_slot_num=int(settings["maxHashSlotNum"]),
-        max_index_num=int(settings["maxIndexNum"]),
-    )
     async with open_message_store(
-        config,
+        config_of(name, root),
         disk=OsDisk(),
         clock=ManualClock(),
         run_blocking=run_in_turn,
@@ -105,6 +97,19 @@ async def open_store(name: str, root: Path) -> AsyncIterator[MessageStore]:
             while store.dispatch_behind or store.index_behind:
                 await trio.sleep(0.001)
         yield store
+
+
+def config_of(name: str, root: Path) -> MessageStoreConfig:
+    settings = expected(name)["store"][0]["config"]
+    return MessageStoreConfig(
+        store_path_root_dir=str(root),
+        broker_role=BrokerRole.SLAVE,
+        offset_check_in_slave=True,
+        mapped_file_size_commit_log=int(settings["mappedFileSizeCommitLog"]),
+        mapped_file_size_consume_queue=int(settings["mappedFileSizeConsumeQueue"]),
+        max_hash_slot_num=int(settings["maxHashSlotNum"]),
+        max_index_num=int(settings["maxIndexNum"]),
+    )
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -156,9 +161,13 @@ async def test_queues_have_the_units_that_java_finds(name: str, tmp_path: Path) 
                 found = store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)
                 assert found == (each["min"], each["max"]), each
         for each in lines.get("units", []):
-            consume_queue = store._queues.get(each["topic"], each["queueId"])
-            assert consume_queue is not None
-            units = [list(consume_queue.unit_at(each["first"] + index)) for index in range(len(each["units"]))]
+            units: list[list[int]] = []
+            while len(units) < len(each["units"]):
+                first, left = each["first"] + len(units), len(each["units"]) - len(units)
+                listing = await store.list_units(each["topic"], each["queueId"], first, left)
+                assert listing is not None
+                assert listing.units, first
+                units += [[unit.physical_offset, unit.size, unit.tags_code] for unit in listing.units]
             assert units == each["units"]
         known = {(each["topic"], each["queueId"]) for each in lines["queue"] if each["max"]}
         assert set(store.queues()) == known
@@ -204,20 +213,35 @@ async def test_searches_by_time_find_what_java_finds(name: str, tmp_path: Path) 
     assert different == (6 if name.startswith(("store-crash", "store-torn")) else 0)
 
 
+def index_of(name: str, root: Path) -> IndexService:
+    """Load the index of a store that was closed."""
+    config = config_of(name, root)
+    disk = OsDisk()
+    files = IndexFileList(
+        path=str(root / "index"),
+        disk=disk,
+        clock=ManualClock(),
+        checkpoint=load_checkpoint(disk, str(root / "checkpoint")),
+        layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
+    )
+    index = IndexService(files=files, disk=disk, run_blocking=run_in_turn, query_count_max=config.max_msgs_num_batch)
+    index.load(is_clean=True)
+    return index
+
+
 @pytest.mark.parametrize("name", STORES)
 async def test_keys_lead_to_the_messages_that_java_finds(name: str, tmp_path: Path) -> None:
     lines = reference(name)
     async with open_golden(name, tmp_path) as store:
-        index = store._files.index
-        assert index is not None
+        for each in lines["query_message"]:
+            body = (await store.query_message(each["topic"], each["key"], each["max"], *EVER)).body
+            assert [message.physical_offset for message in decode_messages(body)] == each["offsets"], each
+    with closing(index_of(name, tmp_path)) as index:
         for each in lines["index_lookup"]:
             result = await index.query_offset(each["topic"], each["key"], each["max"], each["begin"], each["end"])
             assert result.physical_offsets == each["offsets"], each
             assert result.index_last_update_timestamp_ms == each["lastUpdateTimestamp"]
             assert result.index_last_update_physical_offset == each["lastUpdatePhyoffset"]
-        for each in lines["query_message"]:
-            body = (await store.query_message(each["topic"], each["key"], each["max"], *EVER)).body
-            assert [message.physical_offset for message in decode_messages(body)] == each["offsets"], each
 
 
 # Java has two keys twice in store-crash: of the message with which it goes on after the crash. We have them twice when

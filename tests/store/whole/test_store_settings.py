@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -66,17 +67,25 @@ async def test_enough_pages_need_no_thorough_interval(disk: SimDisk, autojump_cl
 
 
 async def seconds_until_queue_is_flushed(count: int, **settings: object) -> float:
-    """Put messages and return after how long the units of their queue are durable."""
-    async with opened(Place(SimDisk(), "/store"), **settings) as store:
+    """Put messages and return after how long the units of their queue are synced."""
+    disk = SimDisk()
+    synced_at: list[float] = []
+
+    def note(method: str, path: str) -> None:
+        if method == "sync" and "/consumequeue/" in path:
+            synced_at.append(trio.current_time())
+
+    async with opened(Place(disk, "/store"), **settings) as store:
         await trio.sleep(0.05)
         for _ in range(count):
             send(store, b"small")
         store.end_burst()
         begin = trio.current_time()
-        (queue,) = store._queues  # how far a queue is durable is visible here only
-        while queue.flushed_offset < queue.max_offset:
+        disk.before_change = note
+        while not synced_at:
             await trio.sleep(0.05)
-        return round(trio.current_time() - begin, 1)
+        disk.before_change = None
+        return round(synced_at[0] - begin, 1)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +162,8 @@ async def test_how_much_one_answer_holds(
     assert await counts(disk, memory_bytes, **settings) == count
 
 
-async def test_limits_of_answers_and_of_deletion_may_change(disk: SimDisk) -> None:
-    """The settings that are ``live``: each change is passed on."""
+async def test_limits_of_answers_may_change(disk: SimDisk) -> None:
+    """The settings that are ``live``: whoever changes one says so."""
     config = config_for(Place(disk, "/store"))
     async with open_message_store(
         config, disk=disk, clock=ManualClock(), run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
@@ -162,14 +171,35 @@ async def test_limits_of_answers_and_of_deletion_may_change(disk: SimDisk) -> No
         for _ in range(20):
             send(store, bytes(1000))
         store.end_burst()
-        changed = {"max_transfer_count_on_message_in_memory": 6, "file_reserved_time": 1, "delete_when": "07"}
-        for name, value in changed.items():
-            object.__setattr__(config, name, value)  # as LiveSettings does
+        object.__setattr__(config, "max_transfer_count_on_message_in_memory", 6)  # as LiveSettings does
         store.settings_changed()
         result = await store.get_message("T", 0, 0, 32)
         assert len(list(decode_messages(result.body))) == 6
-        policy = store._files.retention_policy
-        assert (policy.reserved_ms, policy.delete_hours) == (3_600_000, frozenset({7}))
+
+
+@pytest.mark.parametrize(("hour", "is_deleted"), [(7, True), (9, False)], ids=["in its hour", "in another hour"])
+async def test_limits_of_deletion_may_change(
+    autojump_clock: trio.testing.MockClock, hour: int, is_deleted: bool
+) -> None:
+    clock = ManualClock()
+    disk = SimDisk(clock=clock)
+    config = config_for(Place(disk, "/store"), delete_when="04")
+    async with open_message_store(
+        config, disk=disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
+    ) as store:
+        for _ in range(200):
+            send(store, bytes(1000))
+            store.end_burst()
+        clock.advance_ms(2 * 3_600_000)
+        while time.localtime(clock.timestamp_ms() / 1000).tm_hour != hour:
+            clock.advance_ms(600_000)
+        for name, value in {"file_reserved_time": 1, "delete_when": "07"}.items():
+            object.__setattr__(config, name, value)
+        await trio.sleep(60)
+        assert store.min_physical_offset == 0, "the listener has not been called"
+        store.settings_changed()
+        await trio.sleep(60)
+        assert (store.min_physical_offset > 0) is is_deleted
 
 
 async def test_how_many_messages_a_query_finds(disk: SimDisk) -> None:

@@ -13,7 +13,7 @@ from rocketpy.store.layout import EXT_ADDRESS_SIGN, EXT_UNIT, EXT_UNIT_SIZE_MAX,
 from rocketpy.store.queue.end import Unit
 from rocketpy.store.queue.extension import CqExtUnit, read_ext_unit
 
-_CHUNK_UNITS = 4096
+CHUNK_UNITS = 4096
 
 
 @attrs.frozen
@@ -68,10 +68,12 @@ def read_units(opened: ReadOnlyFiles, queue: QueueFiles, queue_offset: int, coun
     return content[: len(content) // UNIT_SIZE * UNIT_SIZE]
 
 
-def units_between(opened: ReadOnlyFiles, queue: QueueFiles, begin: int, end: int) -> Iterator[tuple[int, Unit]]:
-    """Yield queue offsets and units; what cannot be read comes as (0, 0, 0)."""
+def units_between(
+    opened: ReadOnlyFiles, queue: QueueFiles, begin: int, end: int, *, chunk_units: int = CHUNK_UNITS
+) -> Iterator[tuple[int, Unit]]:
+    """Yield queue offsets and units; what cannot be read comes as (0, 0, 0). Reads ``chunk_units`` at a time."""
     while begin < end:
-        content = read_units(opened, queue, begin, min(_CHUNK_UNITS, end - begin))
+        content = read_units(opened, queue, begin, min(chunk_units, end - begin))
         if not content:
             file = file_of_unit(queue, begin)
             missing_end = end if file is None else min(end, file.end_offset // UNIT_SIZE)

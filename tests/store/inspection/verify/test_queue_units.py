@@ -8,7 +8,6 @@ import pytest
 
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
-from rocketpy.store.inspection.verify import queue_units
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.queue_units import (
     ext_unit_at,
@@ -88,15 +87,14 @@ def test_a_unit_that_is_cut_is_not_read_in_part(place: Place, opened: ReadOnlyFi
 
 @pytest.mark.parametrize("chunk", [1, 3, 4096])
 def test_every_number_comes_once_and_what_is_missing_is_nothing(
-    place: Place, opened: ReadOnlyFiles, monkeypatch: pytest.MonkeyPatch, chunk: int
+    place: Place, opened: ReadOnlyFiles, chunk: int
 ) -> None:
-    monkeypatch.setattr(queue_units, "_CHUNK_UNITS", chunk)
     queue = queue_of(place, range(5, 10), range(20, 30), cut=2 * UNIT_SIZE)
     there = {*range(5, 8), *range(20, 28)}
     expected = [(number, unit(number) if number in there else NOTHING) for number in range(35)]
-    assert list(units_between(opened, queue, 0, 35)) == expected
-    assert list(units_between(opened, queue, 6, 22)) == expected[6:22]
-    assert list(units_between(opened, queue, 7, 7)) == []
+    assert list(units_between(opened, queue, 0, 35, chunk_units=chunk)) == expected
+    assert list(units_between(opened, queue, 6, 22, chunk_units=chunk)) == expected[6:22]
+    assert list(units_between(opened, queue, 7, 7, chunk_units=chunk)) == []
 
 
 def test_a_file_that_is_gone_since_holds_nothing(place: Place, opened: ReadOnlyFiles) -> None:

@@ -61,6 +61,6 @@ def test_few_files_are_open_at_once() -> None:
         place.write(f"/s/{number}", b"%d" % number)
     opened = ReadOnlyFiles(disk, open_max=2)
     assert [opened.read(f"/s/{number}", 0, 1) for number in (0, 1, 2, 0, 3, 4)] == [b"0", b"1", b"2", b"0", b"3", b"4"]
-    assert len(opened._open) == 2
+    assert disk.descriptor_count == 2
     opened.close()
-    assert opened._open == {}
+    assert disk.descriptor_count == 0
