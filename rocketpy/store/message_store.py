@@ -11,8 +11,6 @@ from collections.abc import Iterable, Set
 import trio
 
 from rocketpy.clock import Clock
-from rocketpy.protocol.frame import FRAME_LENGTH_MAX
-from rocketpy.protocol.stored_message import RecordStatus, check_message
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
@@ -20,6 +18,7 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
+from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
 from rocketpy.store.queue.multi_dispatch import LmqLimit
 from rocketpy.store.read.message_reader import MessageReader
@@ -39,10 +38,6 @@ from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import DurableCallback, FlushWait
 from rocketpy.store.status import RunningFlags
 
-QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
-"""Limit of the records that one query reads and returns, because they go into one frame."""
-
-_QUERY_ROUNDS = 3
 _HEAD_SIZE = 88
 
 
@@ -85,6 +80,11 @@ class MessageStore:
         if config.enable_multi_dispatch and config.enable_lmq:
             self._lmq_limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
         self._index = files.index
+        self._message_query: MessageQuery | None = None
+        if files.index is not None:
+            self._message_query = MessageQuery(
+                query_offset=files.index.query_offset, record_at=self.record_at, timestamp_at=self._timestamp_at
+            )
         self._get_count = 0
         self._get_miss_count = 0
         self._get_message_count = 0
@@ -307,32 +307,9 @@ class MessageStore:
         records of other topics.
         """
         self.end_burst()
-        index = self._files.index
-        if index is None:
+        if self._message_query is None:
             return QueryMessageResult(b"", 0, 0)
-        last_timestamp_ms = end_timestamp_ms
-        records: list[bytes] = []
-        size_bytes = 0
-        for _ in range(_QUERY_ROUNDS):
-            found = await index.query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
-            for physical_offset in sorted(set(found.physical_offsets)):
-                record = await self.record_at(physical_offset)
-                if record is None or not _is_of_topic(record, topic):
-                    continue
-                size_bytes += len(record)
-                if size_bytes > QUERY_BYTES_MAX:
-                    break
-                records.append(record)
-            if not found.physical_offsets or records:
-                break
-            first = min(found.physical_offsets)
-            stored_ms = await read_blocking(self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
-            last_timestamp_ms = stored_ms
-            if last_timestamp_ms < begin_timestamp_ms:
-                break
-        return QueryMessageResult(
-            b"".join(records), found.index_last_update_timestamp_ms, found.index_last_update_physical_offset
-        )
+        return await self._message_query.query(topic, key, max_num, begin_timestamp_ms, end_timestamp_ms)
 
     async def record_at(self, physical_offset: int) -> bytes | None:
         """Return the record at a trusted physical offset, whether or not its queue still exists.
@@ -341,6 +318,9 @@ class MessageStore:
         :meth:`look_message_by_offset`.
         """
         return await read_anywhere(lambda: self._reader.look_message(physical_offset), self._run_blocking)
+
+    async def _timestamp_at(self, physical_offset: int) -> int:
+        return await read_blocking(self._reader.record_timestamp(physical_offset, _HEAD_SIZE), self._run_blocking)
 
     # ---- queues ---------------------------------------------------------------------------------------------------
 
@@ -437,8 +417,3 @@ class MessageStore:
     def runtime_info(self) -> dict[str, str]:
         """Return the store's entries of GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
         return self.figures.runtime_info()
-
-
-def _is_of_topic(record: bytes, topic: str) -> bool:
-    found = check_message(record, 0, len(record), check_crc=False, read_body=False)
-    return found.status is RecordStatus.MESSAGE and found.topic == topic

@@ -13,7 +13,6 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_message, decode_messages
-from rocketpy.store import message_store
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
@@ -288,24 +287,6 @@ async def test_without_an_index_nothing_is_kept_for_it(place: Place) -> None:
         assert store.index_behind == 0
         assert (await store.query_message("T", "k", 32, 0, 1 << 62)).body == b""
     assert not place.disk.exists(f"{place.root}/index")
-
-
-async def test_a_query_reads_no_more_than_it_returns(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_store, "QUERY_BYTES_MAX", 3500)
-    async with opened(place) as store:
-        for _ in range(20):
-            send(store, b"x" * 1000, key=b"k")
-        looked_at: list[int] = []
-        look = store.record_at
-
-        async def counted(physical_offset: int) -> bytes | None:
-            looked_at.append(physical_offset)
-            return await look(physical_offset)
-
-        monkeypatch.setattr(store, "record_at", counted)
-        found = await store.query_message("T", "k", 64, 0, 1 << 62)
-        assert len(decode_messages(found.body)) == 3
-        assert len(looked_at) == 4
 
 
 async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPathFactory) -> None:
