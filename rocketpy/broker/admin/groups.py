@@ -19,11 +19,12 @@ from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.persistence import persist_change
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.clock import Clock
-from rocketpy.errors import RequestError, ShortageError
+from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import (
     Connection as ConnectionBody,
 )
@@ -86,7 +87,7 @@ class AdminGroupProcessor:
         check_name(group_config, "groupName", group_config.group_name)
         check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
         self._subscription_group_manager.update_subscription_group_config(group_config)
-        await self._persist()
+        await persist_change(self._subscription_group_manager.stored, self._consumer_offset_manager.stored)
         return make_response(request)
 
     async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -98,7 +99,7 @@ class AdminGroupProcessor:
             self._consumer_offset_manager.remove_offset(header.group_name)
         if self._config.auto_delete_unused_stats:
             self._stats.on_group_deleted(header.group_name)
-        await self._persist()
+        await persist_change(self._subscription_group_manager.stored, self._consumer_offset_manager.stored)
         return make_response(request)
 
     async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -156,15 +157,6 @@ class AdminGroupProcessor:
             version=client.version,
             last_update_timestamp=self._clock.timestamp_ms() - self._producer_manager.silent_ms(client),
         )
-
-    async def _persist(self) -> None:
-        try:
-            await self._subscription_group_manager.stored.persist()
-            await self._consumer_offset_manager.stored.persist()
-        except ShortageError as failure:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
-            ) from failure
 
 
 def _connections(clients: Iterable[ClientChannelInfo]) -> tuple[ConnectionBody, ...]:

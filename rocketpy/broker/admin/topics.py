@@ -17,11 +17,12 @@ from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.persistence import persist_change
 from rocketpy.broker.metadata.topic_names import check_topic_name
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.request_body import check_range
-from rocketpy.errors import RequestError, ShortageError
+from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import GroupList
 from rocketpy.protocol.bodies.route import TopicList
@@ -90,7 +91,7 @@ class AdminTopicProcessor:
                 topic_sys_flag=header.topic_sys_flag or 0,
             )
         )
-        await self._persist()
+        await persist_change(self._topic_config_manager.stored)
         await self._register_topics()
         return make_response(request)
 
@@ -99,7 +100,7 @@ class AdminTopicProcessor:
         header = read_header(request, DeleteTopicRequestHeader)
         self._check_may_change(header.topic)
         self._topic_config_manager.delete_topic_config(header.topic)
-        await self._persist()
+        await persist_change(self._topic_config_manager.stored)
         self._store.delete_topic_queues(header.topic)
         if self._config.auto_delete_unused_stats:
             self._stats.on_topic_deleted(header.topic)
@@ -151,11 +152,3 @@ class AdminTopicProcessor:
         check_topic_name(topic)
         if self._topic_config_manager.is_system_topic(topic):
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
-
-    async def _persist(self) -> None:
-        try:
-            await self._topic_config_manager.stored.persist()
-        except ShortageError as failure:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
-            ) from failure

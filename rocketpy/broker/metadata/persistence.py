@@ -1,4 +1,5 @@
-"""Persistence of the broker's tables: most soon after each change, consumer offsets periodically.
+"""Persistence of the broker's tables: most soon after each change, consumer offsets periodically, and at once for an
+administrator's request.
 
 A shortage (a full disk, no free descriptor) does not end the broker: the tables are in memory, reads continue, and the
 next round retries. Any other disk failure ends it.
@@ -13,7 +14,8 @@ import attrs
 import trio
 
 from rocketpy.broker.metadata.stored_table import StoredTable
-from rocketpy.errors import ShortageError
+from rocketpy.errors import RequestError, ShortageError
+from rocketpy.protocol.codes import ResponseCode
 
 RETRY_SECONDS = 5.0
 
@@ -83,3 +85,17 @@ class TablePersistService:
             return False
         self._persisted_count += 1
         return True
+
+
+async def persist_change(*tables: StoredTable) -> None:
+    """Write what an administrator's request has changed; durable on return.
+
+    RequestError for a shortage: the change is in memory, and the service writes it later.
+    """
+    try:
+        for table in tables:
+            await table.persist()
+    except ShortageError as failure:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"the change counts, but is not in the file yet: {failure}"
+        ) from failure

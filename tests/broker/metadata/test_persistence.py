@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.metadata.persistence import RETRY_SECONDS, TablePersistService
+from rocketpy.broker.metadata.persistence import RETRY_SECONDS, TablePersistService, persist_change
 from rocketpy.broker.metadata.stored_table import StoredTable
-from rocketpy.errors import DescriptorShortageError, DiskFullError, ShortageError, StoreError
+from rocketpy.errors import DescriptorShortageError, DiskFullError, RequestError, ShortageError, StoreError
 from rocketpy.store.disk.os_disk import OsDisk
 
 T = TypeVar("T")
@@ -140,3 +140,24 @@ async def test_at_the_end_everything_is_written(make_table: Callable[[str], Stor
     disks.failure = DiskFullError(path="a", wanted_bytes=1, free_bytes=0)
     tables[0].changed()
     assert not await service.persist_all()
+
+
+async def test_a_change_is_in_every_file_before_its_request_is_answered(
+    make_table: Callable[[str], StoredTable],
+) -> None:
+    tables = [make_table("a.json"), make_table("b.json")]
+    for table in tables:
+        table.changed()
+    await persist_change(*tables)
+    assert [table.has_changes for table in tables] == [False, False]
+
+
+async def test_a_change_that_does_not_fit_the_disk_is_refused_and_stays_pending(
+    make_table: Callable[[str], StoredTable], disks: Disks
+) -> None:
+    table = make_table("a.json")
+    table.changed()
+    disks.failure = DiskFullError(path="a.json", wanted_bytes=9, free_bytes=0)
+    with pytest.raises(RequestError, match="the change counts, but is not in the file yet: no space"):
+        await persist_change(table)
+    assert table.has_changes
