@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rocketpy.broker.acl.access_control import load_accounts
+from rocketpy.broker.acl.feature import load_accounts
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager

@@ -1,17 +1,20 @@
-"""ACL files: ``plain_acl.yml`` in the ACL directory, and every ``.yml`` and ``.yaml`` below ``acl/``.
+"""ACL files: ``plain_acl.yml`` in the ACL directory, every ``.yml`` and ``.yaml`` below ``acl/``, and the table of all.
 
-Everything here blocks; call it in a worker thread. Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`,
-:data:`DEPTH_MAX`), and a file is replaced atomically, so that a crash leaves the old one or the new one.
+Reading and writing block; call them in a worker thread. The table is immutable: a change of a file makes a new one.
+
+Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced atomically,
+so that a crash leaves the old one or the new one.
 
 Compatibility: ``PlainPermissionManager`` and ``AclFileWatchService`` (4.9.8). They read ``acl/`` in the order in which
 the file system lists it; here files are sorted by name, with ``plain_acl.yml`` last as in Java. A missing
-``plain_acl.yml`` is not created.
+``plain_acl.yml`` is not created. They also keep an account after it was removed from its file, and accumulate a file's
+white lists with each change of it; here the table is rebuilt from the files.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -21,6 +24,7 @@ from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account
 from rocketpy.broker.acl.remote_address import AddressPattern, parse_address_pattern
 from rocketpy.errors import StoreError
+from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import persist_text
@@ -126,6 +130,48 @@ class AclFiles:
 
     def _stamp(self, path: str) -> FileStamp:
         return FileStamp(self._disk.modified_timestamp_ms(path), self._disk.file_size(path))
+
+
+@attrs.frozen
+class AclTable:
+    """Accounts by access key, each with the first file that defines it."""
+
+    files: Mapping[str, AclFile] = attrs.field(factory=dict)
+    accounts: Mapping[str, PlainAccessResource] = attrs.field(factory=dict)
+    owners: Mapping[str, str] = attrs.field(factory=dict)
+    white_addresses: tuple[AddressPattern, ...] = ()
+    repeated: tuple[str, ...] = ()  # ignored repeated definitions: access key and file
+
+    def is_white(self, address: str) -> bool:
+        """Whether an address needs no account."""
+        return any(pattern(address) for pattern in self.white_addresses)
+
+    def config(self) -> AclConfig:
+        """Return the merged configuration, secrets included."""
+        accounts: dict[str, PlainAccessConfig] = {}
+        white_addresses: list[str] = []
+        for file in self.files.values():
+            white_addresses += file.document.white_addresses
+            for account in file.document.accounts:
+                accounts.setdefault(account.access_key, account)
+        return AclConfig(white_addresses, list(accounts.values()))
+
+
+def make_table(files: Iterable[AclFile]) -> AclTable:
+    """Merge files in order of precedence. The first definition of an access key is effective."""
+    by_path = {file.path: file for file in files}
+    accounts: dict[str, PlainAccessResource] = {}
+    owners: dict[str, str] = {}
+    repeated: list[str] = []
+    for file in by_path.values():
+        for account in file.accounts:
+            if account.access_key in accounts:
+                repeated.append(f"{account.access_key} in {file.path}")
+            else:
+                accounts[account.access_key] = account
+                owners[account.access_key] = file.path
+    white_addresses = tuple(pattern for file in by_path.values() for pattern in file.white_addresses)
+    return AclTable(by_path, accounts, owners, white_addresses, tuple(repeated))
 
 
 def _checked_file(path: str, text: str, modified_timestamp_ms: int) -> AclFile:

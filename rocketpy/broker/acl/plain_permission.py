@@ -26,8 +26,7 @@ import trio
 from rocketpy.broker.acl.acl_document import read_acl_document
 from rocketpy.broker.acl.acl_edit import with_account, with_version, with_white_addresses, without_account
 from rocketpy.broker.acl.acl_error import AclError, refusal
-from rocketpy.broker.acl.acl_files import AclFile, AclFiles, FileStamp
-from rocketpy.broker.acl.acl_table import AclTable, make_table
+from rocketpy.broker.acl.acl_files import AclFile, AclFiles, AclTable, FileStamp, make_table
 from rocketpy.broker.acl.needed_permissions import BODY_SIZE_MAX, needed_permissions
 from rocketpy.broker.acl.needs import ANY_ACCOUNT, Needs
 from rocketpy.broker.acl.permission import PUB, check_resource_permissions
