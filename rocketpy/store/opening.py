@@ -29,12 +29,13 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.append.transient_store_pool import TransientStorePool
+from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue.extension import BitMapOf, UnitExtensions
+from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.multi_dispatch import LmqLimit, MultiDispatch
 from rocketpy.store.recovery.dispatcher import TagsCodeOf
 from rocketpy.store.recovery.store_files import StoreFiles

@@ -12,12 +12,13 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.append.transient_store_pool import TransientStorePool
+from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import ExtLocation, UnitExtensions
+from rocketpy.store.queue.extension import ExtLocation
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.message_reader import MessageReader

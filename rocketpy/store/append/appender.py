@@ -46,10 +46,10 @@ from rocketpy.store.append.batch import BatchRecords, MessageBatch, SharedFields
 from rocketpy.store.append.burst_counts import BurstCounts
 from rocketpy.store.append.refusals import MessageLimits, PutRefusals
 from rocketpy.store.append.transient_store_pool import TransientStorePool
+from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.index.feed import Index, IndexFeed
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.queue.extension import UnitExtensions
 from rocketpy.store.queue.multi_dispatch import Addressed, LmqLimit, MultiDispatch, QueueKey
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.results import PutMessageStatus

@@ -13,13 +13,12 @@ Compatibility: ``ConsumeQueueExt`` (4.9.8), byte for byte; RocketMQ gives an add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
 from rocketpy.errors import ShortageError
-from rocketpy.protocol.properties import decode_properties
 from rocketpy.store.disk.interface import Disk, DiskFile, remove_directory_if_empty
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
@@ -321,35 +320,3 @@ class ConsumeQueueExt:
             self._parts.append(EXT_UNIT_END)
         self.write_units()
         self._next_offset = self.wrote_offset = mapped_file.end_offset
-
-
-class ExtendedQueue(Protocol):
-    """A queue that gives its units extensions."""
-
-    topic: str
-
-    def extended_tags_code(self, tags_code: int, store_timestamp_ms: int, bit_map: bytes | None) -> int:
-        """Return what goes into the tagsCode field of the next unit."""
-        ...
-
-
-class UnitExtensions:
-    """Extends the units of accepted messages, in a store with ``enableConsumeQueueExt``: gives each an address.
-
-    Messages of topics without filters have no bit map.
-    """
-
-    def __init__(self, *, bit_map_of: BitMapOf | None) -> None:
-        self._bit_map_of = bit_map_of
-
-    def extend(
-        self, queue: ExtendedQueue, tags_codes: Sequence[int], all_properties: Sequence[bytes], timestamp_ms: int
-    ) -> list[int]:
-        """Return the fields of a queue's next units, from tags codes and stored properties. StoreError is final."""
-        fields = []
-        for tags_code, properties in zip(tags_codes, all_properties, strict=True):
-            bit_map = None
-            if self._bit_map_of is not None:
-                bit_map = self._bit_map_of(queue.topic, decode_properties(properties.decode("utf-8", "replace")))
-            fields.append(queue.extended_tags_code(tags_code, timestamp_ms, bit_map))
-        return fields
