@@ -95,7 +95,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.began = 0.0  # when this life did
         self.forward = 0.0  # by how much the wall clock was set forward, all in all
         self.forward_at: dict[bytes, float] = {}
-        self.delivered_at: dict[int, float] = {}  # by place in the log: when it was put
+        self.delivered_at: dict[int, float] = {}  # by physical offset: when it was put
         self.is_faulty = self.is_broken = False
         self.is_hindered = False  # the disk is full or slow
         self.power_was_lost = False  # and no start has shown yet what is left

@@ -1,6 +1,6 @@
 """What every machine needs to be credible: promises that it finds broken, and deliberate bugs that it must find.
 
-A machine that finds no planted bug proves nothing. A bug is a wrong function in the place of a right one, for as long
+A machine that finds no planted bug proves nothing. A bug is a wrong function instead of a right one, for as long
 as a block lasts; a hunt is the machine itself, with the same examples each time, from which the first break is enough.
 """
 

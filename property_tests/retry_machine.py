@@ -297,7 +297,7 @@ class RetryMachine(RuleBasedStateMachine):
         self.look()
 
     def look(self) -> None:
-        """Look for every message in every place where it may be."""
+        """Look for every message in every queue where it may be."""
         committed = {topic: max(0, self.world.consumer_offset(GROUP, topic, 0)) for topic in (TOPIC, RETRY_TOPIC)}
         queues = {topic: self.world.messages(topic, 0) for topic in (TOPIC, RETRY_TOPIC, DLQ_TOPIC)}
         for topic, messages in queues.items():

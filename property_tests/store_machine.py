@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Return a body that no other message has, if the size allows it."""
         self.body_count += 1
         if self.one_size is not None:
-            size = self.one_size  # what was cut and what comes in its place then have the same bounds
+            size = self.one_size  # what was cut and what replaces it then have the same bounds
         return (b"%d." % self.body_count).ljust(size, b"x")[: max(size, 8)]
 
     # ---- a life ---------------------------------------------------------------------------------------------------

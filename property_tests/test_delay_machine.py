@@ -224,7 +224,7 @@ def _drops_what_is_never_delivered(keep: Function) -> Function:
 
 def _makes_dead_letters_without_saying_of_what(put: Function) -> Function:
     def without(self: Any, message: Any, physical_offset: int, why: str) -> Any:
-        return put(self, message, ~0, why)  # as the place of what was never prepared
+        return put(self, message, ~0, why)  # as the offset of what was never prepared
 
     return without
 

@@ -315,8 +315,8 @@ def _keeps_any(commit_offset: Function) -> Function:
     """What a pull brings along is kept without a look."""
 
     def kept(self: Any, connection: Any, header: Any) -> None:
-        place = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        self._consumer_offset_manager.commit_offset(connection.peer, *place)
+        progress = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._consumer_offset_manager.commit_offset(connection.peer, *progress)
 
     return kept
 

@@ -1,6 +1,6 @@
 """Whatever bytes of whatever files of a store are changed: it says where the damage is, or serves what was sent.
 
-Random bytes, zeros, flipped bits, cuts and additions at any place of any file, several at once, in stores after an
+Random bytes, zeros, flipped bits, cuts and additions at any position of any file, several at once, in stores after an
 clean shutdown and after a kill. :func:`tests.store.damaged.check_sound` says what is right; nothing may hang, and no
 error but ours may come out.
 """

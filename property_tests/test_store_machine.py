@@ -144,7 +144,7 @@ def a_death_in_a_thorough_flush(state: StoreMachine, call: int) -> None:
 def units_that_came_back(state: StoreMachine, survives: int, call: int) -> None:
     """Units are on the disk and their records are not; recovery clears them, and dies before that is durable.
 
-    Others of the same sizes then take the places, with other tags.
+    Others of the same sizes then get the offsets, with other tags.
     """
     state.first_start(flush=SYNC, pages=1, units=30)
     state.put(("T", 0), 10, and_end=True)

@@ -91,7 +91,7 @@ class Transaction:
     possible: States = OPEN
     past: States = ABSENT  # what it may have been since the disk last had everything
     records: list[tuple[int, int]] = attrs.field(factory=list)  # queue and physical offsets in the producer's answers
-    durable_records: int = 0  # of which the disk has so many: the places of the others may come to be another's
+    durable_records: int = 0  # of which the disk has so many: the offsets of the others may be reused
     given_up_count: int = 0
 
     @property

@@ -179,7 +179,7 @@ class Life:
 
     def put(self, size: int) -> None:
         """Send one message; the burst goes on."""
-        # Another life sends the same sizes to the same places with other tags: so a unit that it left is seen.
+        # Another life sends the same sizes to the same offsets with other tags: so a unit that it left is seen.
         sent = self.world.put("A", 0, self._body(size), keys=["key"], tags=f"t{self._number}")
         assert isinstance(sent, Sent), sent
         self.tell(self.model.sent, [sent])

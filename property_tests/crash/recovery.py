@@ -62,13 +62,13 @@ def _read_queue(queue: ConsumeQueue, commit_log: CommitLog) -> list[Sent]:
         mapped_file, position, size = queue.locate(queue_offset, queue.max_offset - queue_offset)
         units = mapped_file.file().read(position, size)
         for physical_offset, record_size, tags_code in UNIT.iter_unpack(units):
-            place = commit_log.locate(physical_offset, record_size)
+            located = commit_log.locate(physical_offset, record_size)
             sent = None
             ext_unit = queue.ext_unit(tags_code)
             if ext_unit is not None:
                 tags_code = ext_unit.tags_code
-            if place is not None:
-                sent = _sent(place[0].file().read(place[1], record_size), tags_code)
+            if located is not None:
+                sent = _sent(located[0].file().read(located[1], record_size), tags_code)
             if sent is not None:
                 messages.append(sent)
         queue_offset += len(units) // UNIT.size

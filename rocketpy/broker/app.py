@@ -45,7 +45,7 @@ from rocketpy.store.opening import OpenRunner
 from rocketpy.store.plug_in import load_factories
 
 DRAIN_SECONDS = 5.0
-"""How long a shutdown waits for the flush that deferred replies wait for."""
+"""Time that a shutdown waits for the flush of deferred replies."""
 
 _log = logging.getLogger("rocketpy.broker")
 

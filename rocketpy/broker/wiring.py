@@ -94,7 +94,7 @@ class Wiring:
 
     @property
     def services(self) -> Sequence[Service]:
-        """What runs beside the servers, in the order in which it is started."""
+        """Services that run beside the servers, in the order in which they are started."""
         return [each for feature in self.features for each in feature.services]
 
     @property

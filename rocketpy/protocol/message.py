@@ -24,7 +24,7 @@ class MessageQueue:
 
 @attrs.define
 class Message:
-    """What a producer sends. ``flag`` is the user's own and means nothing to RocketMQ."""
+    """A message to send. ``flag`` is the user's own; RocketMQ does not interpret it."""
 
     topic: str
     body: bytes
@@ -80,7 +80,7 @@ class MessageExt:
 
     @property
     def msg_id(self) -> str:
-        """What users call the message id: the client's UNIQ_KEY, or without one the id of the broker."""
+        """The message id as users know it: the client's UNIQ_KEY, or without one the id of the broker."""
         return self.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) or self.offset_msg_id
 
     @property

@@ -26,7 +26,7 @@ AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 DELAY_DEAD_LETTER_TOPIC = SYSTEM_TOPIC_PREFIX + "DELAY_DEAD_LETTER"
 """Ours: delayed messages that were due and that the broker can never deliver."""
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-"""What RocketMQ adds to remarks about topics and groups that do not exist."""
+"""Suffix of RocketMQ's remarks about topics and groups that do not exist."""
 
 NOT_ALLOWED_SEND_TOPICS = frozenset(
     (

@@ -82,7 +82,7 @@ class Dispatcher:
         self.burst = Burst(end_burst=end_burst, after_replies=after_replies)
         """The burst that requests are served in; shared by all dispatchers of one store, :meth:`without` included."""
         self.needs: dict[int, object] = {}
-        """What each registered code was declared to need of a peer; None for a code without a declaration."""
+        """Declared needs of each registered code; None for a code without a declaration."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
         self._rpc_hooks: list[RpcHook] = []

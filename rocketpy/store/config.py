@@ -23,7 +23,7 @@ _UNLINKED = "a deleted file is unlinked at once; its space is freed when the las
 
 
 class FlushDiskType(enum.Enum):
-    """When a producer is answered: once the message is in the page cache, or once it is on disk."""
+    """Time of the answer to a producer: once the message is in the page cache, or once it is on disk."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -222,7 +222,7 @@ class MessageStoreConfig:
 
     @property
     def warm_sync_bytes(self) -> int | None:
-        """How many bytes of a file filled in advance are written per sync; None for one sync at the end."""
+        """Bytes per sync while a file is filled in advance; None for one sync at the end."""
         is_synced = self.warm_maped_file_enable and self.is_sync_flush
         return self.flush_least_pages_when_warm_maped_file * 4096 if is_synced else None
 

@@ -16,7 +16,9 @@ class Ledger:
 
     topic: str
     queues: int
-    acknowledged: dict[tuple[int, int], tuple[str, int]] = attrs.field(factory=dict)  # sender and number, by place
+    acknowledged: dict[tuple[int, int], tuple[str, int]] = attrs.field(
+        factory=dict
+    )  # sender and number, by queue and offset
     _sent_counts: dict[str, int] = attrs.field(factory=dict)  # by sender
     _found: list[list[tuple[str, int]]] = attrs.field(init=False)  # by queue, in its order
     _seen: set[tuple[str, int]] = attrs.field(factory=set)
@@ -33,7 +35,7 @@ class Ledger:
         return len(self._seen)
 
     def enter(self, senders: Iterable[Sender]) -> list[Acknowledged]:
-        """Enter what senders have sent and what was acknowledged to them; no place may be given twice."""
+        """Enter what senders have sent and what was acknowledged to them; no offset may be given twice."""
         new = [each for sender in senders for each in sender.acknowledged]
         for sender in senders:
             self._sent_counts[sender.name] = sender.sent_count

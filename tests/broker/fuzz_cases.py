@@ -131,7 +131,7 @@ def cases_of(base: RemotingCommand, random: Random) -> Iterator[Case]:
 
 
 def spoiled_bodies(body: bytes, random: Random) -> Iterator[bytes]:
-    """Yield a body cut at some places, with a byte turned over at some others, and random ones."""
+    """Yield a body cut at some positions, with a flipped byte at some others, and random ones."""
     for _ in range(6):
         if body:
             yield body[: random.randrange(len(body))]

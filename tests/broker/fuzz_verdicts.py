@@ -168,7 +168,7 @@ def _names(case: Case, remark: str) -> bool:
 
 
 def _difference(before: str, after: str) -> str:
-    """The first place where two texts differ."""
+    """The first position at which two texts differ."""
     at = next(
         (i for i, (old, new) in enumerate(zip(before, after, strict=False)) if old != new),
         min(map(len, (before, after))),

@@ -137,7 +137,7 @@ def test_there_is_something_to_compare() -> None:
 
 @pytest.mark.parametrize("exchange", of(RequestCode.CHECK_CLIENT_CONFIG))
 async def test_check_client_config(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
-    """What Java expected in the place of a syntax error is listed in another order."""
+    """What Java expected at a syntax error is listed in another order."""
     broker = broker_with(enable_property_filter=exchange.java.code != ResponseCode.SYSTEM_ERROR)
     (ours,) = await broker.ask_frame(exchange.frame)
     assert ours.code == exchange.java.code

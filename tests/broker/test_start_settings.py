@@ -126,7 +126,7 @@ def test_changes_by_request_go_to_the_file_that_was_given(tmp_path: Path) -> Non
     assert settings.config_path == str(tmp_path / "b.conf")
     (tmp_path / "link.conf").symlink_to(tmp_path / "b.conf")
     linked = load_broker_settings(StartOptions(config_file=str(tmp_path / "link.conf")))
-    assert linked.config_path == str(tmp_path / "b.conf"), "a rename would put a file in the place of the link"
+    assert linked.config_path == str(tmp_path / "b.conf"), "a rename would replace the link by a file"
 
 
 def test_without_a_file_changes_by_request_are_in_the_store_and_found_again(tmp_path: Path) -> None:

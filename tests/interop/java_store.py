@@ -165,7 +165,7 @@ class JavaStores:
         return _view(answer)
 
     def get(self, root: Path, topic: str, queue_id: int, queue_offset: int, max_num: int = 32) -> dict[str, object]:
-        """Return what a read at one place answers, without the messages."""
+        """Return the answer to a read at one offset, without the messages."""
         return self._ask("get", root, topic=topic, queueId=queue_id, offset=queue_offset, maxNum=max_num)
 
     def units(self, root: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:

@@ -165,7 +165,7 @@ def test_a_torn_last_record_is_cut_by_both(java_stores: JavaStores, tmp_path: Pa
 
 
 def tear_record(root: Path, physical_offset: int, size: int) -> None:
-    """Make a place in the log zeros, as it is when the disk has not got it."""
+    """Zero a range of the log, as it is when it has not reached the disk."""
     path = root / "commitlog" / f"{physical_offset // SIZES.log_file * SIZES.log_file:020d}"
     with path.open("r+b") as file:
         file.seek(physical_offset % SIZES.log_file)

@@ -244,7 +244,7 @@ def _log_end(records: Mapping[Queue, list[bytes]]) -> int:
 def check_sound(snapshot: Snapshot, damaged: Mapping[str, bytes], outcome: Seen | RocketpyError, place: Place) -> None:
     """Check what became of a store whose files were ``damaged`` (by path from its root) when it was opened.
 
-    An error names a place in the store, and the log is as it was. Else every message that is served is one that was
+    An error names a position in the store, and the log is as it was. Else every message that is served is one that was
     sent, byte for byte as the log has it now; and each one that is missing was reported: it lay after what was
     durable when the broker was killed, or before the first file that the log still has, or its unit was named.
 
@@ -320,7 +320,7 @@ def _log_bytes(snapshot: Snapshot, damaged: Mapping[str, bytes]) -> bytes:
 
 
 def _touched(snapshot: Snapshot, damaged: Mapping[str, bytes]) -> set[int]:
-    """Return the places of the messages whose records have changed, in files that are there."""
+    """Return the offsets of the messages whose records have changed, in files that are there."""
     before, after = _log_bytes(snapshot, snapshot.files), _log_bytes(snapshot, damaged)
     bases = set(_log_bases(damaged))
     return {

@@ -151,7 +151,7 @@ class _PullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
 
 @attrs.frozen
 class _Signed:
-    """How the header of a fast path is read: its decoder, and the signed content of its fields."""
+    """Reader of a fast path's header: its decoder, and the signed content of its fields."""
 
     decode: Callable[[bytes], Any]  # to an object whose ext_fields has topic, group, access_key, signature
     content: Callable[[Any], bytes]

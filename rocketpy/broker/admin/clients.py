@@ -160,7 +160,7 @@ class AdminClientProcessor:
     async def process_consume_message_directly(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Have a consumer consume one message now, and return its result."""
+        """Ask a consumer to consume one message now, and return its result."""
         header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
         try:
             _, physical_offset = decode_offset_msg_id(header.msg_id or "")

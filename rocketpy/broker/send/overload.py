@@ -37,10 +37,10 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.message_store import MessageStore
 
 REOPEN_SECONDS = 0.01
-"""How long sends are refused after a slow write: RocketMQ's check period."""
+"""Time that sends are refused after a slow write: RocketMQ's check period."""
 
 DISK_CHECK_SECONDS = 0.1
-"""How often the sync in progress is checked; under SYNC_FLUSH only."""
+"""Interval at which the sync in progress is checked; under SYNC_FLUSH only."""
 
 _log = logging.getLogger("rocketpy.broker")
 

@@ -56,10 +56,10 @@ from rocketpy.store.message_store import MessageStore
 
 ROUND_SECONDS_MAX = 60.0
 TICK_SECONDS = 1.0
-"""How often new half messages are added to the table between two rounds, so that each step is short."""
+"""Interval at which new half messages are added to the table between two rounds, so that each step is short."""
 
 TURN_SECONDS = 0.005
-"""How long a round works before it yields to other tasks."""
+"""Time that a round works before it yields to other tasks."""
 
 IMMUNE_COPY_SECONDS = 3600.0
 """Maximum age of an immune transaction's latest record. The offset at which a start begins its replay cannot pass this

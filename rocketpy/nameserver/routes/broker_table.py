@@ -85,7 +85,7 @@ class BrokerTableStatistics:
 
 @attrs.define(eq=False)
 class BrokerLiveInfo(Generic[ConnectionT]):
-    """When an address was last registered, and over which connection."""
+    """The last registration of an address: its time and its connection."""
 
     last_update: float  # seconds, the clock of the caller
     data_version: DataVersion

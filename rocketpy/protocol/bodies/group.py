@@ -23,7 +23,7 @@ LanguageName = Annotated[str, JavaEnum.of(LanguageCode)]
 
 @attrs.frozen
 class SubscriptionGroupConfig:
-    """What a consumer group may do on one broker."""
+    """Settings and permissions of a consumer group on one broker."""
 
     group_name: str
     consume_enable: bool = True

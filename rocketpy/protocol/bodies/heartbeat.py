@@ -30,7 +30,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a group without offsets begins; the second to fourth are legacy."""
+    """Initial offset of a group without offsets; the second to fourth are legacy."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -47,7 +47,7 @@ ConsumeFromWhereName = Annotated[str, JavaEnum.of(ConsumeFromWhere)]
 
 @attrs.frozen
 class SubscriptionData:
-    """What a group wants of a topic; ``sub_version`` is a wall time in milliseconds, the newest counts."""
+    """Subscription of a group to a topic; ``sub_version`` is a wall time in milliseconds, the newest counts."""
 
     topic: str
     sub_string: str = SUB_ALL

@@ -12,7 +12,7 @@ from rocketpy.protocol.message import MessageQueue
 
 @attrs.frozen
 class ResetOffsetBody:
-    """Where a consumer is to go on, queue by queue."""
+    """The offset at which a consumer is to continue, by queue."""
 
     offset_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
 
@@ -36,7 +36,7 @@ class ResetOffsetBodyForC:
 
 @attrs.frozen
 class GetConsumerStatusBody:
-    """Where clients are: ``message_queue_table`` from a client of itself, ``consumer_table`` from the broker of all."""
+    """Progress of clients: ``message_queue_table`` in a client's answer, ``consumer_table`` in the broker's."""
 
     message_queue_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
     consumer_table: dict[str, dict[MessageQueue, Int64]] = attrs.field(factory=dict)

@@ -32,10 +32,10 @@ from rocketpy.protocol.bodies.topic import (
 from rocketpy.protocol.fastjson import loads
 
 WHOLE_SIZE_MAX = 16_384
-"""How long a body may be that is decoded at once."""
+"""Bound of a body that is decoded at once."""
 
 REGISTRATION_SIZE_MAX = 8 << 20
-"""How long one may be that is not compressed: some 50,000 topics. The pass that finds the table takes 3 ms a MiB."""
+"""Bound of one that is not compressed: some 50,000 topics. The pass that finds the table takes 3 ms a MiB."""
 
 _TOPIC_SIZE_MAX = 16_384
 _SMALL_SIZE_MAX = 16_384

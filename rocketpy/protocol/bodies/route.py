@@ -14,7 +14,7 @@ MASTER_ID = 0
 
 @attrs.frozen
 class QueueData:
-    """How many queues of a topic a broker has. ``perm`` is a sum of read 4, write 2 and inherit 1."""
+    """Numbers of queues of a topic on a broker. ``perm`` is a sum of read 4, write 2 and inherit 1."""
 
     broker_name: str
     read_queue_nums: Int32 = 0

@@ -13,7 +13,7 @@ from rocketpy.protocol.message import MessageQueue
 
 @attrs.frozen
 class TopicOffset:
-    """What a queue holds; ``last_update_timestamp`` is when its last message was stored, 0 for none."""
+    """Range of offsets of a queue; ``last_update_timestamp`` is when its last message was stored, 0 for none."""
 
     min_offset: Int64 = 0
     max_offset: Int64 = 0
@@ -29,7 +29,7 @@ class TopicStatsTable:
 
 @attrs.frozen
 class OffsetWrapper:
-    """How far a group is in a queue; ``last_timestamp`` is when the message before its offset was stored."""
+    """Progress of a group in a queue; ``last_timestamp`` is when the message before its offset was stored."""
 
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
@@ -38,7 +38,7 @@ class OffsetWrapper:
 
 @attrs.frozen
 class ConsumeStats:
-    """How far a group is in its queues on one broker."""
+    """Progress of a group in its queues on one broker."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = attrs.field(factory=dict)
     consume_tps: float = 0.0
@@ -46,7 +46,7 @@ class ConsumeStats:
 
 @attrs.frozen
 class ConsumeStatsList:
-    """How far all groups of a broker are; each entry of the list has one group."""
+    """Progress of all groups of a broker; each entry of the list has one group."""
 
     consume_stats_list: Sequence[dict[str, Sequence[ConsumeStats]]] = attrs.field(factory=list)
     broker_addr: str | None = None
@@ -73,7 +73,7 @@ class BrokerStatsData:
 
 @attrs.frozen
 class QueueTimeSpan:
-    """When the first, the last and the last consumed message of a queue were stored; see :func:`queue_time_span`."""
+    """Store times of the first, the last and the last consumed message of a queue; see :func:`queue_time_span`."""
 
     message_queue: MessageQueue
     min_time_stamp: Int64 = 0

@@ -21,12 +21,12 @@ COMPRESSION_LEVEL = 9
 """Of a compressed registration."""
 
 TOPICS_MAX = 100_000
-"""How many topics one registration may bring, unless the reader says otherwise."""
+"""Bound of the topics of one registration, unless the reader sets another."""
 
 TOPICS_PER_SLICE = 250
 _PIECE_SIZE = 65_536
 _SMALL_SIZE_MAX = 16_384
-"""How long a text in a compressed registration may be that is no topic: a version, the filter servers."""
+"""Bound of a text other than a topic in a compressed registration: a version, the filter servers."""
 
 
 class TopicFilterType(StrEnum):
@@ -38,7 +38,7 @@ class TopicFilterType(StrEnum):
 
 @attrs.frozen
 class DataVersion:
-    """How often a table has changed, and when last; two tables are equal if both numbers are."""
+    """Version of a table: a counter and the time of the last change; tables with equal versions are equal."""
 
     timestamp: Int64 = 0
     counter: Int64 = 0
@@ -71,7 +71,7 @@ class TopicConfigSerializeWrapper:
 
 @attrs.frozen
 class RegisterBrokerBody:
-    """What a broker registers, in two forms: JSON, and the compressed form of ``compressedRegister``.
+    """Body of a broker's registration, in two forms: JSON, and the compressed form of ``compressedRegister``.
 
     The compressed form is one zlib stream of: length i32, the DataVersion's JSON; the number of topics i32; for each
     length i32 and ``name readQueueNums writeQueueNums perm filterType``; length i32, the filter servers' JSON. It

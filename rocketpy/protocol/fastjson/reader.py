@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from rocketpy.errors import RemoteProtocolError
 
 DEPTH_MAX = 128
-"""How deep arrays and objects may nest. RocketMQ's deepest body has 7 levels; fastjson ends in a StackOverflowError."""
+"""Bound of nested arrays and objects. RocketMQ's deepest body has 7 levels; fastjson ends in a StackOverflowError."""
 
 _WHITESPACE = re.compile(r"[ \t\r\n\f\b]*")
 _COMMAS = re.compile(r"[ \t\r\n\f\b,]*")

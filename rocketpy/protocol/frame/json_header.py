@@ -34,10 +34,10 @@ INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
 EXT_FIELDS_MAX = 1000
-"""How many ext fields a header may have. RocketMQ's own have at most 20."""
+"""Bound of the ext fields of a header. RocketMQ's own have at most 20."""
 
 DIALECT_SIZE_MAX = 16_384
-"""How long a header may be that is no standard JSON; the reader of the dialect takes a microsecond per character."""
+"""Bound, in characters, of a header that is not standard JSON; its reader takes a microsecond per character."""
 
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 

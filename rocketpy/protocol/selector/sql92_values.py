@@ -22,7 +22,7 @@ from typing import Final
 from rocketpy.protocol.selector.sql92_errors import EvaluationError, SelectorError
 
 Value = int | float | str | bool
-"""What a part of an expression is for a message, if it is not NULL (None)."""
+"""Value of a part of an expression for a message; None is NULL."""
 
 Compare = Callable[[Value, Value], int]
 """Below, at or above 0, as Java's ``compareTo``; EvaluationError where Java throws."""
@@ -43,8 +43,8 @@ OrderTest = Callable[[float, float], bool]
 ORDER_TESTS: Final[dict[str, OrderTest]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 _SHORT_MAX: Final = 64
-"""What longer texts (in characters) are as numbers is cached: one selector may read a property of 32 KiB a thousand
-times for a message, and a third of a second would go by."""
+"""Conversions of longer texts (in characters) to numbers are cached: a selector may read a 32 KiB property a thousand
+times for a message, which would take a third of a second."""
 
 _CACHED_MAX: Final = 64
 

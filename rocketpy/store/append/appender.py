@@ -57,14 +57,14 @@ from rocketpy.store.results import PutMessageStatus
 _PUT_OK = PutMessageStatus.PUT_OK
 _MASK = 0x7FFF_FFFF
 _PENDING_BYTES_MAX = 4 << 20
-"""When a burst has collected this much it is written, without waiting for the burst's end."""
+"""Bytes of a burst above which it is written, without waiting for the burst's end."""
 
 # put packs its heads itself, with the struct of pack_record_head: a call less for each message. A test holds the two
 # against each other.
 _pack_head = RECORD_HEAD.pack
 _pack_unit = layout.UNIT.pack
 PlainMessage: TypeAlias = tuple[str, int, bytes, bytes, int, Sequence[bytes], int, int, int, bytes, int, int]
-"""What :meth:`MessageAppender.put` takes, in its order."""
+"""Arguments of :meth:`MessageAppender.put`, in its order."""
 
 _UNUSUAL_FLAGS = NO_QUEUE_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 

@@ -38,7 +38,7 @@ class MessageBatch(NamedTuple):
     """The stored text, in UTF-8."""
     tags_codes: Sequence[int]
     keys: Sequence[Sequence[bytes]]
-    """What is indexed."""
+    """The records to index."""
 
     @classmethod
     def of(cls, records: Iterable[BatchRecord]) -> MessageBatch:

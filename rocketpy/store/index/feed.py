@@ -33,7 +33,7 @@ class IndexFeed:
 
     def __init__(self, index: Index | None, *, has_pool: bool) -> None:
         self.work: list[IndexWork] = []
-        """Where append puts its messages. It is the index's own list where a burst that has ended can be read."""
+        """Messages from append. It is the index's own list where a burst that has ended can be read."""
         self._index = index
         self._has_pool = has_pool
         self._is_begun = False

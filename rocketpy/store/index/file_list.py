@@ -48,7 +48,7 @@ class IndexFileList:
 
     @property
     def end_physical_offset(self) -> int:
-        """Where the last message in the files is, 0 without files."""
+        """Physical offset of the last message in the files, 0 without files."""
         return self._files[-1].header.end_physical_offset if self._files else 0
 
     def load(self, *, is_clean: bool, log_end_offset: int) -> None:

@@ -108,7 +108,7 @@ class IndexService:
         query_count_max: int,
     ) -> None:
         self.pending: list[IndexWork] = []
-        """Where append puts its messages, in log order. The list stays the same one; only this service removes."""
+        """Messages from append, in log order. The list stays the same one; only this service removes."""
         self._counted = 0  # messages of ``pending`` that are counted in _pending_keys
         self._pending_keys = 0
         self._taken_count = 0  # messages taken from ``pending``, ever
@@ -158,7 +158,7 @@ class IndexService:
 
     @property
     def end_physical_offset(self) -> int:
-        """Where the last message in the files is: to catch up, read the log from there on; 0 without files.
+        """Physical offset of the last message in the files: to catch up, read the log from there on; 0 without files.
 
         That message itself may lack keys after a crash, and is indexed again then; after a clean shutdown it is not.
         """

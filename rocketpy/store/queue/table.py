@@ -22,7 +22,7 @@ from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, ExtLocation
 
 QUEUES_PER_FLUSH_MAX = 4096
-"""How many queues one flush range looks at: with tens of thousands of them the others' turn comes with the next."""
+"""Bound of the queues in one flush range: with tens of thousands of them the others follow in the next."""
 
 
 @attrs.define(eq=False)

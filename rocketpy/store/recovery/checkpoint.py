@@ -64,7 +64,7 @@ class DurableEnds:
     """Records before it are durable, and so are their units. A record begins here, or the log ends."""
 
     unit_count: int
-    """How many units all queues have together of records before ``durable_offset``, expired ones included; not more."""
+    """Units of all queues for records before ``durable_offset``, expired ones included; never more than there are."""
 
 
 @attrs.define(eq=False)

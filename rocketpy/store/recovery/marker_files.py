@@ -138,7 +138,7 @@ class FailedSyncMark:
 
 @attrs.frozen
 class OrderlyEnd:
-    """Where log, queues and index ended: the note of a clean shutdown, in the file ``orderly-end``.
+    """Ends of log, queues and index: the note of a clean shutdown, in the file ``orderly-end``.
 
     It counts only after a clean shutdown, and only if the queues still end as it says. Then recovery begins its
     walk at that end instead of up to three files before it, and an index that ends elsewhere is known to be incomplete.

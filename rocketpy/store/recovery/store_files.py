@@ -119,7 +119,7 @@ class StoreFiles:
 
     @property
     def recovery_progress(self) -> tuple[int, int]:
-        """How far recovery has come in the log, and where its last file ends; (0, 0) while it does not walk."""
+        """Progress of recovery: its offset in the log, and the end of the last file; (0, 0) while it does not walk."""
         return (0, 0) if self._recovery is None else self._recovery.progress
 
     @property

@@ -1,4 +1,4 @@
-"""YAML with places: what is written stays text, and what could grow is refused."""
+"""YAML with line numbers: what is written stays text, and what could grow is refused."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ async def test_a_query_without_any_field_is_refused(broker: MessageBroker) -> No
     assert (answer.remark or "").startswith("QueryMessageRequestHeader.topic: expected text")
 
 
-# ---- by place -------------------------------------------------------------------------------------------------------
+# ---- by physical offset ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))

@@ -157,7 +157,7 @@ async def test_a_commit_that_lies_before_the_newest_record_is_no_end_of_it() -> 
 
 
 async def test_an_ordinary_message_that_names_the_same_number_ends_nothing() -> None:
-    """Only a commit does: a delivered delayed message keeps a place in the same field."""
+    """Only a commit does: a delivered delayed message keeps an offset in the same field."""
     async with open_transaction_broker() as broker:
         broker.half(b"hello")
         put(broker, TOPIC, b"hello", **{ORIGIN: "0"})

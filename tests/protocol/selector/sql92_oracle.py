@@ -88,7 +88,7 @@ def evaluate(expression: Expression, properties: Mapping[str, str]) -> JavaValue
 
 
 def as_boolean(expression: Expression, properties: Mapping[str, str]) -> JavaValue | None:
-    """Return an expression in the place of a boolean: a property that is there is FALSE."""
+    """Return an expression in boolean position: a property that is there is FALSE."""
     value = evaluate(expression, properties)
     return ("Boolean", False) if value is not None and value[0] != "Boolean" else value
 

@@ -26,7 +26,7 @@ VECTOR = (
     "0000018bcfe5687b0a00000200002a9f0000000000000000000000000000000548656c6c6f09546f706963546573740033554e49515f4b45"
     "590141433131303030313030303031384234414143323030303030303030303030300254414753015461674 1"
 ).replace(" ", "")
-"""The record of spec 19, which Java's own encoder writes: queue 3 of TopicTest, queue offset 7, place 1024."""
+"""A record as Java's own encoder writes it: queue 3 of TopicTest, queue offset 7, physical offset 1024."""
 
 
 def record_at(parts: Parts, physical_offset: int, size: int) -> bytes:

@@ -157,7 +157,7 @@ WHOLE = UNIT.pack(1 << 40, 100, 0)
 
 
 def torn_tags_codes(position: int, tags_code: int) -> set[int]:
-    """Every tagsCode field that a unit at a place can have when any of its sectors is lost, place and size whole."""
+    """Every tagsCode field that a unit at a position can have when a sector of it is lost, offset and size whole."""
     unit = UNIT.pack(1 << 40, 100, tags_code)
     found = set()
     for border in range(position // SECTOR * SECTOR, position + UNIT_SIZE, SECTOR):
@@ -171,7 +171,7 @@ def torn_tags_codes(position: int, tags_code: int) -> set[int]:
 
 @pytest.mark.parametrize("tags_code", [HASH, 0x0000_0001_0000_0001, 0x7FFF_FFFF, 1_700_000_000_123])
 def test_whatever_a_lost_sector_leaves_is_doubted(tags_code: int) -> None:
-    """Every place of a unit in five sectors: the model cuts the bytes, the module only computes."""
+    """Every position of a unit in five sectors: the model cuts the bytes, the module only computes."""
     doubted = 0
     for position in range(0, 5 * SECTOR, 4):
         for left in torn_tags_codes(position, tags_code) - {tags_code}:

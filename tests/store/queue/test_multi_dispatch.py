@@ -349,7 +349,7 @@ def test_death_at_every_call() -> None:
 
 
 def test_what_java_s_broker_was_sent_becomes_the_same_store(tmp_path: Path, place: Place) -> None:
-    """Every record of the recorded store, put again without what the broker added: same places, same units."""
+    """Every record of the recorded store, put again without what the broker added: same offsets, same units."""
     root = golden_store.unpack_store("store-multi", tmp_path / "golden")
     lines = golden_store.expected("store-multi")
     parts = parts_at(place, log_file_size=65536, queue_file_size=6000)

@@ -63,7 +63,7 @@ def test_queues_are_found_on_disk(place: Place) -> None:
 
 @pytest.mark.parametrize("name", ["00", "01", "2147483648", "9" * 30, "-1", "+1", "\u0661"])
 def test_a_directory_with_another_spelling_of_a_queue_id_is_left_alone(place: Place, name: str) -> None:
-    """Two names for one queue: the second took the place of the first, whose files were deleted as it was found."""
+    """Two names for one queue: the second replaced the first, whose files were deleted as it was found."""
     table = table_at(place)
     append(table, "T", 0, 3)
     append(table, "T", 1, 2)

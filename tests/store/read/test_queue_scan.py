@@ -83,7 +83,7 @@ def scan_all(
 
 
 def served(scan: QueueScan) -> list[int]:
-    """The places of the records in the answer."""
+    """The physical offsets of the records in the answer."""
     found, body = [], b"".join(scan.bodies)
     while body:
         size, _, place = RECORD_HEAD_CHECK.unpack_from(body)
@@ -180,7 +180,7 @@ def test_expired_records_are_skipped(unit: tuple[int, int, int]) -> None:
 
 @attrs.frozen
 class Wanted:
-    """Wants units of some tags codes, and of them, if records are asked about, those of some places."""
+    """Wants units of some tags codes, and of them, if records are asked about, those of some offsets."""
 
     tags_codes: frozenset[int]
     places: frozenset[int] | None = None

@@ -181,7 +181,7 @@ def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, d
 @pytest.mark.parametrize("torn_at", [512, 1536])
 @pytest.mark.parametrize("tags", ["TagA", ""])
 def test_a_tags_code_that_a_torn_page_has_lost_is_rebuilt(place: Place, torn_at: int, tags: str) -> None:
-    """Place and size of a unit can be in one sector, its tags code, wholly or its lower half, in the next one."""
+    """Offset and size of a unit can be in one sector, its tags code, wholly or its lower half, in the next one."""
     parts = Parts(place, log_file_size=1 << 16, queue_file_size=20_000)
     for body in bodies_of(200):
         parts.put(body, tags=tags, properties=b"TAGS\x01" + tags.encode() if tags else b"")

@@ -64,7 +64,7 @@ class Scene:
         self.world.open()
         self.old: list[bytes] = []
         self.new: list[bytes] = []
-        self.places: list[int] = []  # of all of them in the log
+        self.places: list[int] = []  # physical offsets of all of them
 
     @property
     def record_size(self) -> int:

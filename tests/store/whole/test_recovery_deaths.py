@@ -66,7 +66,7 @@ def a_second_file_ran_ahead(place: Place) -> None:
 @pytest.mark.parametrize("begin", [units_ran_ahead, a_second_file_ran_ahead])
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_old_units_never_come_back_below_new_records(begin: Callable[[Place], None], deaths: int) -> None:
-    """A recovery cleared them, and died before that was durable. Others of the same sizes took their places."""
+    """A recovery cleared them, and died before that was durable. Others of the same sizes got their offsets."""
     for call in range(1, CALLS_MAX):
         disk = SimDisk()
         place = Place(disk, "/store")

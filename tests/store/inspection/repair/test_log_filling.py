@@ -1,4 +1,4 @@
-"""What goes into a damaged place: valid records without a gap, whose queue offsets follow each other."""
+"""The contents of a filled range: valid records without a gap, whose queue offsets follow each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scene:
         self.continuity.see(records)
 
     def units(self, topic: str, first: int, *units: tuple[int, int]) -> None:
-        """Queue offsets from ``first`` on have units to these places and sizes."""
+        """Queue offsets from ``first`` on have units with these physical offsets and sizes."""
         path = f"/s/{topic}/0/{0:020d}"
         self.place.write(path, b"".join(UNIT.pack(*unit, 0) for unit in units), first * 20)
         size = self.place.disk.file_size(path)
@@ -75,7 +75,7 @@ def content_of(pieces: list[Piece]) -> bytes:
 
 
 def records_in(pieces: list[Piece]) -> list[tuple[str, int, int, int]]:
-    """Topic (empty for a filler), queue offset, place and size of each record; a BLANK is left out."""
+    """Topic (empty for a filler), queue offset, offset and size of each record; a BLANK is left out."""
     content = content_of(pieces)
     found, position = [], 0
     while position < len(content):
@@ -191,7 +191,7 @@ def test_a_file_ends_in_a_blank(size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_reached_the_disk_of_a_filling_is_filled_up_in_the_same_way(seed: int) -> None:
-    """Some of the records are there, the rest is damaged again: what is missing has the same places."""
+    """Some of the records are there, the rest is damaged again: what is missing has the same offsets."""
     random = Random(seed)
     scene = Scene()
     scene.before(record("T", 0, 0), record("U", 0, 200), record("V", 0, 400))

@@ -40,7 +40,7 @@ def files_of(place: Place) -> list[StoreFile]:
 
 
 def walk(place: Place, **options: object) -> tuple[LogWalk, list[tuple[int, int]]]:
-    """Walk to the end; return the walk and place and size of each record."""
+    """Walk to the end; return the walk and offset and size of each record."""
     result = LogWalk(files_of(place), ReadOnlyFiles(place.disk), **options)  # type: ignore[arg-type]
     found = [(each.physical_offset, each.size) for part in result.slices() for each in part.records]
     return result, found

@@ -10,7 +10,7 @@ SIZE = 1000
 
 
 def follow(*steps: int | str | tuple[str, int], log_min_offset: int = 0) -> QueueContinuity:
-    """Follow queue offsets of T, or of another topic, at multiples of 1000; "damage" is a place without a record."""
+    """Follow queue offsets of T, or of another topic, at multiples of 1000; "damage" is an offset without a record."""
     continuity = QueueContinuity(log_min_offset=log_min_offset)
     for number, step in enumerate(steps):
         place = log_min_offset + number * SIZE

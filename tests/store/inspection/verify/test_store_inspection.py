@@ -99,7 +99,7 @@ FORGED = [
     f"INNER_MULTI_DISPATCH\x01{name}\x02INNER_MULTI_QUEUE_OFFSET\x01{offset}"
     for name, offset in [("Audit", 10), ("Audit", 15), ("Audit", 0), ("T", 50), ("Gone", 0), ("%LMQ%x", 0)]
 ]
-"""What a client may write where a broker without multi-dispatch stores it as it is: places where no unit is."""
+"""What a client may write where a broker without multi-dispatch stores it as it is: offsets without a unit."""
 
 
 async def test_names_mean_nothing_in_a_store_without_multi_dispatch() -> None:
@@ -198,7 +198,7 @@ def test_garbage_is_walked_around(tmp_path: Path) -> None:
 
 
 def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
-    """A damaged record whose body holds a whole record, but not at the place that record names."""
+    """A damaged record whose body holds a whole record, but not at the offset that record names."""
     store = unpack("store-clean", tmp_path)
     records = store.records()
     broken_stores.garbage_in_log(store)
