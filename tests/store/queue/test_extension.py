@@ -233,7 +233,7 @@ def test_what_cannot_be_stored_leaves_the_plain_tags_code(place: Place) -> None:
     assert queue.extended_tags_code(1, 2, bytes(EXT_UNIT_SIZE_MAX)) == 1, "too long for any file"
     assert queue.extended_tags_code(1, 2, bytes(FILE_SIZE)) == 1, "three files were too short"
     assert queue.ext is not None
-    queue.ext._next_offset = EXT_ADDRESS_MAX + (1 << 63)
+    queue.ext.begin(EXT_ADDRESS_MAX)  # the queue's last unit leads there, so the next one goes after it
     assert queue.extended_tags_code(1, 2, None) == 1, "no addresses left"
 
 
