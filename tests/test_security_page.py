@@ -29,6 +29,7 @@ NO_LIMIT_OF_A_PEER = {
     "KEY_SIZE_MAX": "a frame format",
     "LINES_MAX": "lines of the log about one request",
     "PIECE_ITEMS_MAX": "a step of our own work",
+    "PLAIN_TOPICS_MAX": "a cache of topics that need no check",
     "QUEUE_ID_MAX": "a file format",
     "QUEUES_PER_FLUSH_MAX": "a step of our own work",
     "RECORD_SIZE_MAX": "a file format",

@@ -1,6 +1,6 @@
 """The files of the index, in order of creation: found at a start, added when one is full, synced, deleted.
 
-Rule: after a crash only files are kept that the checkpoint vouches for. It vouches for a file by the time of its last
+Rule: after a crash only files are kept that the checkpoint covers. It covers a file by the time of its last
 message, once the file is full and synced; so files are synced in their order. Nothing here knows keys or messages.
 
 Compatibility: ``IndexService`` (4.9.8) deletes files of other sizes only by hand; here they are left alone, and a new
@@ -61,11 +61,11 @@ class IndexFileList:
         only.
         """
         self._disk.make_directories(self._path)
-        vouched_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
+        covered_ms, earlier_ms = self._checkpoint.index_msg_timestamp_ms, -1
         found = list(self._files_found())
         for index_file in found:
             header = index_file.header
-            is_covered = earlier_ms < header.end_timestamp_ms <= vouched_ms and header.index_count > 1
+            is_covered = earlier_ms < header.end_timestamp_ms <= covered_ms and header.index_count > 1
             # By its times alone a file could pass that was begun in the same millisecond, or after the clock was set
             # back. So the one that still grew does not, and the checkpoint never means it.
             still_grew = index_file.room > 0 and (index_file.layout == self._layout or index_file is found[-1])
@@ -75,11 +75,11 @@ class IndexFileList:
                 earlier_ms = header.end_timestamp_ms
             else:
                 self._disk.unlink(index_file.path)
-                vouched_ms = -1
+                covered_ms = -1
         if not is_clean or len(self._files) < len(found):
             # Also where none was deleted: an earlier recovery may have done it, and died before this.
             self._disk.sync_directory(self._path)
-        self._vouch_for_no_more_than_is_kept()
+        self._cover_no_more_than_is_kept()
 
     def writable_file(self) -> IndexFile:
         """Return the last file, or a new one when it is full."""
@@ -107,7 +107,7 @@ class IndexFileList:
         while self.unsynced:
             index_file = self.unsynced[0]
             await run_blocking(self._sync, index_file)
-            self._vouch_for(index_file)
+            self._cover(index_file)
             index_file.close()
             await run_blocking(self._checkpoint.flush)
             del self.unsynced[0]
@@ -116,7 +116,7 @@ class IndexFileList:
         """Make every file durable, the last one too; the checkpoint is for the caller to flush. Blocks."""
         for index_file in dict.fromkeys([*self.unsynced, *self._files[-1:]]):
             index_file.sync()
-            self._vouch_for(index_file)
+            self._cover(index_file)
         self._disk.sync_directory(self._path)
         self.unsynced.clear()
 
@@ -141,14 +141,14 @@ class IndexFileList:
         index_file.sync()
         self._disk.sync_directory(self._path)
 
-    def _vouch_for(self, index_file: IndexFile) -> None:
+    def _cover(self, index_file: IndexFile) -> None:
         if index_file is not self._files[-1] or not index_file.room:
             checkpoint = self._checkpoint
             checkpoint.index_msg_timestamp_ms = max(
                 checkpoint.index_msg_timestamp_ms, index_file.header.end_timestamp_ms
             )
 
-    def _vouch_for_no_more_than_is_kept(self) -> None:
+    def _cover_no_more_than_is_kept(self) -> None:
         """Take back the time of files that are gone: those that are made again have it too, and are not synced yet."""
         checkpoint = self._checkpoint
         kept_ms = max((index_file.header.end_timestamp_ms for index_file in self._files), default=0)

@@ -7,7 +7,7 @@ faster than the index. A batch may bring more keys than that, so it is put only 
 (:attr:`IndexService.is_full`), and memory stays bounded.
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
-vouches for are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
+covers are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
 ReputMessageService to read again. A shortage of space or descriptors stops building, not the store:
 :meth:`IndexService.writable_or_why` has the reason, appending must be refused while it has one, and building goes on
 when the shortage is over.

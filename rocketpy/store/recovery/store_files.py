@@ -1,7 +1,7 @@
 """The files of one store as one object: opened, recovered and made ready for appends, in the order that is crash-safe.
 
 Order: checkpoint and abort file are read, the log finds its end and the queues follow it, everything past the end is
-cleared durably, the index drops what no checkpoint vouches for; only then comes the abort file, and only then may
+cleared durably, the index drops what the checkpoint does not cover; only then comes the abort file, and only then may
 something be appended. Nothing here awaits or runs in the background.
 """
 

@@ -1,4 +1,4 @@
-"""The files of the index: which a start keeps, which the checkpoint vouches for, which go."""
+"""The files of the index: which a start keeps, which the checkpoint covers, which go."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Index:
             stored_ms = NOW + 1_000 * number if timestamp_ms is None else timestamp_ms
             self.files.writable_file().put([number], [100 * number], [stored_ms])
 
-    def vouch(self, timestamp_ms: int) -> None:
+    def cover(self, timestamp_ms: int) -> None:
         """Write the checkpoint as if files up to a time were synced."""
         self.checkpoint.index_msg_timestamp_ms = timestamp_ms
         self.checkpoint.flush()
@@ -111,7 +111,7 @@ async def test_a_failed_sync_leaves_the_file_to_be_synced() -> None:
     assert not disk.exists("/checkpoint")
 
 
-def test_at_a_clean_shutdown_the_last_file_is_synced_too_but_not_vouched_for() -> None:
+def test_at_a_clean_shutdown_the_last_file_is_synced_too_but_not_covered() -> None:
     disk = SimDisk()
     index = Index(disk)
     index.put(range(1, 16))
@@ -138,7 +138,7 @@ def test_what_names_messages_beyond_the_end_of_the_log_goes_for_good(layout: Ind
     newer = Index(disk)
     newer.put(range(9, 22))
     newer.files.sync_all()
-    newer.vouch(NOW + 21_000)
+    newer.cover(NOW + 21_000)
     assert len(disk.list_directory("/index")) == 3
     assert Index(disk, is_clean=is_clean, log_end_offset=500).found == (0, 0)
     disk.lose_power(lambda count: 0)
@@ -180,7 +180,7 @@ def test_no_time_covers_a_file_that_still_grew(layout: IndexLayout) -> None:
     disk = SimDisk()
     index = Index(disk, layout=layout)
     index.put(range(1, 6))
-    index.vouch(NOW + 500_000)
+    index.cover(NOW + 500_000)
     disk.kill_process()
     assert Index(disk, is_clean=False).found == (0, 0)
 
@@ -203,7 +203,7 @@ def test_a_file_left_empty_by_a_crash_is_deleted() -> None:
     index = Index(disk)
     index.put(range(1, 11))
     index.files.sync_all()
-    index.vouch(NOW + 10_000)
+    index.cover(NOW + 10_000)
     index.files.writable_file()
     disk.kill_process()
     assert len(disk.list_directory("/index")) == 2
@@ -217,7 +217,7 @@ def test_a_time_that_was_set_back_covers_nothing() -> None:
     index.put(range(101, 111))
     index.put(range(111, 121), NOW + 111)
     index.put(range(121, 126), NOW + 500_000)
-    index.vouch(NOW + 110_000)
+    index.cover(NOW + 110_000)
     disk.kill_process()
     assert Index(disk, is_clean=False).found == (1, 11_000)
 
@@ -227,7 +227,7 @@ def test_after_a_lost_file_none_is_kept() -> None:
     index = Index(disk)
     for begin, times_ms in ((0, 1_000), (10, 9_000), (20, 2_000)):
         index.put(range(begin, begin + 10), NOW + times_ms)
-    index.vouch(NOW + 3_000)
+    index.cover(NOW + 3_000)
     disk.kill_process()
     assert Index(disk, is_clean=False).found == (1, 900)
     assert len(disk.list_directory("/index")) == 1
