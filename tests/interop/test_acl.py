@@ -27,7 +27,7 @@ pytestmark = pytest.mark.java
 REFUSED = "org.apache.rocketmq.acl.common.AclException: "
 ACCOUNTS = """\
 # Who may do what in these tests.
-globalWhiteRemoteAddresses: []   # nobody
+globalWhiteRemoteAddresses: []   # no address
 accounts:
   # of programs
   - accessKey: an-account   # its name
