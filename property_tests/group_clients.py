@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from property_tests.small_broker import ASYNC, BROKER, small_broker
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import ConsumerConnection, GetConsumerListByGroupResponseBody
+from rocketpy.protocol.bodies.connection import ConsumerConnection
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode

@@ -29,17 +29,19 @@ from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.selector.tag import has_tag, parse_tag_expression
 from rocketpy.protocol.stored_message import decode_messages

@@ -19,13 +19,13 @@ from rocketpy.protocol.codes import PERM_READ, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
-from rocketpy.protocol.headers.offset import (
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
 )
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG

@@ -33,15 +33,14 @@ from rocketpy.protocol.headers.client import (
     UnregisterClientRequestHeader,
 )
 from rocketpy.protocol.headers.codec import wire_names
-from rocketpy.protocol.headers.offset import (
+from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from rocketpy.protocol.headers.query import QueryConsumeQueueRequestHeader
+from rocketpy.protocol.headers.queue_bounds import (
     GetEarliestMsgStoretimeRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMinOffsetRequestHeader,
-    QueryConsumerOffsetRequestHeader,
     SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.protocol.headers.query import QueryConsumeQueueRequestHeader
 from rocketpy.protocol.headers.topic import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,

@@ -16,7 +16,8 @@ import trio
 
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import ProducerInfo, ProducerTableInfo, SubscriptionGroupConfig
+from rocketpy.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import (
     DelayOffsetSerializeWrapper,

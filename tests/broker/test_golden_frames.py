@@ -21,13 +21,15 @@ from _pytest.mark.structures import ParameterSet
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.group import (
+from rocketpy.protocol.bodies.connection import (
     Connection,
     ConsumerConnection,
+    ProducerConnection,
+)
+from rocketpy.protocol.bodies.group import (
     ConsumerOffsetSerializeWrapper,
     GetConsumerListByGroupResponseBody,
     GroupList,
-    ProducerConnection,
     SubscriptionGroupWrapper,
 )
 from rocketpy.protocol.bodies.heartbeat import ConsumerData

@@ -12,7 +12,7 @@ from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.headers.offset import GetMaxOffsetRequestHeader
+from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader
 
 
 def request(body: bytes | None) -> RemotingCommand:

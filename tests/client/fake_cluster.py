@@ -25,16 +25,18 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
 from rocketpy.protocol.host import encode_host

@@ -18,7 +18,7 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.headers.offset import GetMaxOffsetResponseHeader
+from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetResponseHeader
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster

@@ -22,11 +22,8 @@ from rocketpy.protocol.bodies.topic import (
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
-from rocketpy.protocol.headers.namesrv import (
-    GetRouteInfoRequestHeader,
-    PutKVConfigRequestHeader,
-    RegisterBrokerRequestHeader,
-)
+from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader, PutKVConfigRequestHeader
+from rocketpy.protocol.headers.registration import RegisterBrokerRequestHeader
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.store.disk.os_disk import OsDisk

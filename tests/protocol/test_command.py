@@ -7,7 +7,7 @@ import pytest
 from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.codes import MQ_VERSION, LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
-from rocketpy.protocol.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 
 
 @pytest.mark.parametrize(

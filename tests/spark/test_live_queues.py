@@ -17,13 +17,13 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
-from rocketpy.protocol.headers.offset import (
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
 )
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.spark.live_queues import QueueRange, plan_queue_ranges, read_queue_range

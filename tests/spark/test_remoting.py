@@ -19,7 +19,7 @@ from rocketpy.errors import (
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.protocol.headers.offset import GetMaxOffsetRequestHeader
+from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader
 from rocketpy.protocol.signature import SessionCredentials, SigningKey, signature_matches
 from rocketpy.spark.remoting import BlockingRemotingClient
 

@@ -25,16 +25,14 @@ from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
-from rocketpy.protocol.bodies.group import (
-    Connection as ConnectionBody,
-)
-from rocketpy.protocol.bodies.group import (
+from rocketpy.protocol.bodies.connection import Connection as ConnectionBody
+from rocketpy.protocol.bodies.connection import (
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
-    SubscriptionGroupConfig,
 )
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.admin import (

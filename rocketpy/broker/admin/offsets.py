@@ -16,7 +16,7 @@ from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.offset import (
+from rocketpy.protocol.headers.queue_bounds import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,

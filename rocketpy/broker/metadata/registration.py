@@ -30,7 +30,7 @@ from rocketpy.protocol.bodies.route import MASTER_ID, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.namesrv import (
+from rocketpy.protocol.headers.registration import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,

@@ -23,7 +23,7 @@ from rocketpy.protocol.bodies.topic import TOPICS_PER_SLICE, DataVersion, Regist
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.namesrv import (
+from rocketpy.protocol.headers.registration import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,

@@ -1,24 +1,14 @@
-"""Consumer and producer groups: their settings, their members and their offsets."""
+"""Consumer groups: their settings and their offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import attrs
 
-from rocketpy.protocol.bodies.codec import JavaEnum, JavaSet, named
-from rocketpy.protocol.bodies.heartbeat import (
-    ConsumeFromWhereName,
-    ConsumeTypeName,
-    MessageModelName,
-    SubscriptionData,
-)
+from rocketpy.protocol.bodies.codec import JavaSet
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.headers.codec import Int32, Int64
-
-LanguageName = Annotated[str, JavaEnum.of(LanguageCode)]
 
 
 @attrs.frozen
@@ -71,49 +61,3 @@ class GroupList:
     """Names of groups."""
 
     group_list: JavaSet[str] = attrs.field(factory=list)
-
-
-@attrs.frozen
-class Connection:
-    """A member of a group; ``client_addr`` is ``ip:port``."""
-
-    client_id: str
-    client_addr: str
-    language: LanguageName | None = None
-    version: Int32 = 0
-
-
-@attrs.frozen
-class ConsumerConnection:
-    """The consumers of a group, and its settings."""
-
-    connection_set: JavaSet[Connection] = attrs.field(factory=list)
-    subscription_table: dict[str, SubscriptionData] = attrs.field(factory=dict)
-    consume_type: ConsumeTypeName | None = None
-    message_model: MessageModelName | None = None
-    consume_from_where: ConsumeFromWhereName | None = None
-
-
-@attrs.frozen
-class ProducerConnection:
-    """The producers of a group."""
-
-    connection_set: JavaSet[Connection] = attrs.field(factory=list)
-
-
-@attrs.frozen
-class ProducerInfo:
-    """A producer; ``remote_ip`` is ``/ip:port``, with Java's slash."""
-
-    client_id: str
-    remote_ip: str = attrs.field(metadata=named("remoteIP"))
-    language: LanguageName | None = None
-    version: Int32 = 0
-    last_update_timestamp: Int64 = 0
-
-
-@attrs.frozen
-class ProducerTableInfo:
-    """All producers of a broker by group."""
-
-    data: dict[str, Sequence[ProducerInfo]] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""Headers about offsets: a group's progress, and the bounds of a queue."""
+"""Headers about a group's progress."""
 
 from __future__ import annotations
 
@@ -38,68 +38,3 @@ class UpdateConsumerOffsetRequestHeader:
 @attrs.frozen
 class UpdateConsumerOffsetResponseHeader:
     """Answer to 15; it has no fields."""
-
-
-@attrs.frozen(kw_only=True)
-class SearchOffsetRequestHeader:
-    """Request 29: the first message stored at or after ``timestamp`` (ms)."""
-
-    topic: str
-    queue_id: Int32
-    timestamp: Int64
-    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
-
-
-@attrs.frozen
-class SearchOffsetResponseHeader:
-    """Answer to 29: a queue offset; 0 for an unknown queue."""
-
-    offset: Int64
-
-
-@attrs.frozen(kw_only=True)
-class GetMaxOffsetRequestHeader:
-    """Request 30."""
-
-    topic: str
-    queue_id: Int32
-    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
-
-
-@attrs.frozen
-class GetMaxOffsetResponseHeader:
-    """Answer to 30: the queue offset the next message will get; 0 for an unknown queue."""
-
-    offset: Int64
-
-
-@attrs.frozen(kw_only=True)
-class GetMinOffsetRequestHeader:
-    """Request 31."""
-
-    topic: str
-    queue_id: Int32
-    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
-
-
-@attrs.frozen
-class GetMinOffsetResponseHeader:
-    """Answer to 31: the oldest queue offset still there; 0 for an unknown queue."""
-
-    offset: Int64
-
-
-@attrs.frozen(kw_only=True)
-class GetEarliestMsgStoretimeRequestHeader:
-    """Request 32."""
-
-    topic: str
-    queue_id: Int32
-    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
-
-
-@attrs.frozen
-class GetEarliestMsgStoretimeResponseHeader:
-    """Answer to 32: when the oldest message of the queue was stored (ms); -1 for an unknown queue."""
-
-    timestamp: Int64

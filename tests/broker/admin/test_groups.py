@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import (
+from rocketpy.protocol.bodies.connection import (
     Connection,
     ConsumerConnection,
     ProducerConnection,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
 )
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request

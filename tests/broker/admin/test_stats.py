@@ -9,7 +9,7 @@ import pytest
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.monitoring.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.group import ProducerTableInfo
+from rocketpy.protocol.bodies.connection import ProducerTableInfo
 from rocketpy.protocol.bodies.stats import (
     BrokerStatsData,
     BrokerStatsItem,

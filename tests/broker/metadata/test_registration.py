@@ -24,7 +24,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.namesrv import (
+from rocketpy.protocol.headers.registration import (
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,

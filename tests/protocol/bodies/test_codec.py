@@ -24,12 +24,12 @@ from rocketpy.protocol.bodies.codec import (
     encode_value,
     named,
 )
-from rocketpy.protocol.bodies.group import (
+from rocketpy.protocol.bodies.connection import (
     ConsumerConnection,
-    ConsumerOffsetSerializeWrapper,
     ProducerInfo,
     ProducerTableInfo,
 )
+from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
 from rocketpy.protocol.fastjson import FrozenBean, dumps

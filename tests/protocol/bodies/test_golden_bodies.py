@@ -22,15 +22,17 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.batch import decode_batch_body, encode_batch_body
 from rocketpy.protocol.bodies.acl import AclConfig
 from rocketpy.protocol.bodies.codec import decode_body, decode_value, encode_body, encode_pieces, encode_value
+from rocketpy.protocol.bodies.connection import (
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerTableInfo,
+)
 from rocketpy.protocol.bodies.filter import ConsumerFilterWrapper
 from rocketpy.protocol.bodies.group import (
-    ConsumerConnection,
     ConsumerOffsetSerializeWrapper,
     GetConsumerListByGroupResponseBody,
     GroupList,
     LmqConsumerOffsetSerializeWrapper,
-    ProducerConnection,
-    ProducerTableInfo,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )

@@ -1,15 +1,9 @@
-"""Groups: defaults, offsets, members."""
+"""Groups: defaults and offsets."""
 
 from __future__ import annotations
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_text
-from rocketpy.protocol.bodies.group import (
-    Connection,
-    ConsumerOffsetSerializeWrapper,
-    ProducerInfo,
-    ProducerTableInfo,
-    SubscriptionGroupConfig,
-)
+from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper, SubscriptionGroupConfig
 
 
 def test_a_group_with_a_name_only_has_javas_defaults() -> None:
@@ -24,17 +18,3 @@ def test_offsets_are_keyed_by_number_quoted_or_not() -> None:
     offsets = ConsumerOffsetSerializeWrapper({"T@G": {0: 5, 1: 6}})
     assert decode_body('{"offsetTable":{"T@G":{0:5,"1":6}}}', ConsumerOffsetSerializeWrapper) == offsets
     assert encode_text(offsets) == '{"offsetTable":{"T@G":{0:5,1:6}}}'
-
-
-def test_an_unknown_language_is_none() -> None:
-    assert decode_body('{"clientId":"c","clientAddr":"a","language":"ZIG"}', Connection) == Connection("c", "a")
-    assert decode_body('{"clientId":"c","clientAddr":"a","language":3}', Connection).language == "PYTHON"
-    assert encode_text(Connection("c", "a")) == '{"clientAddr":"a","clientId":"c","version":0}'
-
-
-def test_the_address_of_a_producer_has_javas_name() -> None:
-    table = ProducerTableInfo({"G": [ProducerInfo("c", "/1.2.3.4:5", "JAVA", 409, 7)]})
-    assert encode_text(table) == (
-        '{"data":{"G":[{"clientId":"c","language":"JAVA","lastUpdateTimestamp":7,"remoteIP":"/1.2.3.4:5","version":409}]}}'
-    )
-    assert decode_body(encode_text(table), ProducerTableInfo) == table

@@ -27,57 +27,6 @@ CASES = [
     ),
     (namesrv.GetKVListByNamespaceRequestHeader(namespace="namespace"), {"namespace": "namespace"}, "namespace"),
     (
-        namesrv.RegisterBrokerRequestHeader(
-            broker_name="broker name",
-            broker_addr="broker addr",
-            cluster_name="cluster name",
-            ha_server_addr="ha server addr",
-            broker_id=1099511627780,
-            compressed=True,
-            body_crc32=7,
-        ),
-        {
-            "brokerName": "broker name",
-            "brokerAddr": "broker addr",
-            "clusterName": "cluster name",
-            "haServerAddr": "ha server addr",
-            "brokerId": "1099511627780",
-            "compressed": "true",
-            "bodyCrc32": "7",
-        },
-        "brokerName brokerAddr clusterName brokerId",
-    ),
-    (
-        namesrv.RegisterBrokerResponseHeader(ha_server_addr="ha server addr", master_addr="master addr"),
-        {"haServerAddr": "ha server addr", "masterAddr": "master addr"},
-        "",
-    ),
-    (
-        namesrv.UnRegisterBrokerRequestHeader(
-            broker_name="broker name", broker_addr="broker addr", cluster_name="cluster name", broker_id=1099511627779
-        ),
-        {
-            "brokerName": "broker name",
-            "brokerAddr": "broker addr",
-            "clusterName": "cluster name",
-            "brokerId": "1099511627779",
-        },
-        "brokerName brokerAddr clusterName brokerId",
-    ),
-    (
-        namesrv.QueryDataVersionRequestHeader(
-            broker_name="broker name", broker_addr="broker addr", cluster_name="cluster name", broker_id=1099511627779
-        ),
-        {
-            "brokerName": "broker name",
-            "brokerAddr": "broker addr",
-            "clusterName": "cluster name",
-            "brokerId": "1099511627779",
-        },
-        "brokerName brokerAddr clusterName brokerId",
-    ),
-    (namesrv.QueryDataVersionResponseHeader(changed=True), {"changed": "true"}, "changed"),
-    (
         namesrv.GetRouteInfoRequestHeader(topic="topic", accept_standard_json_only=True),
         {"topic": "topic", "acceptStandardJsonOnly": "true"},
         "topic",

@@ -1,4 +1,4 @@
-"""The spellings of progress and queue bounds."""
+"""The spellings of progress."""
 
 from __future__ import annotations
 
@@ -35,34 +35,6 @@ CASES = [
         "consumerGroup topic queueId commitOffset",
     ),
     (offset.UpdateConsumerOffsetResponseHeader(), {}, ""),
-    (
-        offset.SearchOffsetRequestHeader(topic="topic", queue_id=2, timestamp=1099511627778, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "timestamp": "1099511627778", "bname": "broker name"},
-        "topic queueId timestamp",
-    ),
-    (offset.SearchOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        offset.GetMaxOffsetRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (offset.GetMaxOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        offset.GetMinOffsetRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (offset.GetMinOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        offset.GetEarliestMsgStoretimeRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (
-        offset.GetEarliestMsgStoretimeResponseHeader(timestamp=1099511627776),
-        {"timestamp": "1099511627776"},
-        "timestamp",
-    ),
 ]
 
 

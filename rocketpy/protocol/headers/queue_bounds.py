@@ -1,0 +1,72 @@
+"""Headers about the bounds of a queue: its first, last and nearest offsets."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.protocol.headers.codec import Int32, Int64, wire
+
+
+@attrs.frozen(kw_only=True)
+class SearchOffsetRequestHeader:
+    """Request 29: the first message stored at or after ``timestamp`` (ms)."""
+
+    topic: str
+    queue_id: Int32
+    timestamp: Int64
+    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
+
+
+@attrs.frozen
+class SearchOffsetResponseHeader:
+    """Answer to 29: a queue offset; 0 for an unknown queue."""
+
+    offset: Int64
+
+
+@attrs.frozen(kw_only=True)
+class GetMaxOffsetRequestHeader:
+    """Request 30."""
+
+    topic: str
+    queue_id: Int32
+    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
+
+
+@attrs.frozen
+class GetMaxOffsetResponseHeader:
+    """Answer to 30: the queue offset the next message will get; 0 for an unknown queue."""
+
+    offset: Int64
+
+
+@attrs.frozen(kw_only=True)
+class GetMinOffsetRequestHeader:
+    """Request 31."""
+
+    topic: str
+    queue_id: Int32
+    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
+
+
+@attrs.frozen
+class GetMinOffsetResponseHeader:
+    """Answer to 31: the oldest queue offset still there; 0 for an unknown queue."""
+
+    offset: Int64
+
+
+@attrs.frozen(kw_only=True)
+class GetEarliestMsgStoretimeRequestHeader:
+    """Request 32."""
+
+    topic: str
+    queue_id: Int32
+    broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
+
+
+@attrs.frozen
+class GetEarliestMsgStoretimeResponseHeader:
+    """Answer to 32: when the oldest message of the queue was stored (ms); -1 for an unknown queue."""
+
+    timestamp: Int64
