@@ -20,7 +20,7 @@ from rocketpy.broker.delay import delivery as schedule_message
 from rocketpy.broker.delay.dead_letter import DelayDeadLetters
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.due_time import DueTimes
-from rocketpy.broker.delay.level_queue import LevelQueue
+from rocketpy.broker.delay.level_queue import MESSAGES_PER_TURN, LevelQueue
 from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.delay.progress import DelayProgressService
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
@@ -351,4 +351,4 @@ def test_common_bugs_are_found_by_chance(name: str) -> None:
 
 def test_turns_are_short() -> None:
     """What the machine sends at once is more than one turn delivers."""
-    assert schedule_message.MESSAGES_PER_TURN < 40
+    assert MESSAGES_PER_TURN < 40
