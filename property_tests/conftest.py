@@ -11,9 +11,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.case_names import pytest_make_parametrize_id
 from tests.task_order import pytest_runtest_setup
 
-__all__ = ["pytest_runtest_setup"]
+__all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

@@ -12,11 +12,12 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.case_names import pytest_make_parametrize_id
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
-__all__ = ["pytest_runtest_setup"]
+__all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

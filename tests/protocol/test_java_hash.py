@@ -15,9 +15,13 @@ VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").rea
 STRINGS = [each for each in VECTORS["strings"] if each["string"] is not None]
 
 
-@pytest.mark.parametrize("vector", STRINGS, ids=lambda vector: vector["utf16_hex"] or "empty")
+def text_of(vector: dict[str, object]) -> str:
+    return bytes.fromhex(str(vector["utf16_hex"])).decode("utf-16-be", "surrogatepass")
+
+
+@pytest.mark.parametrize("vector", STRINGS, ids=lambda vector: text_of(vector)[:20].encode("unicode_escape").decode())
 def test_hashes_are_those_of_java(vector: dict[str, object]) -> None:
-    text = bytes.fromhex(str(vector["utf16_hex"])).decode("utf-16-be", "surrogatepass")
+    text = text_of(vector)
     assert java_hash(text) == vector["hash_code"]
     assert tags_code(text) == vector["tags_code"]
     assert index_key_hash(text) == vector["index_key_hash"]
