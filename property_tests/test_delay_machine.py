@@ -203,7 +203,7 @@ def _notes_before_the_log_is_durable(note: Function) -> Function:
     return noted
 
 
-def _passes_over_what_is_refused(deliver_one: Function) -> Function:
+def _skips_what_is_refused(deliver_one: Function) -> Function:
     def delivered(*arguments: Any) -> bool:
         deliver_one(*arguments)
         return True
@@ -211,7 +211,7 @@ def _passes_over_what_is_refused(deliver_one: Function) -> Function:
     return delivered
 
 
-def _hopes_that_every_refusal_passes(_: Function) -> Any:
+def _treats_every_refusal_as_temporary(_: Function) -> Any:
     return frozenset()
 
 
@@ -290,7 +290,7 @@ PLANTED: Mapping[str, Planted] = {
         Bug(
             ScheduleMessageService,
             "_deliver_one",
-            _passes_over_what_is_refused,
+            _skips_what_is_refused,
             (Promise.NOTHING_LOST, Promise.ON_TIME),
         ),
         a_disk_that_fills_while_messages_are_due,
@@ -300,7 +300,7 @@ PLANTED: Mapping[str, Planted] = {
         Bug(
             schedule_message,
             "FINAL_STATUSES",
-            _hopes_that_every_refusal_passes,
+            _treats_every_refusal_as_temporary,
             (Promise.ON_TIME, Promise.NOTHING_LOST),
         ),
         a_limit_that_is_lowered_while_messages_wait,
