@@ -147,22 +147,7 @@ class StoreRecovery:
         self._require(durable_end, scanner.end_offset, scanner.why or "no record")
         # A kill from here on is harmless: the next walk finds the same end of the log, and cuts the same again.
         yield from self._cut_queues(scanner.end_offset)
-        removed = 0
-        while files.remove_last_after(scanner.end_offset):
-            # From the last backwards, each durably before the next, and all before the tail is cut: if power is lost in
-            # between, the files that are left must be without a gap, because a gap is taken for damage.
-            files.sync_directories()
-            removed += 1
-            yield
-        is_noted = scanner.end_offset == begin.noted_end  # then the stop that noted it left it clear and durable
-        if not is_noted or not self._trusts_clear:
-            # A recovery that was killed may have removed and cut the same, and none of it need be durable.
-            files.sync_directories()
-            self._clear_tail(scanner.end_offset)
-        # After the cut, which gives up the space of the tail; append counts on that space.
-        self._commit_log.reserve_tail(scanner.end_offset)
-        if not is_noted or not self._trusts_clear:
-            yield from self._make_durable(scanner.first_file, scanner.end_offset)
+        removed = yield from self._cut_log(begin, scanner)
         note = self._last_stop.note
         self.report = RecoveryReport(
             end_offset=scanner.end_offset,
@@ -290,6 +275,27 @@ class StoreRecovery:
             recovery.correct_min_offset(log_min_offset)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
+
+    def _cut_log(self, begin: WalkBegin, scanner: LogScanner) -> Generator[None, None, int]:
+        """Remove and clear everything past the end of the log, durably; return the number of removed files."""
+        files = self._commit_log.files
+        removed = 0
+        while files.remove_last_after(scanner.end_offset):
+            # From the last backwards, each durably before the next, and all before the tail is cut: if power is lost in
+            # between, the files that are left must be without a gap, because a gap is taken for damage.
+            files.sync_directories()
+            removed += 1
+            yield
+        is_noted = scanner.end_offset == begin.noted_end  # then the stop that noted it left it clear and durable
+        if not is_noted or not self._trusts_clear:
+            # A recovery that was killed may have removed and cut the same, and none of it need be durable.
+            files.sync_directories()
+            self._clear_tail(scanner.end_offset)
+        # After the cut, which gives up the space of the tail; append counts on that space.
+        self._commit_log.reserve_tail(scanner.end_offset)
+        if not is_noted or not self._trusts_clear:
+            yield from self._make_durable(scanner.first_file, scanner.end_offset)
+        return removed
 
     def _clear_tail(self, end_offset: int) -> None:
         """Make everything past the end zeros; a file that was cut short gets its length back."""
