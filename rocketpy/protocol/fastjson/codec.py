@@ -27,8 +27,9 @@ from rocketpy.protocol.fastjson.references import resolve_references
 __all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads"]
 
 _SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# SerializerFeature.BrowserCompatible: everything beyond ASCII and the slash too.
-_ESCAPED_FOR_BROWSERS = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
+# SerializerFeature.BrowserCompatible: everything beyond ASCII and the slash too. Written as what needs no escape: the
+# ranges of the others reach to U+10FFFF, and compiling them takes milliseconds of each start.
+_ESCAPED_FOR_BROWSERS = re.compile(r"[^ !#-.0-\[\]-~]")
 
 
 BODY_DIALECT_SIZE_MAX = 32_768

@@ -129,6 +129,15 @@ def test_the_standard_form_quotes_and_sorts_all_keys_and_is_ascii() -> None:
     assert json.loads(dumps({QUEUE: 1}, standard=True)) == {dumps(QUEUE): 1}
 
 
+def test_the_standard_form_escapes_all_but_printable_ascii_without_quote_slash_and_backslash() -> None:
+    text = "".join(map(chr, range(0x300))) + "\uffff\U0010ffff"
+    plain = {chr(code) for code in range(0x20, 0x7F)} - set('"\\/')
+    for character in text:
+        written = dumps(character, standard=True)
+        assert (written == f'"{character}"') == (character in plain), hex(ord(character))
+        assert written.isascii()
+
+
 def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert dumps("a\ud83d") == '"a?"'
     assert dumps("\ud83d\ude80") == '"\U0001f680"'
