@@ -48,6 +48,7 @@ async def _rest(steps: Steps) -> RemotingCommand:
 
 
 def summed(counts: Iterator[int]) -> Generator[None, None, int]:
+    """Return the sum of ``counts``, with the end of a slice after each of them; for ``yield from`` in Steps."""
     total = 0
     for count in counts:
         total += count
