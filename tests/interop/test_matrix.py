@@ -115,7 +115,7 @@ def test_tags_keys_and_properties_survive(traffic: Traffic, sender: str, receive
 
 
 @pytest.mark.parametrize(("sender", "receiver"), pairs())
-def test_ids_and_offsets_are_those_the_sender_was_told(traffic: Traffic, sender: str, receiver: str) -> None:
+def test_ids_and_offsets_are_those_in_the_sender_s_answers(traffic: Traffic, sender: str, receiver: str) -> None:
     found = of(sender, traffic.received[receiver])
     for asked, sent in zip(traffic.asked[sender], traffic.sent[sender], strict=True):
         (got,) = found[asked.body]

@@ -27,7 +27,7 @@ class AutoCreateBounds:
         self._table_bytes = 0
 
     def recount(self, names: Iterable[str]) -> None:
-        """Count a table anew, after it was loaded."""
+        """Count a table from scratch, after it was loaded."""
         self._table_bytes = sum(map(self._bytes_of, names))
 
     def added(self, name: str) -> None:

@@ -163,7 +163,7 @@ async def test_how_much_one_answer_holds(
 
 
 async def test_limits_of_answers_may_change(disk: SimDisk) -> None:
-    """The settings that are ``live``: whoever changes one says so."""
+    """The settings that are ``live``: each change is passed on."""
     config = config_for(Place(disk, "/store"))
     async with open_message_store(
         config, disk=disk, clock=ManualClock(), run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
