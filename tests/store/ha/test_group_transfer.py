@@ -55,13 +55,13 @@ class Waits:
 
 
 @pytest.fixture
-async def waits(nursery: trio.Nursery, mock_clock: trio.testing.MockClock) -> Waits:
+async def waits(nursery: trio.Nursery) -> Waits:
     waits = Waits()
     await nursery.start(waits.service.run)
     return waits
 
 
-async def test_a_report_answers_everything_before_it_at_once(waits: Waits) -> None:
+async def test_a_report_answers_everything_before_it_at_once(waits: Waits, mock_clock: trio.testing.MockClock) -> None:
     slave = waits.slave(1000)
     assert [waits.put(end) for end in (1100, 1200, 1300)] == [None, None, None]
     waits.report(slave, 1200)
@@ -71,14 +71,14 @@ async def test_a_report_answers_everything_before_it_at_once(waits: Waits) -> No
     assert waits.service.statistics().waiting == 1
 
 
-async def test_without_a_slave_nothing_waits(waits: Waits) -> None:
+async def test_without_a_slave_nothing_waits(waits: Waits, mock_clock: trio.testing.MockClock) -> None:
     assert waits.put(100) is NONE
     waits.slaves.append(SlaveProgress())  # a connection without a request
     assert waits.put(100) is NONE
     assert waits.service.statistics().unavailable_count == 2
 
 
-async def test_a_slave_that_is_too_far_behind_does_not_count(waits: Waits) -> None:
+async def test_a_slave_that_is_too_far_behind_does_not_count(waits: Waits, mock_clock: trio.testing.MockClock) -> None:
     waits.slave(1000)
     assert waits.put(1999) is None
     assert waits.put(2000) is NONE
@@ -87,7 +87,9 @@ async def test_a_slave_that_is_too_far_behind_does_not_count(waits: Waits) -> No
     assert waits.put(2500) is NONE
 
 
-async def test_one_slave_is_enough_and_its_end_ends_what_it_acknowledged(waits: Waits) -> None:
+async def test_one_slave_is_enough_and_its_end_ends_what_it_acknowledged(
+    waits: Waits, mock_clock: trio.testing.MockClock
+) -> None:
     slow, fast = waits.slave(1000), waits.slave(1000, 1600)
     assert waits.put(1500) is OK
     waits.slaves.remove(fast)
@@ -96,7 +98,7 @@ async def test_one_slave_is_enough_and_its_end_ends_what_it_acknowledged(waits: 
     assert [status for _, status, _ in waits.answers] == [OK]
 
 
-async def test_a_request_above_the_end_acknowledges_nothing(waits: Waits) -> None:
+async def test_a_request_above_the_end_acknowledges_nothing(waits: Waits, mock_clock: trio.testing.MockClock) -> None:
     slave = waits.slave(5000, sent=5000)
     assert waits.put(5001) is None
     waits.report(slave, 5000)  # its heartbeat

@@ -1,0 +1,211 @@
+"""The slave's side of replication: follows a master and stores what it sends.
+
+Before anything is requested the logs are compared (``compare``); a slave whose log is not the beginning of the master's
+stops with an alarm. What arrives is stored record by record, after its checks, and acknowledged at once. So the log
+always ends with a record and is always a prefix of the master's.
+
+A master that sends nothing, not even a heartbeat, for ``haHousekeepingInterval`` counts as gone. A full disk ends the
+connection; it is tried again, and nothing is acknowledged meanwhile. No failure ends the service but StoreError and our
+own bugs.
+
+Compatibility: ``HAService.HAClient`` (4.9.8), same bytes. RocketMQ appends what comes without a look, sends its first
+report after 5 s, and notices a vanished master only by TCP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from random import Random
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.errors import RemoteProtocolError, ShortageError
+from rocketpy.store.ha.connection import HATimes
+from rocketpy.store.ha.protocol import FrameReader, encode_report
+from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
+
+CONNECT_SECONDS = 5.0
+RETRY_SECONDS = 5.0
+"""The pause after a failed attempt, half to all of it: slaves of one master do not all come back at once."""
+
+_READ_SIZE = 256 << 10
+
+_log = logging.getLogger("rocketpy.ha")
+
+
+class FollowingLog(Protocol):
+    """The slave's log. Offsets in bytes."""
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log: of its last record, or of its last file."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no file: it then begins where the master's last file begins."""
+        ...
+
+    @property
+    def file_size(self) -> int:
+        """The size of a file."""
+        ...
+
+    def append(self, piece: VerifiedPiece) -> None:
+        """Store a piece at the end, and dispatch its records to queues and index.
+
+        The first piece of an empty log makes it begin there. ShortageError changes nothing; StoreError is final.
+        """
+        ...
+
+
+class HAState(Enum):
+    """What the slave is doing."""
+
+    NO_ADDRESS = "no address of a master is known"
+    CONNECTING = "connecting"
+    COMPARING = "comparing the logs"
+    FOLLOWING = "following"
+    STOPPED = "stopped"
+
+
+@attrs.frozen
+class HAClientStatistics:
+    """State, and counters since the start."""
+
+    state: HAState
+    alarm: str
+    """Why nothing is replicated; empty while it is, or about to be."""
+    master_address: str
+    connect_count: int
+    received_bytes: int
+    record_count: int
+
+
+class DivergedError(RemoteProtocolError):
+    """The slave's log is not the beginning of the master's."""
+
+
+Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+Compare = Callable[[str], Awaitable[None]]
+
+
+class HAClient:
+    """Follows whichever master ``address`` names, until cancelled.
+
+    ``connect`` opens a stream or raises OSError. ``compare`` returns when the log is the beginning of the master's and
+    raises DivergedError when it is not, or OSError when the master cannot be asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        log: FollowingLog,
+        address: Callable[[], str | None],
+        connect: Connect,
+        compare: Compare,
+        settings: Callable[[], HATimes],
+        randomness: Random,
+    ) -> None:
+        self._log = log
+        self._address = address
+        self._connect = connect
+        self._compare = compare
+        self._settings = settings
+        self._randomness = randomness
+        self._state = HAState.NO_ADDRESS
+        self._alarm = ""
+        self._master_address = ""
+        self._connect_count = 0
+        self._received_bytes = 0
+        self._record_count = 0
+
+    def statistics(self) -> HAClientStatistics:
+        """Return state and counters."""
+        return HAClientStatistics(
+            self._state,
+            self._alarm,
+            self._master_address,
+            self._connect_count,
+            self._received_bytes,
+            self._record_count,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow until cancelled; StoreError ends it."""
+        task_status.started()
+        while True:
+            address = self._address()
+            if address is None:
+                self._state = HAState.NO_ADDRESS
+            else:
+                await self._attempt(address)
+            await trio.sleep(RETRY_SECONDS * (0.5 + self._randomness.random() / 2))
+
+    async def _attempt(self, address: str) -> None:
+        """Connect and follow until that fails; sets the alarm to the reason."""
+        self._master_address = address
+        try:
+            self._state = HAState.COMPARING
+            await self._compare(address)
+            self._state = HAState.CONNECTING
+            with trio.fail_after(CONNECT_SECONDS):
+                stream = await self._connect(address)
+            self._connect_count += 1
+            async with stream:
+                await self._follow(stream)
+            self._raise_alarm("the master has closed the connection")
+        except trio.TooSlowError:
+            self._raise_alarm(f"no connection within {CONNECT_SECONDS:g} s")
+        except DivergedError as failure:
+            self._raise_alarm(str(failure))
+            self._state = HAState.STOPPED
+        except (OSError, trio.BrokenResourceError, RemoteProtocolError, ShortageError) as failure:
+            self._raise_alarm(str(failure) or repr(failure))
+
+    def _raise_alarm(self, why: str) -> None:
+        if self._alarm != why:  # once, not with each attempt
+            _log.warning("nothing is replicated from %s: %s", self._master_address, why)
+        self._alarm = why
+        self._state = HAState.CONNECTING
+
+    async def _follow(self, stream: trio.abc.Stream) -> None:
+        log, settings = self._log, self._settings
+        frames = FrameReader(None if log.is_empty else log.end_offset, file_size=log.file_size)
+        verified = None if log.is_empty else VerifiedStream(log.end_offset, file_size=log.file_size)
+        await stream.send_all(encode_report(log.end_offset))
+        reported_at = received_at = trio.current_time()
+        while True:
+            heartbeat_at = reported_at + settings().heartbeat_s
+            silent_at = received_at + settings().housekeeping_s
+            data: bytes | None = None
+            with trio.move_on_at(min(heartbeat_at, silent_at)):
+                data = bytes(await stream.receive_some(_READ_SIZE))
+            now, end = trio.current_time(), log.end_offset
+            if data is not None:
+                if not data:
+                    return
+                received_at = now
+                self._state, self._alarm = HAState.FOLLOWING, ""
+                for part in frames.receive(data):
+                    if verified is None:
+                        verified = VerifiedStream(part.offset, file_size=log.file_size)
+                    self._store(verified.receive(part.data))
+            elif now >= silent_at:
+                raise RemoteProtocolError(
+                    f"expected a frame or a heartbeat within {settings().housekeeping_s:g} s, found silence"
+                )
+            if log.end_offset > end or now >= heartbeat_at:
+                with trio.fail_after(settings().housekeeping_s):
+                    await stream.send_all(encode_report(log.end_offset))
+                reported_at = now
+
+    def _store(self, pieces: list[VerifiedPiece]) -> None:
+        for piece in pieces:
+            self._log.append(piece)
+            self._received_bytes += len(piece.data)
+            self._record_count += piece.record_count
