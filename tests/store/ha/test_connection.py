@@ -1,0 +1,94 @@
+"""One connection of a slave: which bytes it gets and when, and when it ends by itself."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from tests.store.ha.master import a_master
+
+
+async def test_a_slave_gets_the_log_from_its_end_on_and_then_what_is_appended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_master() as master:
+        slave = master.connect(1200)
+        await slave.report(1200)
+        assert await slave.receive(1300) == master.log.content[1200:]
+        master.append(700)
+        began = trio.current_time()
+        assert await slave.receive(2000) == master.log.content[1200:]
+        assert trio.current_time() == began, "it is sent at once, not at the next look"
+
+
+@pytest.mark.parametrize("batch_size", [1, 12, 32_768])
+async def test_frames_have_the_size_of_the_setting_and_never_cross_a_file(
+    batch_size: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with a_master(batch_size=batch_size) as master:
+        slave = master.connect(900)
+        await slave.report(900)
+        assert await slave.receive(1600) == master.log.content[900:]
+        assert max(slave.sizes) <= batch_size
+        assert batch_size < 1000 or slave.sizes == [100, 1000, 500]
+
+
+async def test_cold_bytes_are_read_by_a_worker(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master() as master:
+        master.log.is_cold = True
+        slave = master.connect(1)
+        await slave.report(1)
+        assert await slave.receive(2499) == master.log.content[1:]
+        assert master.log.cold_reads == 3
+
+
+async def test_reports_acknowledge_what_was_sent(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master() as master:
+        slave = master.connect(2000)
+        await slave.report(2000)
+        await slave.receive(500)
+        await slave.report(2300)
+        await slave.report(2500)
+        await trio.testing.wait_all_tasks_blocked()
+        assert master.acknowledged == [-1, 2300, 2500]
+        await slave.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert master.service.slaves() == [], "an acknowledgement counts while its connection lives"
+
+
+async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master(heartbeat_s=5.0) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        for beat in (5.0, 10.0):
+            assert await slave.heartbeat() == 2500
+            assert trio.current_time() == pytest.approx(beat, abs=0.1)
+            await slave.report(2500)
+        master.append(1)
+        assert len(await slave.receive(1)) == 1
+
+
+async def test_a_silent_slave_is_closed_in_time(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_master(housekeeping_s=20.0, heartbeat_s=1e6) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        assert await slave.is_closed()
+        assert trio.current_time() == pytest.approx(20, abs=0.1)
+    assert "expected a report within 20 s, found silence" in caplog.text
+
+
+async def test_a_slave_whose_next_files_are_deleted_is_told_by_the_end_of_its_connection(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_master(size=100) as master:
+        slave = master.connect(50)
+        await slave.report(50)
+        await slave.receive(50)
+        master.log.append(2000)
+        master.log.delete_before(1000)
+        master.service.wake()
+        assert await slave.is_closed()
+    assert "expected the log from 100 on" in caplog.text
