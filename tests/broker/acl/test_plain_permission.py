@@ -320,7 +320,7 @@ async def test_the_first_account_makes_the_file() -> None:
         ),
         (PlainAccessConfig("RocketMQ", "secret-1", group_perms=["g=ALL"]), "Parse resource permission error for g=ALL"),
         (PlainAccessConfig("RocketMQ", "secret-1", "nowhere"), "Netaddress examine Exception netaddress is nowhere"),
-        (PlainAccessConfig("RocketMQ", "x" * 2_000_000), "expected at most 1048576 bytes"),
+        (PlainAccessConfig("RocketMQ", "x" * 1_048_576), "expected at most 1048576 bytes"),
     ],
 )
 async def test_an_invalid_change_changes_nothing(change: PlainAccessConfig, expected: str) -> None:
