@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rocketpy.errors import RequestError
@@ -10,50 +12,20 @@ from rocketpy.nameserver.routes.broker_table import (
     CLUSTERS_OF_BROKER_MAX,
     FILTER_SERVERS_MAX,
     BrokerLimits,
-    BrokerRegistration,
     BrokerTable,
     BrokerTableStatistics,
     RegisterBrokerResult,
 )
 from rocketpy.nameserver.routes.topic_table import NAME_LENGTH_MAX
-from rocketpy.protocol.bodies.topic import DataVersion
-
-MASTER = "10.0.0.1:10911"
-SLAVE = "10.0.0.2:10911"
-OTHER = "10.0.0.3:10911"
+from tests.nameserver.routes.brokers import MASTER, OTHER, SLAVE, registration, version
 
 Table = BrokerTable[object]
 
 
-def version(counter: int) -> DataVersion:
-    return DataVersion(timestamp=1, counter=counter)
-
-
 def register(
-    table: Table,
-    *,
-    addr: str = MASTER,
-    name: str = "a",
-    broker_id: int = 0,
-    cluster: str = "c",
-    counter: int = 1,
-    connection: object = "connection",
-    now: float = 0.0,
-    filter_servers: list[str] | None = None,
+    table: Table, *, connection: object = "connection", now: float = 0.0, **fields: Any
 ) -> RegisterBrokerResult:
-    result = table.register(
-        BrokerRegistration(
-            cluster_name=cluster,
-            broker_addr=addr,
-            broker_name=name,
-            broker_id=broker_id,
-            ha_server_addr=addr.replace("10911", "10912"),
-            data_version=version(counter),
-            filter_servers=filter_servers,
-        ),
-        connection=connection,
-        now=now,
-    )
+    result = table.register(registration(**fields), connection=connection, now=now)
     table.check_invariants()
     return result
 

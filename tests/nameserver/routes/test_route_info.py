@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -16,18 +17,12 @@ from rocketpy.nameserver.routes.broker_table import (
 from rocketpy.nameserver.routes.route_info import RouteInfoManager, RouteLimits
 from rocketpy.nameserver.routes.topic_table import TopicLimits
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig
+from tests.nameserver.routes.brokers import MASTER, OTHER, SLAVE, registration, version
 from tests.worst_requests import processor_seconds
 
-MASTER = "10.0.0.1:10911"
-SLAVE = "10.0.0.2:10911"
-OTHER = "10.0.0.3:10911"
 CLIENT = "10.0.0.9:5555"
 
 Manager = RouteInfoManager[object]
-
-
-def version(counter: int) -> DataVersion:
-    return DataVersion(timestamp=1, counter=counter)
 
 
 def topic(name: str, perm: int = 6, flag: int = 0, queues: int = 4) -> TopicConfig:
@@ -37,28 +32,12 @@ def topic(name: str, perm: int = 6, flag: int = 0, queues: int = 4) -> TopicConf
 def register(
     manager: Manager,
     *topics: TopicConfig,
-    addr: str = MASTER,
     name: str = "a",
-    broker_id: int = 0,
-    cluster: str = "c",
-    counter: int = 1,
     connection: object = "connection",
     now: float = 0.0,
-    filter_servers: list[str] | None = None,
+    **fields: Any,
 ) -> RegisterBrokerResult:
-    result = manager.register_broker(
-        BrokerRegistration(
-            cluster_name=cluster,
-            broker_addr=addr,
-            broker_name=name,
-            broker_id=broker_id,
-            ha_server_addr=addr.replace("10911", "10912"),
-            data_version=version(counter),
-            filter_servers=filter_servers,
-        ),
-        connection=connection,
-        now=now,
-    )
+    result = manager.register_broker(registration(name=name, **fields), connection=connection, now=now)
     if result.takes_topics:
         manager.put_topics(name, topics)
     manager.check_invariants()
