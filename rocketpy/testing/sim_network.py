@@ -58,6 +58,7 @@ class _Pipe:
     target: str
     segments: deque[tuple[float, bytes]] = attrs.Factory(deque)  # when each arrives
     size: int = 0
+    sent_at: float = 0.0  # when the link has taken the last segment
     arrives_at: float = 0.0  # of the last segment: later ones arrive no earlier
     ended_at: float | None = None  # when the reader finds the end of the stream
     broken_at: float | None = None  # when the reader finds the connection reset
@@ -308,8 +309,8 @@ class SimNetwork:
     def put(self, pipe: _Pipe, segment: bytes) -> None:
         """Put bytes under way."""
         link = self._links.get((pipe.source, pipe.target), _USUAL)
-        sent_at = max(trio.current_time(), pipe.arrives_at - link.delay_s) + len(segment) / link.bytes_per_s
-        pipe.arrives_at = max(pipe.arrives_at, sent_at + self._delay(pipe.source, pipe.target))
+        pipe.sent_at = max(trio.current_time(), pipe.sent_at) + len(segment) / link.bytes_per_s
+        pipe.arrives_at = max(pipe.arrives_at, pipe.sent_at + self._delay(pipe.source, pipe.target))
         # To a closed reader too: its sender learns of it later, and until then has the room of a buffer.
         pipe.segments.append((pipe.arrives_at, segment))
         pipe.size += len(segment)

@@ -91,6 +91,20 @@ async def test_delay_and_bandwidth_take_their_time(
     assert times == pytest.approx([0.7, 1.2])
 
 
+async def test_jitter_does_not_add_up(
+    network: SimNetwork, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network, nursery)
+    network.set_link(A, B, Link(delay_s=0.1, jitter_s=0.1))
+    began = trio.current_time()
+    for _ in range(1000):
+        await ours.send_all(b"x")
+    received = 0
+    while received < 1000:
+        received += len(await theirs.receive_some())
+    assert trio.current_time() - began <= 0.21
+
+
 async def test_jitter_lets_a_later_connection_overtake_an_earlier_one(autojump_clock: trio.testing.MockClock) -> None:
     orders = set()
     async with trio.open_nursery() as nursery:
