@@ -41,6 +41,11 @@ def pytest(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", "-q", "--no-header", "--durations=5", *arguments)
 
 
+def stages(*names: str) -> tuple[str, ...]:
+    """A run of other stages, one after the other."""
+    return (sys.executable, "-m", "tests.stages", *names)
+
+
 def tool(name: str, *arguments: str) -> tuple[str, ...]:
     """A console script of this environment."""
     return (str(BIN / name), *arguments)
@@ -80,10 +85,11 @@ STAGES = (
     Stage("types", (tool("mypy"),)),
     unit_stage(),
     Stage("properties", side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE))),
-    Stage("spark", (pytest("tests/spark", "tests/test_notebooks.py"),)),
-    Stage("wheel", (pytest("tests/test_wheel.py"),)),
-    Stage("blackbox", (pytest("tests/blackbox"),)),
-    Stage("interop", (pytest("tests/interop"),)),
+    Stage("processes", side_by_side=(stages("interop"), stages("spark", "wheel", "blackbox"))),
+    Stage("spark", (pytest("tests/spark", "tests/test_notebooks.py"),), by_default=False),
+    Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
+    Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
+    Stage("interop", (pytest("tests/interop"),), by_default=False),
     Stage("java", (pytest("tests", "-m", "java"),), by_default=False),
     Stage("upstream", (pytest("-rA", "tests/interop/test_upstream.py"),), by_default=False),
 )
