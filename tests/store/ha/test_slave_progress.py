@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.store.ha.protocol import FrameReader, ReportReader
@@ -121,3 +123,25 @@ def test_a_report_that_goes_back_or_beyond_what_was_sent_is_refused(offset: int)
     with pytest.raises(RemoteProtocolError, match=f"from 3500, its last one, to 4000, .* found {offset}"):
         slave.report(offset, **LOG)
     assert slave.acknowledged_offset == 3500
+
+
+@given(
+    steps=st.lists(st.tuples(st.booleans(), st.integers(-2, 6002) | st.sampled_from((2**62, -(2**62)))), max_size=20)
+)
+def test_whatever_is_reported_only_what_was_sent_and_reported_counts(steps: list[tuple[bool, int]]) -> None:
+    slave, reported = SlaveProgress(), set[int]()
+    for is_report, offset in steps:
+        if not is_report:
+            if slave.is_slave:
+                slave.note_sent(max(slave.sent_offset, min(offset, 6000)))
+            continue
+        was_slave = slave.is_slave
+        try:
+            slave.report(offset, **LOG)
+        except RemoteProtocolError:
+            break  # the connection is closed, and counts no longer
+        if was_slave:
+            reported.add(offset)
+        for end_offset in (*range(-2, 6004, 7), 2**62):
+            if slave.has(end_offset):
+                assert slave.request_offset < end_offset <= min(slave.sent_offset, max(reported, default=-1))
