@@ -66,7 +66,7 @@ class _Pipe:
     changed: trio.Event = attrs.Factory(trio.Event)
 
     def wake(self) -> None:
-        """Let whoever waits for this direction look again."""
+        """Let the tasks that wait for this direction check it again."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -290,7 +290,7 @@ class SimNetwork:
         self._forget(host)
 
     def lose_host(self, host: str) -> None:
-        """End the machine: its peers are not told."""
+        """End the machine: its peers get no notice."""
         self._close_listeners(host)
         self._lost.add(host)
 

@@ -2,8 +2,8 @@
 
 Reading and writing block; call them in a worker thread. The table is immutable: a change of a file makes a new one.
 
-Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced at once,
-so that a crash leaves the old one or the new one.
+Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced
+atomically, so that a crash leaves the old one or the new one.
 
 Compatibility: ``PlainPermissionManager`` and ``AclFileWatchService`` (4.9.8). They read ``acl/`` in the order in which
 the file system lists it; here files are sorted by name, with ``plain_acl.yml`` last as in Java. A missing

@@ -8,8 +8,9 @@ slave; the read then returns no bytes.
 from __future__ import annotations
 
 from rocketpy.runner import RunBlocking
-from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.record_reader import log_bytes
+from rocketpy.store.read.steps import read_blocking, read_nowait
 
 
 class CommitLogSource:
@@ -36,28 +37,8 @@ class CommitLogSource:
 
     def read_nowait(self, offset: int, size: int) -> bytes | None:
         """Return at most ``size`` bytes of one file, none when the log no longer has them, None when they are cold."""
-        found = self._locate(offset, size)
-        if found is None:
-            return b""
-        mapped_file, position, size = found
-        return mapped_file.file().read_nowait(position, size)
+        return read_nowait(log_bytes(self._commit_log, offset, size))
 
     async def read(self, offset: int, size: int) -> bytes:
         """Return the same bytes; a worker thread waits for the disk."""
-        found = self._locate(offset, size)
-        if found is None:
-            return b""
-        mapped_file, position, size = found
-        file = mapped_file.hold()
-        try:
-            return await self._run_blocking(file.read, position, size)
-        finally:
-            mapped_file.release()
-
-    def _locate(self, offset: int, size: int) -> tuple[MappedFile, int, int] | None:
-        """Return file, position and how many of the bytes lie in this file."""
-        mapped_file = self._commit_log.files.find(offset)
-        if mapped_file is None:
-            return None
-        size = min(size, mapped_file.end_offset - offset, self.end_offset - offset)
-        return (mapped_file, offset - mapped_file.base_offset, size) if size > 0 else None
+        return await read_blocking(log_bytes(self._commit_log, offset, size), self._run_blocking)

@@ -1,7 +1,7 @@
 """The places of the records in a slave's own log, for comparing it with the master's.
 
-The files are walked by the sizes of their records, in a worker thread; nothing is decoded. The log is one that recovery
-has accepted, so a walk ends at a BLANK or at the end of the log.
+The files are walked by the sizes of their records, read in a worker thread; nothing is decoded. Recovery has accepted
+the log, so a walk ends at a BLANK or at the end of the log.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import overload
 
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk.interface import DiskFile
-from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.ha.divergence import RecordRange
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.record_reader import log_bytes
+from rocketpy.store.read.steps import Steps, read_blocking
 
 _WINDOW_SIZE = 1 << 20
 _TOTAL_AND_MAGIC = Struct(">ii")
@@ -60,59 +60,46 @@ class CommitLogRecords:
     async def last_record(self) -> RecordRange | None:
         """Return the last record; None when there is none. Walks the last file with a record."""
         for mapped_file in reversed(list(self._commit_log.files)):
-            records = await self._records(mapped_file, mapped_file.base_offset)
+            records = await read_blocking(self._walk(mapped_file.base_offset), self._run_blocking)
             if records:
                 return records[-1]
         return None
 
     async def first_records(self) -> Sequence[RecordRange]:
         """Return the first record of each file that has one, in order."""
+        return await read_blocking(self._firsts(), self._run_blocking)
+
+    async def records_from(self, offset: int) -> Sequence[RecordRange]:
+        """Return the records of the file in which a record begins at an offset, from that one on."""
+        return await read_blocking(self._walk(offset), self._run_blocking)
+
+    # ---- as steps -------------------------------------------------------------------------------------------------
+
+    def _firsts(self) -> Steps[list[RecordRange]]:
         found: list[RecordRange] = []
         for mapped_file in list(self._commit_log.files):
-            head = await self._read(mapped_file, 0, _TOTAL_AND_MAGIC.size)
-            size = _record_size(head, 0, self._end_in(mapped_file))
+            head = yield from log_bytes(self._commit_log, mapped_file.base_offset, _TOTAL_AND_MAGIC.size)
+            size = _record_size(head, 0, self._left_in_file(mapped_file.base_offset))
             if size:
                 found.append(RecordRange(mapped_file.base_offset, size))
         return found
 
-    async def records_from(self, offset: int) -> Sequence[RecordRange]:
-        """Return the records of the file in which a record begins at an offset, from that one on."""
-        mapped_file = self._commit_log.files.find(offset)
-        assert mapped_file is not None, offset
-        return await self._records(mapped_file, offset)
+    def _walk(self, offset: int) -> Steps[RecordRanges]:
+        """Return the records from an offset on, up to the end of its file."""
+        begins, window, window_begin, end = array("q"), b"", offset, offset + self._left_in_file(offset)
+        while True:
+            if offset - window_begin + _TOTAL_AND_MAGIC.size > len(window):
+                window, window_begin = (yield from log_bytes(self._commit_log, offset, _WINDOW_SIZE)), offset
+            size = _record_size(window, offset - window_begin, end - offset)
+            if not size:
+                return RecordRanges(begins, offset)
+            begins.append(offset)
+            offset += size
 
-    async def _records(self, mapped_file: MappedFile, offset: int) -> RecordRanges:
-        file = mapped_file.hold()
-        try:
-            return await self._run_blocking(
-                _walk, file, mapped_file.base_offset, offset - mapped_file.base_offset, self._end_in(mapped_file)
-            )
-        finally:
-            mapped_file.release()
-
-    async def _read(self, mapped_file: MappedFile, position: int, size: int) -> bytes:
-        file = mapped_file.hold()
-        try:
-            return await self._run_blocking(file.read, position, size)
-        finally:
-            mapped_file.release()
-
-    def _end_in(self, mapped_file: MappedFile) -> int:
-        """Return the position of the log's end in a file, or the file's size."""
-        return min(mapped_file.size, max(0, self._commit_log.wrote_offset - mapped_file.base_offset))
-
-
-def _walk(file: DiskFile, base_offset: int, position: int, end: int) -> RecordRanges:
-    """Return the records of a file from a position on. Blocks."""
-    begins, window, window_begin = array("q"), b"", 0
-    while True:
-        if position - window_begin + _TOTAL_AND_MAGIC.size > len(window):
-            window, window_begin = file.read(position, min(_WINDOW_SIZE, end - position)), position
-        size = _record_size(window, position - window_begin, end - position)
-        if not size:
-            return RecordRanges(begins, base_offset + position)
-        begins.append(base_offset + position)
-        position += size
+    def _left_in_file(self, offset: int) -> int:
+        """Return how many bytes the log has from an offset to the end of its file."""
+        located = self._commit_log.locate_some(offset, self._commit_log.wrote_offset)
+        return 0 if located is None else located[2]
 
 
 def _record_size(window: bytes, position: int, available: int) -> int:

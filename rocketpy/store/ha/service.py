@@ -1,7 +1,7 @@
 """The master's side of replication: accepts slaves, and wakes their connections when the log grows.
 
 Every connection is contained: what a peer sends ends that connection, with one log line. The number of connections is
-bounded, because anybody who reaches the port can open one, and without a request it costs memory only.
+bounded, because any peer that reaches the port can open one.
 
 Compatibility: ``HAService`` (4.9.8). RocketMQ counts every TCP connection as a slave; here it is one after a valid
 request.

@@ -23,6 +23,8 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.index.feed import Index
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.record_reader import log_bytes
+from rocketpy.store.read.steps import read_anywhere
 
 _PAUSE_SECONDS = 1.0
 WINDOW_SIZE = 64 << 10
@@ -87,20 +89,7 @@ class IndexCatchUp:
 
     async def _read(self, size: int) -> bytes:
         """Return bytes of the log from the next offset on, at most to the end of its file; none if that was deleted."""
-        commit_log = self._commit_log
-        mapped_file = commit_log.files.find(self._next_offset)
-        if mapped_file is None:
-            return b""
-        size = min(size, mapped_file.end_offset - self._next_offset, commit_log.wrote_offset - self._next_offset)
-        position = self._next_offset - mapped_file.base_offset
-        content = mapped_file.file().read_nowait(position, size)
-        if content is not None:
-            return content
-        file = mapped_file.hold()
-        try:
-            return await self._run_blocking(file.read, position, size)
-        finally:
-            mapped_file.release()
+        return await read_anywhere(lambda: log_bytes(self._commit_log, self._next_offset, size), self._run_blocking)
 
     def _take(self, window: bytes) -> bool:
         """Give the index the whole records at the beginning of a window; False if there is not one."""

@@ -192,6 +192,14 @@ class CommitLog:
             return None
         return mapped_file, physical_offset - mapped_file.base_offset
 
+    def locate_some(self, physical_offset: int, size: int) -> tuple[MappedFile, int, int] | None:
+        """Return file, position and how many of ``size`` written bytes it has; None if the log has none of them."""
+        mapped_file = self.files.find(physical_offset)
+        if mapped_file is None:
+            return None
+        size = min(size, mapped_file.end_offset - physical_offset, self.wrote_offset - physical_offset)
+        return (mapped_file, physical_offset - mapped_file.base_offset, size) if size > 0 else None
+
     def next_file_offset(self, physical_offset: int) -> int:
         """Return the offset of the file after the one that holds an offset: where a reader continues after damage."""
         bases = [mapped_file.base_offset for mapped_file in self.files]

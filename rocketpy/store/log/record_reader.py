@@ -72,11 +72,10 @@ class RecordReader:
 
     def _window(self, begin: int) -> Steps[LogWindow]:
         commit_log = self._commit_log
-        mapped_file = commit_log.files.find(begin)
-        if mapped_file is None:
+        located = commit_log.locate_some(begin, _WINDOW_SIZE)
+        if located is None:
             return LogWindow((), commit_log.next_file_offset(begin))
-        size = min(_WINDOW_SIZE, mapped_file.end_offset - begin, commit_log.wrote_offset - begin)
-        (window,) = yield [(mapped_file, begin - mapped_file.base_offset, size)]
+        (window,) = yield [located]
         found: list[tuple[int, int]] = []
         position = 0
         while position + _HEAD.size <= len(window):
@@ -92,10 +91,19 @@ class RecordReader:
             found.append((begin + position, prepared_offset))
             position += record_size
         next_offset = begin + position
-        if not found or _is_blank(window, position) or next_offset >= mapped_file.end_offset:
+        if not found or _is_blank(window, position) or next_offset >= located[0].end_offset:
             # The file's BLANK; or no record where one is expected: the log is damaged, and later files may be readable.
             next_offset = commit_log.next_file_offset(begin)
         return LogWindow(found, next_offset)
+
+
+def log_bytes(commit_log: CommitLog, physical_offset: int, size: int) -> Steps[bytes]:
+    """Read at most ``size`` bytes of one file from an offset on; none if the log does not have the offset."""
+    located = commit_log.locate_some(physical_offset, size)
+    if located is None:
+        return b""
+    (content,) = yield [located]
+    return content
 
 
 def _is_record(content: bytes, physical_offset: int, size: int) -> bool:

@@ -27,7 +27,7 @@ def a_record(offset: int, *, body: bytes = b"some body", queue_offset: int = 0) 
 
 
 def a_log(count: int) -> bytes:
-    """Return a log of so many records, in files of FILE bytes, each but the last ended by a BLANK."""
+    """Return a log of ``count`` records, in files of FILE bytes, each but the last ended by a BLANK."""
     log = b""
     for number in range(count):
         record = a_record(len(log), body=b"x" * (97 * number % 300), queue_offset=number)

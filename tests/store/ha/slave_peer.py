@@ -57,7 +57,7 @@ class SlavePeer:
         await self.stream.send_all(b"".join(map(encode_report, offsets)))
 
     async def receive(self, size: int) -> bytes:
-        """Return the log as far as it was received, once it has so many bytes."""
+        """Return the log as far as it was received, once it has ``size`` bytes."""
         while len(self.received) < size:
             self._take(await self._some())
         return self.received

@@ -235,9 +235,9 @@ async def test_it_waits_for_an_address_and_for_a_master_that_listens(
     world.address = None
     await world.start()
     assert world.state is HAState.NO_ADDRESS
-    world.address, world.refusal = "10.0.0.2:10912", ConnectionRefusedError("nobody listens there")
+    world.address, world.refusal = "10.0.0.2:10912", ConnectionRefusedError("connection refused")
     await trio.sleep(RETRY_SECONDS * 2)
-    assert world.alarm == "nobody listens there"
+    assert world.alarm == "connection refused"
     world.refusal = None
     await trio.sleep(RETRY_SECONDS)
     assert world.client.statistics().master_address == "10.0.0.2:10912"
