@@ -1,8 +1,9 @@
 """Checks the bytes of a master's log before they are stored: only whole, valid records pass.
 
-A record is valid if its size fits into the file, its physical offset is its position in the log, its lengths add up and
-its body matches its CRC. The rest of a file is a BLANK that ends exactly with the file. An incomplete record is kept in
-memory until the rest arrives, so a slave's log always ends with a record.
+A record is valid if recovery would accept it: its size fits into the file, its physical offset is its position in the
+log, its lengths add up, its body matches its CRC, and neither topic nor properties contain a NUL. The rest of a file is
+a BLANK that ends exactly with the file. An incomplete record is kept in memory until the rest arrives, so a slave's log
+always ends with a record.
 
 That the records are those of *this* log's master, not of another with the same offsets, cannot be seen here: the logs
 are compared before anything is requested.
@@ -27,6 +28,7 @@ from rocketpy.protocol.stored_message import (
     RecordStatus,
     check_message,
 )
+from rocketpy.store.log.scanner import objection
 
 _TOTAL_AND_MAGIC = Struct(">ii")
 _PHYSICAL_OFFSET = Struct(">28xq")
@@ -111,8 +113,9 @@ class VerifiedStream:
         if available < size:
             return 0
         checked = check_message(pending, position, size)
-        if checked.status is not RecordStatus.MESSAGE:
-            raise RemoteProtocolError(f"replicated log at {offset}: {checked.why}")
+        why = checked.why if checked.status is not RecordStatus.MESSAGE else objection(checked, offset)
+        if why:
+            raise RemoteProtocolError(f"replicated log at {offset}: {why}")
         return size
 
 

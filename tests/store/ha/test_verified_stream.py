@@ -62,7 +62,11 @@ def test_an_incomplete_record_is_kept_back() -> None:
 
 
 def changed(position: int, value: bytes) -> Callable[[bytes], bytes]:
-    return lambda record: record[:position] + value + record[position + len(value) :]
+    def change(record: bytes) -> bytes:
+        at = position % len(record)
+        return record[:at] + value + record[at + len(value) :]
+
+    return change
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,7 @@ def changed(position: int, value: bytes) -> Callable[[bytes], bytes]:
         ),
         pytest.param(changed(8, b"\x00\x00\x00\x01"), "expected body CRC", id="wrong checksum"),
         pytest.param(changed(90, b"X"), "expected body CRC", id="changed body"),
+        pytest.param(changed(-5, b"\0"), "a NUL in topic or properties", id="NUL in the properties"),
         pytest.param(changed(84, b"\x7f\xff\xff\xff"), "", id="body beyond the record"),
         pytest.param(changed(84, b"\xff\xff\xff\xff"), "", id="negative body size"),
     ],
