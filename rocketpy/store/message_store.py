@@ -18,6 +18,8 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
+from rocketpy.store.ha.log_source import CommitLogSource
+from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
 from rocketpy.store.queue.multi_dispatch import LmqLimit
@@ -104,6 +106,10 @@ class MessageStore:
         self.record_reader = RecordReader(
             commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
         )
+        self.log_source = CommitLogSource(files.commit_log, run_blocking=run_blocking)
+        """The log as slaves get it: what is in files, and with a transient store pool what is committed."""
+        self.recorded_log = CommitLogRecords(files.commit_log, run_blocking=run_blocking)
+        """The places of the records, for comparing the log with a master's while nothing is appended."""
         self.figures = StoreFigures(
             statistics=self.statistics,
             read_earliest=self.get_earliest_message_time_of_store,

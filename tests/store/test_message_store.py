@@ -351,3 +351,23 @@ async def test_a_burst_that_takes_milliseconds_is_seen(place: Place) -> None:
         info = store.runtime_info()
         assert info["putMessageDistributeTime"].startswith("[<=0ms]:16 [0~10ms]:0 [10~50ms]:16 ")
         assert info["putMessageEntireTimeMax"] == "12"
+
+
+@pytest.mark.parametrize("has_pool", [False, True])
+async def test_slaves_get_what_is_in_files(has_pool: bool, place: Place) -> None:
+    """Bytes of a burst, or of the transient store pool, may still be lost with the process."""
+    async with opened(place, transient_store_pool_enable=has_pool, commit_interval_commit_log=1 << 30) as store:
+        source = store.log_source
+        first, _ = send(store, b"one")
+        assert (source.min_offset, source.end_offset, source.file_size) == (0, 0, 1 << 16)
+        store.end_burst()
+        assert source.end_offset == (0 if has_pool else store.wrote_offset)
+        store.appender.end_burst()
+        assert source.end_offset == store.wrote_offset
+        second, _ = send(store, b"two")
+        store.appender.end_burst()
+        assert source.read_nowait(second, 1 << 20) == await store.record_at(second)
+        last = await store.recorded_log.last_record()
+        assert last is not None
+        assert (last.offset, last.end_offset) == (second, store.wrote_offset)
+        assert [each.offset for each in await store.recorded_log.records_from(first)] == [first, second]
