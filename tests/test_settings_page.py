@@ -27,7 +27,6 @@ WITHOUT_EFFECT = [each for each in SETTINGS if each.values[1].ignored is not Non
 
 SHOWN_ONLY = {
     "rocketpy/broker/start_settings.py": {
-        "brokerId",  # reported to have no effect
         "haListenPort",  # noted at the start, as RocketMQ does
         "bitMapLengthConsumeQueueExt",
         "clientCallbackExecutorThreads",  # which mqadmin exportMetrics takes for the number of CPUs

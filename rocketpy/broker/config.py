@@ -52,7 +52,11 @@ class BrokerConfig:
     broker_name: str = setting("", expected="a name; empty: this machine's", important=True)
     broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True)
     broker_id: int = setting(
-        0, validator=Between(0), important=True, ignored="a master has 0, and no broker of this version is a slave"
+        0,
+        expected="an integer, at least 0: 0 for a master, another one for each slave of its brokerName",
+        validator=Between(0),
+        important=True,
+        fixed=True,
     )
     broker_permission: int = setting(
         PERM_READ_WRITE, expected="a sum of 4 (read) and 2 (write)", validator=Between(0, 7), live=True

@@ -26,6 +26,7 @@ from rocketpy.broker.process_feature import ProcessFeature
 from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.feature import QueryFeature
+from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
@@ -60,7 +61,8 @@ class Wiring:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.registration = _registration(context, client)
+        self.master_addresses = MasterAddresses(own_addr=context.broker_addr)
+        self.registration = _registration(context, self.master_addresses, client)
         self.acl = AclFeature(context.tables.accounts)
         self.metadata = MetadataFeature(context)
         self.clients = ClientsFeature(context, current_time=trio.current_time, is_stopping=stop.is_set)
@@ -164,13 +166,16 @@ class Wiring:
         )
 
 
-def _registration(context: BrokerContext, client: RemotingClient) -> RegistrationService:
+def _registration(
+    context: BrokerContext, master_addresses: MasterAddresses, client: RemotingClient
+) -> RegistrationService:
     return RegistrationService(
         config=context.config,
         namesrv_addresses=context.config.namesrv_addresses,
         broker_addr=context.broker_addr,
         ha_server_addr=context.ha_server_addr,
         topic_config_manager=context.tables.topics,
+        master_search=master_addresses,
         client=client,
     )
 

@@ -7,7 +7,9 @@ retried in the next round; an unexpected failure is contained in the round with 
 Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8). A change always sends the whole table, and
 concurrent changes are coalesced; Java sends only the topic of an administrative change, which has the same effect. A
 table that does not fit a frame is sent in parts; a nameserver that already has the table's version gets only the last
-part, as a heartbeat. Java stops registering once the table is too large.
+part, as a heartbeat. Java stops registering once the table is too large. A slave that does not know its master
+registers again after MASTER_SEARCH_SECONDS; in Java it waits for the next period. A slave registers in each period also
+without ``forceRegister``: only the answer of a registration has the master's addresses.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
+from typing import Protocol
 
 import attrs
 import trio
@@ -34,12 +37,15 @@ from rocketpy.protocol.headers.registration import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
 from rocketpy.remoting.client import RemotingClient
 
 UNREGISTER_SECONDS = 3.0
 QUERY_VERSION_SECONDS = 3.0
+MASTER_SEARCH_SECONDS = 3.0
+"""Time between two registrations of a slave that does not know its master."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -53,6 +59,19 @@ class RegistrationStatistics:
     unreachable: tuple[str, ...]
 
 
+class MasterSearch(Protocol):
+    """Takes the addresses of a slave's master."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing."""
+        ...
+
+    def take(self, nameserver: str, master_addr: str | None, ha_server_addr: str | None) -> None:
+        """Take what a nameserver has answered to a registration; None for a master that it does not know."""
+        ...
+
+
 class RegistrationService:
     """One loop. ``broker_addr`` is the address for clients, ``ha_server_addr`` the address for slaves."""
 
@@ -64,6 +83,7 @@ class RegistrationService:
         broker_addr: str,
         ha_server_addr: str,
         topic_config_manager: TopicConfigManager,
+        master_search: MasterSearch,
         client: RemotingClient,
     ) -> None:
         self._config = config
@@ -71,7 +91,9 @@ class RegistrationService:
         self._broker_addr = broker_addr
         self._ha_server_addr = ha_server_addr
         self._topic_config_manager = topic_config_manager
+        self._master_search = master_search
         self._client = client
+        self._is_slave = config.broker_id != MASTER_ID
         self._json_body = RegistrationBody()
         self._compressed_body = CompressedRegistrationBody()
         self._unreachable: set[str] = set()
@@ -86,11 +108,11 @@ class RegistrationService:
         task_status.started()
         while True:
             has_changed = False
-            with trio.move_on_after(self._config.registration_period_seconds):
+            with trio.move_on_after(self._pause_seconds):
                 await topics.wait_changed(seen)
                 has_changed = True
             seen = topics.change_count
-            await self.register_all(force=has_changed or self._config.force_register)
+            await self.register_all(force=has_changed or self._is_slave or self._config.force_register)
 
     async def register_all(self, *, force: bool = True) -> None:
         """Register with all nameservers concurrently, each part within ``registerBrokerTimeoutMills``.
@@ -109,7 +131,7 @@ class RegistrationService:
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
-            broker_id=MASTER_ID,
+            broker_id=self._config.broker_id,
         )
         request = make_request(RequestCode.UNREGISTER_BROKER, header)
         async with trio.open_nursery() as nursery:
@@ -121,6 +143,11 @@ class RegistrationService:
         return RegistrationStatistics(self._registered_count, self._failed_count, tuple(sorted(self._unreachable)))
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    @property
+    def _pause_seconds(self) -> float:
+        period = self._config.registration_period_seconds
+        return min(period, MASTER_SEARCH_SECONDS) if self._is_slave and not self._master_search.is_complete else period
 
     async def _registration(self) -> list[RemotingCommand]:
         """Return the requests that register all topics, in sending order."""
@@ -135,7 +162,7 @@ class RegistrationService:
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
             ha_server_addr=self._ha_server_addr,
-            broker_id=MASTER_ID,
+            broker_id=self._config.broker_id,
             compressed=is_compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
@@ -155,8 +182,11 @@ class RegistrationService:
                 response = await self._ask(address, part, timeout_s)
                 if response is None:
                     return
+            assert response is not None, "a registration without a part"
             self._registered_count += 1
-            if response is not None and address == self._namesrv_addresses[0]:
+            answer = read_header(response, RegisterBrokerResponseHeader)
+            self._master_search.take(address, answer.master_addr, answer.ha_server_addr)
+            if address == self._namesrv_addresses[0]:
                 self._take_order_topics(address, response.body)
 
     async def _unregister(self, address: str, request: RemotingCommand) -> None:
@@ -169,7 +199,7 @@ class RegistrationService:
             broker_name=self._config.broker_name,
             broker_addr=self._broker_addr,
             cluster_name=self._config.broker_cluster_name,
-            broker_id=MASTER_ID,
+            broker_id=self._config.broker_id,
         )
         body = encode_body(self._topic_config_manager.data_version)
         request = make_request(RequestCode.QUERY_DATA_VERSION, header, body)

@@ -25,6 +25,7 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.registration import (
+    QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
@@ -49,6 +50,8 @@ class Nameservers:
         """What a registration is answered with when no topics are ordered."""
         self.knows: DataVersion | None = None
         self.timeouts: list[float] = []
+        self.master: tuple[str | None, str | None] = (None, None)
+        """Address for requests and for replication, as every nameserver answers them."""
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         if address in self.broken:
@@ -66,19 +69,38 @@ class Nameservers:
             changed = decode_body(request.body, DataVersion) != self.knows
             return make_response(request, header=QueryDataVersionResponseHeader(changed))
         body = self.body if self.order_topics is None else encode_body(KVTable(self.order_topics))
-        return make_response(request, header=RegisterBrokerResponseHeader(), body=body)
+        master_addr, ha_server_addr = self.master
+        header = RegisterBrokerResponseHeader(ha_server_addr=ha_server_addr, master_addr=master_addr)
+        return make_response(request, header=header, body=body)
 
     def codes(self, address: str) -> list[int]:
         return [request.code for asked, request in self.asked if asked == address]
 
 
-def service_of(tables: Tables, nameservers: Nameservers, *addresses: str) -> RegistrationService:
+class Search:
+    """What a slave has been answered of its master."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, str | None, str | None]] = []
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.taken) and None not in self.taken[-1]
+
+    def take(self, nameserver: str, master_addr: str | None, ha_server_addr: str | None) -> None:
+        self.taken.append((nameserver, master_addr, ha_server_addr))
+
+
+def service_of(
+    tables: Tables, nameservers: Nameservers, *addresses: str, search: Search | None = None
+) -> RegistrationService:
     return RegistrationService(
         config=tables.config,
         namesrv_addresses=addresses or (NS1, NS2),
         broker_addr="127.0.0.1:10911",
         ha_server_addr="127.0.0.1:10912",
         topic_config_manager=tables.topics,
+        master_search=search or Search(),
         client=cast(RemotingClient, nameservers),
     )
 
@@ -330,8 +352,62 @@ async def test_without_nameservers_it_only_waits(tables: Tables, nursery: trio.N
         broker_addr="a:1",
         ha_server_addr="a:2",
         topic_config_manager=tables.topics,
+        master_search=Search(),
         client=cast(RemotingClient, nameservers),
     )
     await nursery.start(service.run)
     await service.unregister_all()
     assert nameservers.asked == []
+
+
+async def test_a_slave_registers_queries_and_unregisters_with_its_own_id(tables_with: Callable[..., Tables]) -> None:
+    tables, nameservers = tables_with(broker_id=3, force_register=False), Nameservers()
+    service = service_of(tables, nameservers, NS1)
+    await service.register_all(force=False)
+    await service.unregister_all()
+    query, register, unregister = (request for _, request in nameservers.asked)
+    assert read_header(query, QueryDataVersionRequestHeader).broker_id == 3
+    assert read_header(register, RegisterBrokerRequestHeader).broker_id == 3
+    assert read_header(unregister, UnRegisterBrokerRequestHeader).broker_id == 3
+
+
+async def test_each_answer_of_a_nameserver_names_the_master(tables_with: Callable[..., Tables]) -> None:
+    tables, nameservers, search = tables_with(broker_id=1), Nameservers(), Search()
+    service = service_of(tables, nameservers, search=search)
+    nameservers.unreachable.add(NS2)
+    await service.register_all()
+    nameservers.unreachable.clear()
+    nameservers.master = ("m:10911", "m:10912")
+    await service.register_all()
+    assert search.taken[0] == (NS1, None, None)
+    assert sorted(search.taken[1:]) == [(NS1, "m:10911", "m:10912"), (NS2, "m:10911", "m:10912")]
+
+
+async def test_a_slave_without_a_master_registers_again_soon(
+    tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Java waits for the next period, which is 30 s."""
+    tables, nameservers, search = tables_with(broker_id=1, force_register=False), Nameservers(), Search()
+    await nursery.start(service_of(tables, nameservers, NS1, search=search).run)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    await trio.sleep(7)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 3
+    nameservers.master = ("m:10911", "m:10912")
+    await trio.sleep(3)
+    assert search.is_complete
+    await trio.sleep(60)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 6
+    nameservers.master = (None, None)
+    await trio.sleep(30)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 7
+    await trio.sleep(9)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 10
+
+
+async def test_a_master_searches_no_master(
+    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    nameservers = Nameservers()
+    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await trio.sleep(29)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
