@@ -16,6 +16,7 @@ CLIENT_NAMES = {
     "AdminClient",
     "BrokerData",
     "ClientConfig",
+    "ClientEnvironment",
     "ClusterInfo",
     "Message",
     "MessageExt",

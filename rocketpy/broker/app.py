@@ -17,7 +17,6 @@ process ends with a status that is not 0.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -37,7 +36,8 @@ from rocketpy.clock import Clock
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.descriptors import descriptor_limit
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import Listener, Network, SocketNetwork
+from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -69,20 +69,24 @@ async def run_broker(
     stop: trio.Event,
     open_runner: OpenRunner | None = None,
     hooks: BrokerHooks = NO_HOOKS,
+    network: Network | None = None,
     task_status: trio.TaskStatus[BrokerAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until ``stop`` is set, then shut down in order; reports started when clients may connect.
+
+    Without ``network`` it listens and connects through TCP sockets.
 
     Raises StartError or SettingsError before anything is written; later, the exception that ended a service.
     """
     plug_ins = load_factories(settings.broker.message_store_plug_in)
     hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
     tls = ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text))
+    network = network or SocketNetwork()
     servers: list[RemotingServer] = []
-    async with _open_all_listeners(settings) as listeners:
+    async with _open_all_listeners(settings, network) as listeners:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
         hold_service = PullRequestHoldService()
-        port = _port_of(listeners[0])
+        port = listeners[0].port
         store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
         async with (
             open_broker_store(
@@ -98,7 +102,7 @@ async def run_broker(
                 open_runner=open_runner,
                 process_descriptors_max=descriptor_limit(),
             ) as store,
-            open_remoting_client(config=settings.client, tls=settings.tls_client) as client,
+            open_remoting_client(config=settings.client, tls=settings.tls_client, network=network) as client,
         ):
             context = BrokerContext.of(
                 settings, tables, store, port=port, store_host=store_host, clock=clock, randomness=randomness
@@ -159,24 +163,19 @@ def _flush_replies(servers: Sequence[RemotingServer]) -> None:
 
 
 @asynccontextmanager
-async def _open_all_listeners(settings: BrokerSettings) -> AsyncIterator[Sequence[socket.socket]]:
+async def _open_all_listeners(settings: BrokerSettings, network: Network) -> AsyncIterator[Sequence[Listener]]:
     """Bind the main port and, two below it, the VIP port; none for a port that the system chooses."""
     server = settings.server
     ports = [server.listen_port]
     if server.listen_port > VIP_PORT_STEP:
         ports.append(server.listen_port - VIP_PORT_STEP)
     with ExitStack() as bound:
-        listeners: list[socket.socket] = []
+        listeners: list[Listener] = []
         for port in ports:
-            opened = await open_listeners(settings.host, port, server.server_socket_backlog)
-            listeners += [bound.enter_context(listener) for listener in opened]
+            for listener in await network.listen(settings.host, port, server.server_socket_backlog):
+                bound.callback(listener.close)
+                listeners.append(listener)
         yield listeners
-
-
-def _port_of(listener: socket.socket) -> int:
-    port = listener.getsockname()[1]
-    assert isinstance(port, int)
-    return port
 
 
 def _address_of(broker: Wiring, servers: Sequence[RemotingServer]) -> BrokerAddress:

@@ -21,9 +21,9 @@ from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.clock import Clock
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.selector.bloom import BloomFilter
-from rocketpy.remoting.client import split_address
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.local_address import interface_address, local_host_name
+from rocketpy.remoting.network import split_address
 from rocketpy.remoting.tls.contexts import client_context, with_config_file
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings

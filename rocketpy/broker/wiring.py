@@ -7,7 +7,6 @@ has it; a new feature is one line here.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Sequence
 
 import trio
@@ -37,6 +36,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.network import Listener
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
@@ -104,7 +104,7 @@ class Wiring:
         """The address that the broker registers at the nameservers."""
         return self._context.broker_addr
 
-    def servers(self, listeners: Sequence[socket.socket]) -> list[RemotingServer]:
+    def servers(self, listeners: Sequence[Listener]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
         dispatcher = self.dispatcher()
         dispatchers = [dispatcher, dispatcher.without([RequestCode.PULL_MESSAGE])]

@@ -5,6 +5,7 @@ Errors are in :mod:`rocketpy.errors`.
 
 from rocketpy.client.admin import AdminClient, open_admin_client
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.message_stream import MessageStream
 from rocketpy.client.producer import Producer, open_producer
 from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
@@ -18,6 +19,7 @@ __all__ = [
     "AdminClient",
     "BrokerData",
     "ClientConfig",
+    "ClientEnvironment",
     "ClusterInfo",
     "Message",
     "MessageExt",

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.validators import check_topic
 from rocketpy.errors import ClientError, RocketpyError
@@ -26,10 +27,13 @@ ROUTES_AT_ONCE_MAX = 32
 
 @asynccontextmanager
 async def open_admin_client(
-    name_servers: str | Sequence[str], *, config: ClientConfig | None = None
+    name_servers: str | Sequence[str],
+    *,
+    config: ClientConfig | None = None,
+    environment: ClientEnvironment | None = None,
 ) -> AsyncIterator[AdminClient]:
     """Open an admin client; its connections and tasks end with the block."""
-    async with open_client_instance(client_config(name_servers, config)) as instance:
+    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
         yield AdminClient(instance=instance)
 
 

@@ -11,19 +11,17 @@ only one that refuses the connection; heartbeats of a client are sent concurrent
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from random import Random, SystemRandom
 from typing import TypeVar
 
 import trio
 
 from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.repeated_call import RepeatedCallService
-from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import (
     BrokerError,
     ClientError,
@@ -44,7 +42,6 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
-from rocketpy.remoting.local_address import outgoing_address
 
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
@@ -57,16 +54,17 @@ HeaderT = TypeVar("HeaderT")
 
 @asynccontextmanager
 async def open_client_instance(
-    config: ClientConfig, *, clock: Clock | None = None, randomness: Random | None = None
+    config: ClientConfig, *, environment: ClientEnvironment | None = None
 ) -> AsyncIterator[ClientInstance]:
     """Open the shared part of a client; at the end of the block it unregisters and closes its connections."""
+    environment = environment or ClientEnvironment()
     remoting_config = NettyClientConfig(use_tls=config.use_tls)
     signer = None if config.credentials is None else RequestSigner(config.credentials)
-    opening = open_remoting_client(config=remoting_config, tls=config.tls, before_request=signer)
+    opening = open_remoting_client(
+        config=remoting_config, tls=config.tls, before_request=signer, network=environment.network
+    )
     async with unwrapped(opening) as remoting, unwrapped(trio.open_nursery()) as nursery:
-        instance = ClientInstance(
-            remoting=remoting, config=config, clock=clock or SystemClock(), randomness=randomness or SystemRandom()
-        )
+        instance = ClientInstance(remoting=remoting, config=config, environment=environment)
         await nursery.start(instance.run)
         try:
             yield instance
@@ -79,15 +77,16 @@ async def open_client_instance(
 class ClientInstance:
     """Shared state of one client. Created by :func:`open_client_instance`."""
 
-    def __init__(self, *, remoting: RemotingClient, config: ClientConfig, clock: Clock, randomness: Random) -> None:
+    def __init__(self, *, remoting: RemotingClient, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
-        self.clock = clock
-        self.randomness = randomness
-        self.address = outgoing_address()
+        self.clock = environment.clock
+        self.randomness = environment.randomness
+        self.process_id = environment.process_id
+        self.address = environment.network.local_address()
         self.client_id = f"{self.address}@{self._instance_name()}"
         self._remoting = remoting
         self._name_servers = list(config.name_servers)
-        randomness.shuffle(self._name_servers)
+        self.randomness.shuffle(self._name_servers)
         self._chosen_name_server = 0
         self._routes = RouteTable()
         # One task looks a topic up while the others wait for its result: the request awaits.
@@ -251,7 +250,7 @@ class ClientInstance:
     def _instance_name(self) -> str:
         if self.config.instance_name != DEFAULT_INSTANCE_NAME:
             return self.config.instance_name
-        return f"{os.getpid()}#{self.randomness.getrandbits(48)}"
+        return f"{self.process_id}#{self.randomness.getrandbits(48)}"
 
     async def _look_up_for_sending(self, topic: str) -> tuple[MessageQueue, ...]:
         route = await self.find_route(topic)

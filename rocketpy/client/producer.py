@@ -11,7 +11,6 @@ one is raised unwrapped, with a note that lists the brokers tried.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -19,6 +18,7 @@ import attrs
 import trio
 
 from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.validators import (
@@ -64,11 +64,15 @@ _STORED = {int(status.value): status for status in SendStatus}
 
 @asynccontextmanager
 async def open_producer(
-    name_servers: str | Sequence[str], *, group: str = "rocketpy_producer", config: ClientConfig | None = None
+    name_servers: str | Sequence[str],
+    *,
+    group: str = "rocketpy_producer",
+    config: ClientConfig | None = None,
+    environment: ClientEnvironment | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a producer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
     check_group(group)
-    async with open_client_instance(client_config(name_servers, config)) as instance:
+    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
         instance.add_producer(group)
         yield Producer(instance=instance, group=group)
 
@@ -93,7 +97,7 @@ class Producer:
         self._next_queue = instance.randomness.getrandbits(16)
         self._unique_keys = UniqKeyFactory(
             address=packed_address(instance.address),
-            process_id=os.getpid(),
+            process_id=instance.process_id,
             constant=instance.randomness.getrandbits(32),
         )
 

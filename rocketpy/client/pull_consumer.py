@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rocketpy.client.config import ClientConfig, client_config
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
 from rocketpy.client.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.results import PullResult, PullStatus
@@ -53,11 +54,15 @@ _PULL_CODES = tuple(status.value for status in PullStatus)
 
 @asynccontextmanager
 async def open_pull_consumer(
-    name_servers: str | Sequence[str], *, group: str, config: ClientConfig | None = None
+    name_servers: str | Sequence[str],
+    *,
+    group: str,
+    config: ClientConfig | None = None,
+    environment: ClientEnvironment | None = None,
 ) -> AsyncIterator[PullConsumer]:
     """Open a pull consumer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
     check_group(group)
-    async with open_client_instance(client_config(name_servers, config)) as instance:
+    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
         yield PullConsumer(instance=instance, group=group)
 
 

@@ -25,7 +25,8 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.descriptors import allowed_connections
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import Network, SocketNetwork
+from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -42,12 +43,14 @@ async def run_nameserver(
     run_blocking: RunBlocking = trio.to_thread.run_sync,
     tls: TlsServerConfig | None = None,
     unknown: Mapping[str, str] | None = None,
+    network: Network | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; reports the listening port once it accepts connections.
 
     :param host: the address to listen on, None for every address.
     :param unknown: unused keys of the configuration file, kept so that they survive when it is rewritten.
+    :param network: where it listens; without it, TCP sockets.
 
     Raises :class:`~rocketpy.errors.StartError` if the port is taken or the KV file is malformed, and
     :class:`~rocketpy.errors.SettingsError` if a file named by ``tls`` is wrong. Without ``tls`` the mode is permissive.
@@ -70,8 +73,9 @@ async def run_nameserver(
     )
     dispatcher = _dispatcher(config, processor)
     housekeeping = BrokerHousekeepingService(route_info=route_info, current_time=trio.current_time)
+    network = network or SocketNetwork()
     server = RemotingServer(
-        listeners=await open_listeners(host, server_config.listen_port, server_config.server_socket_backlog),
+        listeners=await network.listen(host, server_config.listen_port, server_config.server_socket_backlog),
         dispatcher=dispatcher,
         config=server_config,
         on_close=housekeeping.connection_closed,

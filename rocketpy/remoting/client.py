@@ -23,6 +23,7 @@ from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher, Processor
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
 from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
@@ -43,8 +44,11 @@ async def open_remoting_client(
     config: NettyClientConfig | None = None,
     tls: TlsClientConfig | None = None,
     before_request: BeforeRequest | None = None,
+    network: Network | None = None,
 ) -> AsyncIterator[RemotingClient]:
     """Open a client whose connections and tasks end with the block. ``before_request`` may sign each request.
+
+    Without ``network`` connections are TCP sockets.
 
     Connections use TLS if ``config.use_tls`` is true or, where it is None, if ``tls.enable`` is. SettingsError when a
     file that ``tls`` names cannot be used.
@@ -53,7 +57,13 @@ async def open_remoting_client(
     uses_tls = tls.enable if config.use_tls is None else config.use_tls
     context = client_context(tls) if uses_tls else None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(nursery=nursery, config=config, tls_context=context, before_request=before_request)
+        client = RemotingClient(
+            nursery=nursery,
+            config=config,
+            tls_context=context,
+            before_request=before_request,
+            network=network or SocketNetwork(),
+        )
         nursery.start_soon(client.close_idle)
         try:
             yield client
@@ -70,9 +80,11 @@ class RemotingClient:
         nursery: trio.Nursery,
         config: NettyClientConfig,
         tls_context: ssl.SSLContext | None,
+        network: Network,
         before_request: BeforeRequest | None = None,
     ) -> None:
         self._nursery = nursery
+        self._network = network
         self._before_request = before_request
         self._config = config
         self._tls_context = tls_context
@@ -154,13 +166,11 @@ class RemotingClient:
         raise RemotingConnectError(f"cannot connect to {address}: no answer in {timeout_s:g} s")
 
     async def _connect(self, address: str) -> Connection:
-        host, port = split_address(address)
-        try:
-            plain = await trio.open_tcp_stream(host, port)
-        except OSError as failure:
-            raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
-        self._set_buffers(plain)
-        peer = _peer_address(plain, (host, port))
+        plain = await self._network.connect(address)
+        peer = split_address(address)
+        if isinstance(plain, trio.SocketStream):
+            self._set_buffers(plain)
+            peer = _peer_address(plain, peer)
         stream = plain if self._tls_context is None else await _tls_stream(plain, self._tls_context, address)
         connection: Connection = await self._nursery.start(self._serve, stream, peer)
         self._connections[address] = connection
@@ -176,9 +186,7 @@ class RemotingClient:
             if size > 0:
                 stream.setsockopt(socket.SOL_SOCKET, option, size)
 
-    async def _serve(
-        self, stream: trio.abc.Stream, peer: tuple[str, int], *, task_status: trio.TaskStatus[Connection]
-    ) -> None:
+    async def _serve(self, stream: trio.abc.Stream, peer: Address, *, task_status: trio.TaskStatus[Connection]) -> None:
         await self._driver.serve_stream(stream, peer, task_status=task_status)
 
     def _forget(self, connection: Connection) -> None:
@@ -187,15 +195,7 @@ class RemotingClient:
                 del self._connections[address]
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Split at the last colon, as RocketMQ does; RemotingConnectError when no port follows it."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
-async def _tls_stream(plain: trio.SocketStream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:
+async def _tls_stream(plain: trio.abc.Stream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:
     """Return a TLS stream over a plain one, after its handshake; closes the plain one if that fails."""
     stream = trio.SSLStream(plain, context, https_compatible=True)
     try:
@@ -209,21 +209,13 @@ async def _tls_stream(plain: trio.SocketStream, context: ssl.SSLContext, address
     return stream
 
 
-def _peer_address(stream: trio.SocketStream, asked: tuple[str, int]) -> tuple[str, int]:
+def _peer_address(stream: trio.SocketStream, asked: Address) -> Address:
     """Return the numeric address of the peer; 0.0.0.0 when it has already gone."""
     try:
         name = stream.socket.getpeername()
     except OSError:
         return ("0.0.0.0", asked[1])
     return (name[0], name[1])
-
-
-def _first_cause(failure: OSError) -> BaseException:
-    """Return the first error of the group in which Trio wraps the failures of all addresses of a host."""
-    cause: BaseException = failure.__cause__ or failure
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    return cause
 
 
 def _log_unsupported(code: int) -> None:

@@ -2,6 +2,7 @@
 
 Plain sockets go to the hub where the platform has epoll, else to the stream driver; both drive the same state machine.
 A connection that starts with a TLS ClientHello goes, after its handshake, to the stream driver, on the same port.
+On a network without sockets every connection goes to the stream driver; TLS is detected on sockets only.
 Shutdown is structured: when :meth:`RemotingServer.run` is cancelled, its listeners, connections and tasks are gone.
 """
 
@@ -16,7 +17,6 @@ import attrs
 import trio
 
 from rocketpy.containment import Contained
-from rocketpy.errors import StartError
 from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
@@ -25,6 +25,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.ended_connections import EndedConnections
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.network import Address, Listener, socket_stream
 from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
@@ -34,6 +35,8 @@ from rocketpy.remoting.tls.contexts import ServerTls
 ACCEPTS_PER_WAKE_UP = 64
 IDLE_SWEEP_SECONDS = 10.0
 ACCEPT_RETRY_SECONDS = 0.1
+
+_NOT_TLS = b"\0"
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -52,36 +55,13 @@ class RemotingServerStatistics:
     tasks: int
 
 
-async def open_listeners(host: str | None, port: int, backlog: int = 1024) -> list[socket.socket]:
-    """Bind and listen; ``host`` None or "" means every address, port 0 lets the system choose.
-
-    Raises StartError that names the address when it is in use, not ours or not permitted.
-    """
-    listener = socket.socket(socket.AF_INET6 if host and ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setblocking(False)
-        listener.bind((host or "", port))
-        listener.listen(backlog)
-    except OSError as failure:
-        listener.close()
-        where = f"{host or 'every address'}, port {port}"
-        if failure.errno == errno.EADDRINUSE:
-            raise StartError(f"cannot listen on {where}: another process uses it") from failure
-        raise StartError(f"cannot listen on {where}: {failure.strerror}") from failure
-    except OverflowError as failure:
-        listener.close()
-        raise StartError(f"cannot listen on port {port}: expected a port from 0 to 65535") from failure
-    return [listener]
-
-
 class RemotingServer:
     """One or more listening addresses with one dispatcher. Takes open listeners; serves in :meth:`run`."""
 
     def __init__(
         self,
         *,
-        listeners: Sequence[socket.socket],
+        listeners: Sequence[Listener],
         dispatcher: Dispatcher,
         config: NettyServerConfig,
         on_close: Callable[[Connection], None] | None = None,
@@ -132,9 +112,7 @@ class RemotingServer:
     @property
     def port(self) -> int:
         """The port that the first listener is bound to."""
-        port = self._listeners[0].getsockname()[1]
-        assert isinstance(port, int)
-        return port
+        return self._listeners[0].port
 
     @property
     def connections(self) -> list[Connection]:
@@ -149,7 +127,6 @@ class RemotingServer:
     def stop_accepting(self) -> None:
         """Close the listeners; connections go on. The first step of a shutdown."""
         for listener in self._listeners:
-            trio.lowlevel.notify_closing(listener)
             listener.close()
 
     def statistics(self) -> RemotingServerStatistics:
@@ -175,7 +152,10 @@ class RemotingServer:
                 nursery.start_soon(self._ended.run)
                 nursery.start_soon(self._close_idle)
                 for listener in self._listeners:
-                    nursery.start_soon(self._accept, listener)
+                    if listener.sock is not None:
+                        nursery.start_soon(self._accept, listener.sock)
+                    else:
+                        nursery.start_soon(self._accept_streams, listener)
                 task_status.started()
         finally:
             self._nursery = self._tasks.nursery = None
@@ -189,7 +169,7 @@ class RemotingServer:
 
     async def _accept(self, listener: socket.socket) -> None:
         """Accept until the listener is closed. Running out of descriptors refuses peers and retries, and never ends."""
-        while True:
+        while listener.fileno() >= 0:  # it may be closed during the pause after a refusal
             try:
                 await trio.lowlevel.wait_readable(listener)
             except trio.ClosedResourceError:
@@ -206,6 +186,19 @@ class RemotingServer:
                     await trio.sleep(ACCEPT_RETRY_SECONDS)
                     break
                 self._take(sock, (address[0], address[1]))
+
+    async def _accept_streams(self, listener: Listener) -> None:
+        """Accept, until the listener is closed, connections that are not sockets; they count as not TLS."""
+        assert self._nursery is not None
+        while True:
+            try:
+                stream, address = await listener.accept()
+            except trio.ClosedResourceError:
+                return
+            if self._acceptor.allows(_NOT_TLS, address) and self._admits(address):
+                self._nursery.start_soon(self._serve_accepted, stream, address)
+            else:
+                await trio.aclose_forcefully(stream)
 
     def _refuse_waiting(self, listener: socket.socket, failure: OSError) -> None:
         """Accept and close waiting connections, using the spare descriptor.
@@ -224,13 +217,19 @@ class RemotingServer:
             pass
         self._spare = _spare_descriptor()
 
-    def _take(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _admits(self, address: Address) -> bool:
+        """Count a new connection; False when there are too many, which is logged."""
         why = self._budget.take(address[0])
         if why is not None:
             self._note_refused(address[0], why)
+            return False
+        self._accepted_count += 1
+        return True
+
+    def _take(self, sock: socket.socket, address: Address) -> None:
+        if not self._admits(address):
             sock.close()
             return
-        self._accepted_count += 1
         with Contained(_log, "taking the connection of %s:%d", *address) as work:
             set_socket_options(sock, self._config.server_socket_snd_buf_size, self._config.server_socket_rcv_buf_size)
             if self._hub is not None:
@@ -246,21 +245,21 @@ class RemotingServer:
         if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
             _log.warning("refused %s: %s", host, why)
 
-    def _take_tls(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _take_tls(self, sock: socket.socket, address: Address) -> None:
         """Start the TLS handshake of a connection that the hub has handed back."""
         self._start_stream(self._acceptor.serve_tls, sock, address)
 
     def _start_stream(
-        self, serve: Callable[..., Awaitable[None]], sock: socket.socket, address: tuple[str, int], *arguments: object
+        self, serve: Callable[..., Awaitable[None]], sock: socket.socket, address: Address, *arguments: object
     ) -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(self._serve_stream, serve, _stream(sock), address, *arguments)
+        self._nursery.start_soon(self._serve_stream, serve, socket_stream(sock), address, *arguments)
 
     async def _serve_stream(
         self,
         serve: Callable[..., Awaitable[None]],
         stream: trio.SocketStream,
-        address: tuple[str, int],
+        address: Address,
         *arguments: object,
     ) -> None:
         """Serve a stream in its own task; a bug in that ends this connection only."""
@@ -269,6 +268,14 @@ class RemotingServer:
                 await serve(stream, address, *arguments)
         finally:
             stream.socket.close()
+            self._budget.release(address[0])
+
+    async def _serve_accepted(self, stream: trio.abc.Stream, address: Address) -> None:
+        """Serve a stream that is not a socket; the stream driver closes it."""
+        try:
+            with Contained(_log, "serving %s:%d", *address):
+                await self._stream_driver.serve_stream(stream, address)
+        finally:
             self._budget.release(address[0])
 
     def _hub_ended(self, connection: Connection) -> None:
@@ -320,11 +327,6 @@ def _spare_descriptor() -> socket.socket | None:
         return socket.socket()
     except OSError:
         return None
-
-
-def _stream(sock: socket.socket) -> trio.SocketStream:
-    sock.setblocking(False)
-    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
 
 
 async def _run_hub(hub: Hub, *, task_status: trio.TaskStatus[None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -30,7 +30,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.remoting.server import open_listeners
+from rocketpy.remoting.network import SocketListener, SocketNetwork
 from rocketpy.runner import RunBlocking
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
@@ -144,11 +144,12 @@ async def test_with_sync_flush_the_answer_comes_when_the_message_is_durable(tmp_
 async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    async def noted(host: str | None, port: int, backlog: int) -> list[socket.socket]:
-        asked.append(backlog)
-        return await open_listeners(host, port, backlog)
+    class Noting(SocketNetwork):
+        async def listen(self, host: str | None, port: int, backlog: int = 0) -> Sequence[SocketListener]:
+            asked.append(backlog)
+            return await super().listen(host, port, backlog)
 
-    monkeypatch.setattr(app, "open_listeners", noted)
+    monkeypatch.setattr(app, "SocketNetwork", Noting)
     settings = settings_at(tmp_path)
     async with running(attrs.evolve(settings, server=attrs.evolve(settings.server, server_socket_backlog=7))):
         assert asked == [7]

@@ -51,7 +51,8 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher, Processor
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import SocketNetwork
+from rocketpy.remoting.server import RemotingServer
 
 STORE_TIMESTAMP = 1_700_000_000_000
 """The first message of a broker is stored now; each later one a second after the one before."""
@@ -106,7 +107,7 @@ class Scripted:
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Serve on a port of loopback until cancelled."""
-        listeners = await open_listeners("127.0.0.1", 0)
+        listeners = await SocketNetwork().listen("127.0.0.1", 0)
         self.server = RemotingServer(listeners=listeners, dispatcher=self.dispatcher, config=NettyServerConfig())
         self.address = f"127.0.0.1:{self.server.port}"
         await self.server.run(task_status=task_status)

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.instance import UNREGISTER_SECONDS, ClientInstance, open_client_instance, read_response
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingConnectError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
@@ -31,7 +32,7 @@ NOBODY = "127.0.0.1:1"
 async def opened(name_servers: str, **settings: object) -> AsyncIterator[ClientInstance]:
     """A client instance whose shuffling is always the same."""
     config = ClientConfig(name_servers=name_servers, **settings)  # type: ignore[arg-type]
-    async with open_client_instance(config, randomness=Random(7)) as instance:
+    async with open_client_instance(config, environment=ClientEnvironment(randomness=Random(7))) as instance:
         yield instance
 
 

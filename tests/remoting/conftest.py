@@ -15,7 +15,8 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import SocketNetwork
+from rocketpy.remoting.server import RemotingServer
 
 ECHO, REFUSE, BUG, DEFER, SLOW, STORE_FAILURE = 1001, 1002, 1003, 1004, 1005, 1006
 
@@ -83,7 +84,7 @@ def server_config() -> NettyServerConfig:
 @pytest.fixture
 async def running(use_hub: bool, server_config: NettyServerConfig) -> AsyncIterator[Running]:
     program = Program()
-    listeners = await open_listeners("127.0.0.1", 0)
+    listeners = await SocketNetwork().listen("127.0.0.1", 0)
     server = RemotingServer(
         listeners=listeners,
         dispatcher=program.dispatcher,

@@ -16,7 +16,7 @@ from rocketpy.errors import (
 )
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.client import RemotingClient, open_remoting_client, split_address
+from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
 from rocketpy.remoting.connection import Connection
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
@@ -166,14 +166,3 @@ async def test_a_oneway_arrives_and_a_request_of_the_server_is_served(running: R
         await until(lambda: running.program.deferred)
         running.program.deferred[0][0].oneway(make_request(40))
         await until(heard.is_set)
-
-
-@pytest.mark.parametrize("address", ["nowhere", "host:", ":9876", "host:port", "host:70000"])
-def test_an_address_that_is_none_is_named(address: str) -> None:
-    with pytest.raises(RemotingConnectError, match="expected HOST:PORT"):
-        split_address(address)
-
-
-def test_an_address_splits_at_the_last_colon() -> None:
-    assert split_address("127.0.0.1:9876") == ("127.0.0.1", 9876)
-    assert split_address("[::1]:9876") == ("::1", 9876)

@@ -16,7 +16,8 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import SocketNetwork
+from rocketpy.remoting.server import RemotingServer
 from tests.patience import PATIENCE_SECONDS
 from tests.remoting.test_server import Peer, ask
 
@@ -64,7 +65,7 @@ class Log:
 async def open_servers(log: Log, *, use_hub: bool) -> list[RemotingServer]:
     return [
         RemotingServer(
-            listeners=await open_listeners("127.0.0.1", 0),
+            listeners=await SocketNetwork().listen("127.0.0.1", 0),
             dispatcher=dispatcher,
             config=NettyServerConfig(),
             on_close=log.on_close,

@@ -14,7 +14,7 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.remoting.server import open_listeners
+from rocketpy.remoting.network import SocketNetwork
 from tests.patience import until_blocked
 from tests.remoting.conftest import DEFER, ECHO, Running
 from tests.remoting.test_server import connect
@@ -22,10 +22,10 @@ from tests.remoting.test_server import connect
 
 async def test_how_many_connections_may_wait_to_be_accepted() -> None:
     """``serverSocketBacklog``: of those beyond it the system accepts none."""
-    (listener,) = await open_listeners("127.0.0.1", 0, 1)
-    address = listener.getsockname()
+    (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 1)
+    address = listener.sock.getsockname()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(listener)
+        stack.callback(listener.close)
         taken = 0
         for _ in range(8):
             peer = stack.enter_context(socket.socket())

@@ -8,19 +8,22 @@ import resource
 import socket
 import struct
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 import trio
 import trio.testing
 
-from rocketpy.errors import StartError, StoreError
+from rocketpy.errors import StoreError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.config import NettyServerConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.network import Address, SocketNetwork
+from rocketpy.remoting.server import RemotingServer
+from rocketpy.remoting.tls.contexts import ServerTls
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
 from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILURE, Program, Running
 
@@ -28,7 +31,7 @@ from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILUR
 class Peer:
     """A raw client that speaks frames and nothing else."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._reader = FrameReader()
 
@@ -236,14 +239,6 @@ async def test_a_peer_that_reads_again_gets_every_answer(running: Running) -> No
     assert [a.opaque for a in answers] == list(range(count))
 
 
-async def test_two_servers_cannot_share_a_port() -> None:
-    (listener,) = await open_listeners("127.0.0.1", 0)
-    with listener, pytest.raises(StartError, match="another process uses it"):
-        await open_listeners("127.0.0.1", listener.getsockname()[1])
-    with pytest.raises(StartError, match="from 0 to 65535"):
-        await open_listeners("127.0.0.1", 70_000)
-
-
 class TestFewConnections:
     """A bound on connections refuses the next one and nothing else."""
 
@@ -284,7 +279,7 @@ async def test_two_listeners_of_a_program_share_their_connections(use_hub: bool)
     budget = ConnectionBudget(2, 2)
     servers = [
         RemotingServer(
-            listeners=await open_listeners("127.0.0.1", 0),
+            listeners=await SocketNetwork().listen("127.0.0.1", 0),
             dispatcher=program.dispatcher,
             config=NettyServerConfig(),
             budget=budget,
@@ -429,7 +424,7 @@ async def test_without_a_descriptor_peers_are_refused_and_the_server_goes_on(use
     """Waiting peers are closed at once, and the listener, which stays readable, does not cause a busy loop."""
     program = Program()
     server = RemotingServer(
-        listeners=await open_listeners("127.0.0.1", 0),
+        listeners=await SocketNetwork().listen("127.0.0.1", 0),
         dispatcher=program.dispatcher,
         config=NettyServerConfig(),
         use_hub=use_hub,
@@ -485,12 +480,85 @@ def is_closed(sock: socket.socket) -> bool:
         return True
 
 
+class StreamListener:
+    """A listener of a network without sockets."""
+
+    port = 10_911
+    sock = None
+
+    def __init__(self) -> None:
+        self._put, self._streams = trio.open_memory_channel[tuple[trio.abc.Stream, Address]](8)
+
+    async def accept(self) -> tuple[trio.abc.Stream, Address]:
+        try:
+            return await self._streams.receive()
+        except trio.EndOfChannel:
+            raise trio.ClosedResourceError from None
+
+    def close(self) -> None:
+        self._put.close()
+
+    async def connect(self, host: str) -> Peer:
+        ours, theirs = trio.testing.memory_stream_pair()
+        await self._put.send((theirs, (host, 50_000)))
+        return Peer(ours)
+
+
+@contextlib.asynccontextmanager
+async def streaming(mode: TlsMode = TlsMode.PERMISSIVE) -> AsyncIterator[tuple[RemotingServer, StreamListener]]:
+    """A server on a network without sockets, for one connection at a time."""
+    listener = StreamListener()
+    server = RemotingServer(
+        listeners=[listener],
+        dispatcher=Program().dispatcher,
+        config=NettyServerConfig(connections_max=1),
+        tls=ServerTls(TlsServerConfig(server_mode=mode.value)),
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        yield server, listener
+        nursery.cancel_scope.cancel()
+
+
+async def test_without_sockets_the_stream_driver_serves_within_the_same_bounds() -> None:
+    async with streaming() as (server, listener):
+        for _ in range(2):
+            ours, second = await listener.connect("10.0.0.1"), await listener.connect("10.0.0.2")
+            await ours.send(ask(ECHO, 7))
+            assert (await ours.answer()).opaque == 7
+            assert await second.receive() is None
+            await ours.stream.aclose()
+            await until(lambda: not server.connections)
+        statistics = server.statistics()
+    assert (statistics.accepted_count, statistics.refused_count) == (2, 2)
+
+
+async def test_without_sockets_connections_outlive_their_listener() -> None:
+    async with streaming() as (server, listener):
+        peer = await listener.connect("10.0.0.1")
+        await peer.send(ask(ECHO, 1))
+        assert (await peer.answer()).opaque == 1
+        server.stop_accepting()
+        with pytest.raises(trio.ClosedResourceError):
+            await listener.connect("10.0.0.1")
+        await peer.send(ask(ECHO, 2))
+        assert (await peer.answer()).opaque == 2
+
+
+async def test_without_sockets_a_server_that_demands_tls_refuses_all_and_keeps_no_room_for_them() -> None:
+    async with streaming(TlsMode.ENFORCING) as (server, listener):
+        for count in range(1, 3):
+            assert await (await listener.connect("10.0.0.1")).receive() is None
+            assert server.statistics().tls_refused_count == count
+        assert server.statistics().refused_count == 0
+
+
 @pytest.mark.parametrize("use_hub", [True, False])
 async def test_a_store_failure_ends_the_server(use_hub: bool) -> None:
     """It is not answered: a broker whose disk fails stops, it does not carry on."""
     program = Program()
     server = RemotingServer(
-        listeners=await open_listeners("127.0.0.1", 0),
+        listeners=await SocketNetwork().listen("127.0.0.1", 0),
         dispatcher=program.dispatcher,
         config=NettyServerConfig(),
         use_hub=use_hub,
@@ -605,7 +673,7 @@ async def test_a_thousand_members_that_reset_at_once_end_nothing_else(use_hub: b
     program = Program()
     program.dispatcher.register(34, register)
     server = RemotingServer(
-        listeners=await open_listeners("127.0.0.1", 0),
+        listeners=await SocketNetwork().listen("127.0.0.1", 0),
         dispatcher=program.dispatcher,
         config=NettyServerConfig(),
         on_close=on_close,

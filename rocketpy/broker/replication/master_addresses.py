@@ -20,7 +20,7 @@ import trio
 
 from rocketpy.errors import RemotingConnectError
 from rocketpy.log_files import event_fields
-from rocketpy.remoting.client import split_address
+from rocketpy.remoting.network import split_address
 
 HA_MASTER_ADDRESS_LENGTH_MIN = 6
 """A shorter ``haMasterAddress`` counts as none."""

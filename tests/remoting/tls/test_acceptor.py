@@ -21,8 +21,9 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.network import SocketNetwork
 from rocketpy.remoting.refusal_log import RefusalLog
-from rocketpy.remoting.server import RemotingServer, open_listeners
+from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import acceptor as tls_acceptor
 from rocketpy.remoting.tls.acceptor import TlsAcceptor
 from rocketpy.remoting.tls.contexts import ServerTls
@@ -48,7 +49,7 @@ def server_tls(tls_config: TlsServerConfig) -> ServerTls:
 async def running(use_hub: bool, server_config: NettyServerConfig, server_tls: ServerTls) -> AsyncIterator[Running]:
     program = Program()
     server = RemotingServer(
-        listeners=await open_listeners("127.0.0.1", 0),
+        listeners=await SocketNetwork().listen("127.0.0.1", 0),
         dispatcher=program.dispatcher,
         config=server_config,
         on_close=program.on_close,
@@ -324,7 +325,7 @@ def test_garbage_after_the_first_byte_ends_only_its_own_connection(
 ) -> None:
     async def attack() -> None:
         program = Program()
-        listeners = await open_listeners("127.0.0.1", 0)
+        listeners = await SocketNetwork().listen("127.0.0.1", 0)
         server = RemotingServer(
             listeners=listeners,
             dispatcher=program.dispatcher,

@@ -1,0 +1,172 @@
+"""What remoting requires of a network, and the real one: TCP over sockets.
+
+A network is passed in, as the disk and the clock are: a program listens and connects only through it. Its connections
+are Trio streams, in order and reliable. A listener that has a socket also exposes it, because the hub of a server
+accepts and drives sockets itself; on a network without sockets the server uses its stream driver.
+
+Nothing here retries or has a time limit: both belong to the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.remoting.local_address import outgoing_address
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted, as in RocketMQ (``serverSocketBacklog``)."""
+
+HIGHEST_PORT = 65_535
+
+Address = tuple[str, int]
+
+
+class Listener(Protocol):
+    """A listening address of a program. Closed by its owner."""
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        ...
+
+    @property
+    def sock(self) -> socket.socket | None:
+        """The listening socket, non-blocking, for a caller that accepts by itself; None if connections are streams."""
+        ...
+
+    async def accept(self) -> tuple[trio.abc.Stream, Address]:
+        """Wait for the next connection; return it and the numeric address of its peer.
+
+        trio.ClosedResourceError once the listener is closed; OSError when the process is out of descriptors, after
+        which the caller may try again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Accept no more: later connections are refused. Accepted ones go on. Idempotent."""
+        ...
+
+
+class Network(Protocol):
+    """The network as one host sees it."""
+
+    async def listen(self, host: str | None, port: int, backlog: int = BACKLOG) -> Sequence[Listener]:
+        """Listen; ``host`` None or "" means every address of this host, port 0 lets the network choose.
+
+        StartError that names the address when it is in use, not ours or not permitted.
+        """
+        ...
+
+    async def connect(self, address: str) -> trio.abc.Stream:
+        """Connect to HOST:PORT; waits as long as the peer does not answer.
+
+        RemotingConnectError that names the address and the reason.
+        """
+        ...
+
+    def local_address(self) -> str:
+        """Return the numeric address by which this host reaches others."""
+        ...
+
+
+class SocketListener:
+    """A listening TCP socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """``sock`` listens and is non-blocking; the listener owns it."""
+        self.sock = sock
+
+    @property
+    def port(self) -> int:
+        """The port that the socket is bound to."""
+        port = self.sock.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+    async def accept(self) -> tuple[trio.SocketStream, Address]:
+        """Wait for the next connection; return it and its peer's address."""
+        while self.sock.fileno() >= 0:
+            try:
+                await trio.lowlevel.wait_readable(self.sock)
+                sock, address = self.sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # its peer has gone already
+                continue
+            return socket_stream(sock), (address[0], address[1])
+        raise trio.ClosedResourceError("the listener is closed")
+
+    def close(self) -> None:
+        """Close the socket, and wake the task that waits in :meth:`accept`."""
+        if self.sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.sock)
+            self.sock.close()
+
+
+class SocketNetwork:
+    """TCP of the operating system."""
+
+    async def listen(self, host: str | None, port: int, backlog: int = BACKLOG) -> Sequence[SocketListener]:
+        """Bind and listen. An address of a process that has just ended may be used at once (SO_REUSEADDR)."""
+        sock = socket.socket(socket.AF_INET6 if host and ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((host or "", port))
+            sock.listen(backlog)
+        except OSError as failure:
+            sock.close()
+            if failure.errno == errno.EADDRINUSE:
+                raise address_in_use(host, port) from failure
+            raise StartError(f"cannot listen on {_place(host, port)}: {failure.strerror}") from failure
+        except OverflowError as failure:
+            sock.close()
+            raise StartError(f"cannot listen on port {port}: expected a port from 0 to {HIGHEST_PORT}") from failure
+        return [SocketListener(sock)]
+
+    async def connect(self, address: str) -> trio.SocketStream:
+        """Connect to the first address of the host that answers (RFC 8305)."""
+        host, port = split_address(address)
+        try:
+            return await trio.open_tcp_stream(host, port)
+        except OSError as failure:
+            raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
+
+    def local_address(self) -> str:
+        """Ask the routing table."""
+        return outgoing_address()
+
+
+def split_address(address: str) -> Address:
+    """Split at the last colon, as RocketMQ does; RemotingConnectError when no port follows it."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def socket_stream(sock: socket.socket) -> trio.SocketStream:
+    """Return a stream over a connected socket, which it owns."""
+    sock.setblocking(False)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+
+
+def address_in_use(host: str | None, port: int) -> StartError:
+    """Return the error of a port that another program listens on."""
+    return StartError(f"cannot listen on {_place(host, port)}: another process uses it")
+
+
+def _place(host: str | None, port: int) -> str:
+    return f"{host or 'every address'}, port {port}"
+
+
+def _first_cause(failure: OSError) -> BaseException:
+    """Return the first error of the group in which Trio wraps the failures of all addresses of a host."""
+    cause: BaseException = failure.__cause__ or failure
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause

@@ -1,0 +1,133 @@
+"""The real network: listening, accepting, connecting, and what each refuses."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.remoting.local_address import outgoing_address
+from rocketpy.remoting.network import Listener, SocketListener, SocketNetwork, split_address
+from tests.patience import PATIENCE_SECONDS
+
+
+async def _listen(host: str | None = "127.0.0.1", port: int = 0) -> SocketListener:
+    (listener,) = await SocketNetwork().listen(host, port)
+    return listener
+
+
+async def test_bytes_go_both_ways_and_the_peer_is_named() -> None:
+    network, listener = SocketNetwork(), await _listen()
+    ours = await network.connect(f"127.0.0.1:{listener.port}")
+    theirs, address = await listener.accept()
+    async with ours, theirs:
+        assert address == ours.socket.getsockname()
+        await ours.send_all(b"there")
+        assert await theirs.receive_some(9) == b"there"
+        await theirs.send_all(b"back")
+        assert await ours.receive_some(9) == b"back"
+    listener.close()
+
+
+@pytest.mark.parametrize("host", [None, ""])
+async def test_no_host_is_every_address(host: str | None) -> None:
+    listener = await _listen(host)
+    assert listener.sock.getsockname()[0] == "0.0.0.0"
+    listener.close()
+
+
+async def test_two_programs_cannot_share_a_port() -> None:
+    listener = await _listen()
+    with pytest.raises(StartError) as caught:
+        await _listen("127.0.0.1", listener.port)
+    assert str(caught.value) == f"cannot listen on 127.0.0.1, port {listener.port}: another process uses it"
+    listener.close()
+
+
+async def test_an_address_of_another_machine_is_named() -> None:
+    with pytest.raises(StartError, match=r"cannot listen on 192\.0\.2\.1, port 0: Cannot assign"):
+        await _listen("192.0.2.1")
+
+
+async def test_a_port_that_is_none_is_named() -> None:
+    with pytest.raises(StartError, match="cannot listen on port 70000: expected a port from 0 to 65535"):
+        await _listen(port=70_000)
+
+
+async def test_closing_wakes_the_task_that_accepts_and_refuses_from_then_on() -> None:
+    network, listener = SocketNetwork(), await _listen()
+    address = f"127.0.0.1:{listener.port}"
+    ended: list[str] = []
+
+    async def accept() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await listener.accept()
+        ended.append("waiting")
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(accept)
+            await trio.testing.wait_all_tasks_blocked()
+            listener.close()
+            listener.close()
+    assert ended == ["waiting"]
+    with pytest.raises(trio.ClosedResourceError):
+        await listener.accept()
+    with pytest.raises(RemotingConnectError, match=f"cannot connect to {address}: .*refused"):
+        await network.connect(address)
+
+
+@pytest.mark.parametrize("failure", [BlockingIOError(11, "none"), ConnectionAbortedError(103, "aborted")])
+async def test_a_connection_that_has_gone_already_is_skipped(failure: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = await _listen()
+    accept, failures = socket.socket.accept, [failure]
+
+    def accept_or_fail(sock: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return accept(sock)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_or_fail)
+    with socket.socket() as peer:
+        peer.connect(listener.sock.getsockname())
+        stream, address = await listener.accept()
+        assert address == peer.getsockname()
+        await stream.aclose()
+    assert not failures
+    listener.close()
+
+
+async def test_a_lack_of_descriptors_is_reported_and_accepting_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener: Listener = await _listen()
+    assert listener.sock is not None
+    with socket.socket() as peer:
+        peer.connect(listener.sock.getsockname())
+        with monkeypatch.context() as few:
+            few.setattr(socket.socket, "accept", _without_descriptors)
+            with pytest.raises(OSError, match="Too many open files"):
+                await listener.accept()
+        stream, _ = await listener.accept()
+        await stream.aclose()
+    listener.close()
+
+
+def _without_descriptors(sock: socket.socket) -> None:
+    raise OSError(24, "Too many open files")
+
+
+async def test_the_address_of_this_host_is_its_way_out() -> None:
+    assert SocketNetwork().local_address() == outgoing_address()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":9876", "host:port", "host:70000"])
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    with pytest.raises(RemotingConnectError, match="expected HOST:PORT"):
+        split_address(address)
+
+
+def test_an_address_splits_at_the_last_colon() -> None:
+    assert split_address("127.0.0.1:9876") == ("127.0.0.1", 9876)
+    assert split_address("[::1]:9876") == ("::1", 9876)
