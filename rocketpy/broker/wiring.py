@@ -142,13 +142,13 @@ class Wiring:
                 feature.connection_closed(connection)
 
     async def wait_answered(self) -> None:
-        """Wait until the replies of accepted messages are due: under SYNC_FLUSH, until what is written is durable."""
+        """Wait until the replies of accepted messages are due: all that wait are answered before what comes last."""
         store = self._context.store
         store.end_burst()
-        if store.sync_flush:
-            flushed = trio.Event()
-            store.wait_durable(store.wrote_offset, lambda _: flushed.set())
-            await flushed.wait()
+        if store.waits_for_storing:
+            answered = trio.Event()
+            store.wait_stored(store.wrote_offset, lambda _: answered.set())
+            await answered.wait()
 
     async def finish(self) -> None:
         """Persist the progress of delayed messages, then the tables. Called when no service runs any more."""

@@ -34,10 +34,11 @@ from rocketpy.store.results import (
     QueryMessageResult,
     QueueListing,
     QueueTimeSpan,
+    StoredCallback,
     StoreStatistics,
 )
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
-from rocketpy.store.services.group_commit import DurableCallback, FlushWait
+from rocketpy.store.services.group_commit import FlushWait
 from rocketpy.store.status import RunningFlags
 
 _HEAD_SIZE = 88
@@ -91,7 +92,8 @@ class MessageStore:
         self._get_miss_count = 0
         self._get_message_count = 0
         self._get_cold_count = 0
-        self.sync_flush = config.is_sync_flush
+        self.waits_for_storing = config.is_sync_flush
+        """Whether producers are answered by :meth:`wait_stored`: under SYNC_FLUSH."""
         self.message_size_max = config.max_message_size
         self.appender = appender
         """Exposed so that the send path reads ``wrote_offset`` without a call. Append through :attr:`put`."""
@@ -124,16 +126,25 @@ class MessageStore:
 
     @property
     def wrote_offset(self) -> int:
-        """The end of the log, with the bytes of the current burst: the offset to pass to ``wait_durable``."""
+        """The end of the log, with the bytes of the current burst: the offset to pass to :meth:`wait_stored`."""
         return self._appender.wrote_offset
 
-    def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:
-        """Call back when the log is durable up to an offset: PUT_OK, or FLUSH_DISK_TIMEOUT. Never calls back directly.
+    def wait_stored(self, physical_end: int, callback: StoredCallback) -> None:
+        """Call back when what was put up to an offset is stored as promised: PUT_OK, or FLUSH_DISK_TIMEOUT.
 
-        Only under SYNC_FLUSH (:attr:`sync_flush`). Under ASYNC_FLUSH there is no notification.
+        Never calls back directly. Only with :attr:`waits_for_storing`: otherwise there is no notification, and a
+        message is stored as promised when its burst has ended.
         """
         assert self._services.group_commit is not None, "only SYNC_FLUSH has group commit"
         self._services.group_commit.wait_durable(physical_end, callback)
+
+    def flush_soon(self) -> None:
+        """Request a flush of what was put, for a message without a waiting producer; cheap.
+
+        Under SYNC_FLUSH nothing else flushes such a message. Under ASYNC_FLUSH its flush comes anyway.
+        """
+        if self._services.group_commit is not None:
+            self._services.group_commit.wake()
 
     @property
     def durable_offset(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -24,6 +25,10 @@ class PutMessageStatus(enum.Enum):
     OS_PAGECACHE_BUSY = 8
     UNKNOWN_ERROR = 9
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = 10
+
+
+StoredCallback: TypeAlias = Callable[[PutMessageStatus], None]
+"""Takes one of the four statuses of a stored message, once the wait for it is over."""
 
 
 class GetMessageStatus(enum.Enum):

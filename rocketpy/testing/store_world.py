@@ -225,8 +225,8 @@ class StoreWorld:
         store = self.store
         with self.failing():
             store.end_burst()
-        if store.sync_flush:
-            store.wait_durable(store.wrote_offset, _Sender(self, store.wrote_offset))
+        if store.waits_for_storing:
+            store.wait_stored(store.wrote_offset, _Sender(self, store.wrote_offset))
 
     @property
     def written_end(self) -> int:

@@ -237,11 +237,11 @@ async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_threa
         flush_replies=flushed.set,
         open_runner=open_worker_thread if has_own_thread else None,
     ) as store:
-        assert store.sync_flush
+        assert store.waits_for_storing
         answers: list[PutMessageStatus] = []
         send(store, b"one")
         send(store, b"two")
-        store.wait_durable(store.wrote_offset, answers.append)
+        store.wait_stored(store.wrote_offset, answers.append)
         assert answers == []
         with trio.fail_after(PATIENCE_SECONDS):
             await flushed.wait()
@@ -258,8 +258,8 @@ async def test_a_failed_sync_ends_the_store_and_leaves_the_abort_file(flush_disk
             send(store, b"one" * 100)
             store.end_burst()
             disk.fail_call("sync")
-            if store.sync_flush:
-                store.wait_durable(store.wrote_offset, lambda status: None)
+            if store.waits_for_storing:
+                store.wait_stored(store.wrote_offset, lambda status: None)
             for _ in range(200):
                 send(store, b"x" * 100)
                 store.end_burst()

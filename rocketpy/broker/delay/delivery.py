@@ -98,7 +98,6 @@ class ScheduleMessageService:
         self._queues: list[LevelQueue] = []  # of level 1, 2, ...
         self._clock_set_back: ClockSetBack | None = None
         self._more = trio.Event()
-        self._is_flush_asked = False
         self._delivered_count = 0
         self._already_delivered_count = 0
         self._lost_count = 0
@@ -253,8 +252,7 @@ class ScheduleMessageService:
             queue.move_to(unit.queue_offset + 1)
         self._store.end_burst()
         self._serve_woken()
-        if self._store.sync_flush:
-            self._flush_soon()
+        self._store.flush_soon()
 
     def _deliver_one(self, queue: LevelQueue, unit: DelayedUnit, record: bytes | None) -> bool:
         """Deliver a message, make it a dead letter or count it as lost; False when it must be retried."""
@@ -321,17 +319,6 @@ class ScheduleMessageService:
                 "delay level %d: the message at queue offset %d is retried, the store refuses it: %s, %s",
                 queue.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",
             )  # fmt: skip
-
-    def _flush_soon(self) -> None:
-        """Request a flush of the deliveries: under SYNC_FLUSH only a waiting caller causes one."""
-        if not self._is_flush_asked:
-            self._is_flush_asked = True
-            self._store.wait_durable(self._store.wrote_offset, self._flushed)
-
-    def _flushed(self, status: PutMessageStatus) -> None:
-        self._is_flush_asked = False
-        if self._store.durable_offset < self._store.wrote_offset:
-            self._flush_soon()
 
     # ---- time -----------------------------------------------------------------------------------------------------
 

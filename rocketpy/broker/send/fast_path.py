@@ -74,7 +74,7 @@ class FastSend:
         store = shared.store
         self._store = store
         self._put = store.put
-        self._sync_flush = store.sync_flush
+        self._waits_for_storing = store.waits_for_storing
         self._topic_config_manager = topic_config_manager
         self._topics_version = topic_config_manager.data_version  # under which _plain_topics was built
         self._appender = store.appender  # read for wrote_offset without a call: the difference is the size of a record
@@ -117,7 +117,7 @@ class FastSend:
         config, counter = plain
         if not 0 <= queue_id < config.write_queue_nums or fields.batch:
             return False
-        if self._sync_flush and not connection.may_defer:
+        if self._waits_for_storing and not connection.may_defer:
             return False
 
         text = fields.properties
@@ -153,13 +153,13 @@ class FastSend:
             return True
         counter.count += 1
         counter.size_bytes += self._appender.wrote_offset - physical_offset
-        if self._sync_flush:
+        if self._waits_for_storing:
             if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
                 answer = partial(self._answer_fast, connection, request.opaque, physical_offset, queue_id, queue_offset)
-                self._store.wait_durable(self._store.wrote_offset, answer)
+                self._store.wait_stored(self._store.wrote_offset, answer)
             else:
-                self._outcome.flush_soon()
+                self._store.flush_soon()
         elif not request.flag & ONEWAY_FLAG:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
@@ -185,7 +185,7 @@ class FastSend:
             count_max = min(count_max, AT_ONCE_COUNT)
         if len(body) > self._store.message_size_max:
             return False
-        if self._store.is_index_behind or (self._sync_flush and not connection.may_defer):
+        if self._store.is_index_behind or (self._waits_for_storing and not connection.may_defer):
             return False
         text = fields.properties
         shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None
@@ -217,7 +217,7 @@ class FastSend:
             return True
         self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
         msg_id = self._answers.batch_msg_id(physical_offsets)
-        if self._sync_flush:
+        if self._waits_for_storing:
             receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
             self._outcome.stored(connection, receipt, oneway=is_oneway, wait=wait)
         elif not is_oneway:

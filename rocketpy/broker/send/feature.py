@@ -52,7 +52,7 @@ class SendFeature(Feature):
             gate=self.gate,
             config=config,
             busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills,
-            sync_timeout_ms=store_config.sync_flush_timeout,
+            sync_timeout_ms=store_config.sync_flush_timeout if store_config.is_sync_flush else None,
         )
         self.end_burst = store.end_burst
         """Ends a burst of the store; what the dispatcher calls."""

@@ -28,14 +28,12 @@ class SendOutcome:
 
     def __init__(self, *, store: MessageStore, answers: SendAnswers) -> None:
         self._store = store
-        self._sync_flush = store.sync_flush
+        self._waits_for_storing = store.waits_for_storing
         self._answers = answers
-        self._unwaited_end = 0  # end of the last message without a waiting producer; only under SYNC_FLUSH
-        self._is_flush_asked = False  # a flush for such messages is requested and not done
 
     def check_may_wait(self, connection: Connection, *, oneway: bool) -> None:
         """Raise RequestError(SYSTEM_BUSY) when the response would be deferred and this peer has too many of those."""
-        if self._sync_flush and not oneway and not connection.may_defer:
+        if self._waits_for_storing and not oneway and not connection.may_defer:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
 
     def not_stored(
@@ -48,30 +46,13 @@ class SendOutcome:
 
     def stored(self, connection: Connection, receipt: Receipt, *, oneway: bool, wait: str | None) -> None:
         """Answer for a stored message, under SYNC_FLUSH once it is durable; ``wait`` is its property WAIT."""
-        if self._sync_flush and wait != "false" and not oneway:
+        if self._waits_for_storing and wait != "false" and not oneway:
             connection.count_deferred()
-            self._store.wait_durable(self._store.wrote_offset, partial(self._answer_stored, connection, receipt))
+            self._store.wait_stored(self._store.wrote_offset, partial(self._answer_stored, connection, receipt))
             return
-        self.flush_soon()
+        self._store.flush_soon()
         if not oneway:
             connection.reply_frame(self._answers.stored(receipt, _PUT_OK))
 
-    def flush_soon(self) -> None:
-        """Request a flush of a message without a waiting producer, which under SYNC_FLUSH nothing else flushes.
-
-        One request is outstanding at a time; what is stored meanwhile is requested when it completes.
-        """
-        if not self._sync_flush:
-            return
-        self._unwaited_end = self._store.wrote_offset
-        if not self._is_flush_asked:
-            self._is_flush_asked = True
-            self._store.wait_durable(self._unwaited_end, partial(self._unwaited_flushed, self._unwaited_end))
-
     def _answer_stored(self, connection: Connection, receipt: Receipt, status: PutMessageStatus) -> None:
         connection.reply_deferred(self._answers.stored(receipt, status))
-
-    def _unwaited_flushed(self, physical_end: int, status: PutMessageStatus) -> None:
-        self._is_flush_asked = False
-        if self._unwaited_end > physical_end:
-            self.flush_soon()

@@ -55,7 +55,11 @@ class FastFailureStatistics:
 
 
 class FastFailureService:
-    """Service that closes and reopens the gate for sends. ``monotonic`` is a clock in seconds that never steps."""
+    """Service that closes and reopens the gate for sends.
+
+    ``sync_timeout_ms`` is how long one sync of the log may take, None when no send waits for the disk; ``monotonic`` is
+    a clock in seconds that never steps.
+    """
 
     def __init__(
         self,
@@ -64,14 +68,15 @@ class FastFailureService:
         gate: SendGate,
         config: BrokerConfig,
         busy_timeout_ms: int,
-        sync_timeout_ms: int,
+        sync_timeout_ms: int | None,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._gate = gate
         self._config = config
         self._busy_timeout_ms = busy_timeout_ms
-        self._sync_timeout_ms = max(1, sync_timeout_ms)  # the setting is negative to make every send time out
+        # The setting is negative to make every send time out.
+        self._sync_timeout_ms = None if sync_timeout_ms is None else max(1, sync_timeout_ms)
         self._monotonic = monotonic
         self._write_limit_seconds = max(1, min(busy_timeout_ms, config.wait_time_mills_in_send_queue)) / 1000
         self._write_refusal: Refusal | None = None
@@ -90,8 +95,8 @@ class FastFailureService:
         self._store.watch_bursts(self._burst_took, self._monotonic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reopen)
-            if self._store.sync_flush:
-                nursery.start_soon(self._watch_disk)
+            if self._sync_timeout_ms is not None:
+                nursery.start_soon(self._watch_disk, self._sync_timeout_ms)
             task_status.started()
 
     # ---- slow writes ----------------------------------------------------------------------------------------------
@@ -143,10 +148,10 @@ class FastFailureService:
 
     # ---- the disk -------------------------------------------------------------------------------------------------
 
-    async def _watch_disk(self) -> None:
+    async def _watch_disk(self, sync_timeout_ms: int) -> None:
         while True:
             await trio.sleep(DISK_CHECK_SECONDS)
-            refusal = self._refusal_of_disk()
+            refusal = self._refusal_of_disk(sync_timeout_ms)
             if refusal is not None or self._disk_refusal is not None:
                 if self._disk_refusal is None:
                     self._silent_disk_count += 1
@@ -156,14 +161,14 @@ class FastFailureService:
                 self._disk_refusal = refusal
                 self._update_gate()
 
-    def _refusal_of_disk(self) -> Refusal | None:
+    def _refusal_of_disk(self, sync_timeout_ms: int) -> Refusal | None:
         """Return the refusal that the state of the disk requires now, or None."""
         waiting = self._store.flush_wait()
         silent_ms = waiting.sync_seconds * 1000
-        if silent_ms >= self._sync_timeout_ms:
+        if silent_ms >= sync_timeout_ms:
             remark = (
                 "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for "
-                f"{silent_ms:.0f} ms, syncFlushTimeout is {self._sync_timeout_ms}"
+                f"{silent_ms:.0f} ms, syncFlushTimeout is {sync_timeout_ms}"
             )
         elif waiting.waiting_count > self._config.sends_waiting_for_disk_max:
             remark = (

@@ -3,7 +3,7 @@
 Used for messages that exist as values: sends on the general path, retries, replies, committed transactions, delayed
 messages that are due. The message has every field that is stored of it; the tags code and the keys are passed to the
 store, because it does not parse properties. Nothing here waits: callers that answer a client ask for durability with
-``MessageStore.wait_durable``.
+``MessageStore.wait_stored``.
 
 Compatibility: ``MessageExtBrokerInner`` and the first part of ``CommitLog.asyncPutMessage`` (4.9.8). Every record
 carries this broker's own store host, even when the message was read from the store and is put again.

@@ -98,7 +98,6 @@ class ReplyMessageProcessor:
         self._check = shared.check
         self._gate = shared.gate
         self._answers = shared.answers
-        self._outcome = shared.outcome
         self._stats = shared.stats
         self._hooks = hooks
         self._named_queues = named_queues
@@ -231,12 +230,12 @@ class ReplyMessageProcessor:
             return None
         end = self._store.wrote_offset
         self._stats.inc_topic_put(result.topic, 1, end - result.physical_offset)
-        if self._store.sync_flush and message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false":
-            flushed = trio.Event()
-            self._store.wait_durable(end, lambda _: flushed.set())
-            await flushed.wait()
+        if self._store.waits_for_storing and message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false":
+            stored = trio.Event()
+            self._store.wait_stored(end, lambda _: stored.set())
+            await stored.wait()
         else:
-            self._outcome.flush_soon()
+            self._store.flush_soon()
         return result
 
     def _run_hooks(self, context: SendMessageContext, answer: RemotingCommand, result: PutMessageResult | None) -> None:

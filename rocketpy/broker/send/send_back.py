@@ -82,7 +82,6 @@ class SendBackProcessor:
         self._subscription_group_manager = subscription_group_manager
         self._check = shared.check
         self._gate = shared.gate
-        self._outcome = shared.outcome
         self._stats = shared.stats
         self._hooks = hooks
         self._accounts = accounts
@@ -160,7 +159,7 @@ class SendBackProcessor:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{result.status.name}{_because(self._store.writable_or_why())}"
             )
-        self._outcome.flush_soon()
+        self._store.flush_soon()
         if result.topic == SCHEDULE_TOPIC:  # dead letters are not counted, as in RocketMQ
             size = self._store.wrote_offset - result.physical_offset
             self._stats.inc_topic_put(result.topic, 1, size)

@@ -112,10 +112,10 @@ class EndTransactionProcessor:
     def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
         """Return the response after the op message was put, or DEFERRED while it waits for the flush."""
         response = make_response(request)
-        if self._store.sync_flush and not request.is_oneway:
-            self._store.wait_durable(self._store.wrote_offset, partial(self._answer_durable, connection, response))
+        if self._store.waits_for_storing and not request.is_oneway:
+            self._store.wait_stored(self._store.wrote_offset, partial(self._answer_stored, connection, response))
             return DEFERRED
-        self._flush_soon()
+        self._store.flush_soon()
         return response
 
     def _end(
@@ -141,12 +141,7 @@ class EndTransactionProcessor:
             _log.info("transaction %d of %s ended after a check: %s", header.tran_state_table_offset,
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
 
-    def _flush_soon(self) -> None:
-        """Request a flush that no caller waits for, under SYNC_FLUSH."""
-        if self._store.sync_flush:
-            self._store.wait_durable(self._store.wrote_offset, _nothing)
-
-    def _answer_durable(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
+    def _answer_stored(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
         """Answer after the flush; a flush timeout is SUCCESS, as in RocketMQ."""
         connection.reply_deferred(encode_frame(response))
 
@@ -193,13 +188,9 @@ class EndTransactionProcessor:
             )
         if not self._service.resume(half):
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} The transaction is over or not stored")
-        self._flush_soon()
+        self._store.flush_soon()
         _log.info("transaction of message %s is checked again, asked for by %s", half.msg_id, connection.peer)
         return make_response(request)
-
-
-def _nothing(status: PutMessageStatus) -> None:
-    pass
 
 
 def _checked_half(header: EndTransactionRequestHeader, record: bytes) -> MessageExt:

@@ -143,7 +143,7 @@ class MessageAppender:
         """Append a message; return (PUT_OK, physical offset, queue offset), or a refusal with -1 and -1.
 
         ``properties`` is the stored text in UTF-8, ``keys`` what is indexed, ``born_host`` the address bytes with the
-        port. Visible to readers, and safe from a kill, after ``end_burst``; durable when ``wait_durable`` says so.
+        port. Visible to readers, and safe from a kill, after ``end_burst``; acknowledged when ``wait_stored`` says so.
         """
         try:
             queue = self._queue_by_id[topic][queue_id]

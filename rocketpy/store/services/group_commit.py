@@ -22,12 +22,10 @@ import trio
 
 from rocketpy.runner import RunBlocking
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint
-from rocketpy.store.results import PutMessageStatus
+from rocketpy.store.results import PutMessageStatus, StoredCallback
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
 
 _TIMER_MIN_SECONDS = 0.01
-
-DurableCallback = Callable[[PutMessageStatus], None]
 
 
 class LogFlushRange(Syncable, Protocol):
@@ -76,7 +74,7 @@ class GroupCommitService:
         self._flush_replies = flush_replies
         # In order of offsets, and so of deadlines, since all wait equally long. Bounded by the deferred replies that
         # connections may have.
-        self._requests: deque[tuple[int, float, DurableCallback]] = deque()
+        self._requests: deque[tuple[int, float, StoredCallback]] = deque()
         self._is_wanted = False  # a flush was requested since the last one began, with or without a callback
         self._idle = trio.lowlevel.ParkingLot()
         self._sync_began: float | None = None  # start of the current sync
@@ -84,7 +82,7 @@ class GroupCommitService:
         self._answered_count = 0
         self._timeout_count = 0
 
-    def wait_durable(self, physical_end: int, callback: DurableCallback) -> None:
+    def wait_durable(self, physical_end: int, callback: StoredCallback) -> None:
         """Call back with PUT_OK when the log is durable up to an offset, or with FLUSH_DISK_TIMEOUT.
 
         Never calls back directly. The offset is at most the end of the log, including bytes of the current burst.

@@ -370,12 +370,15 @@ async def test_a_oneway_batch_is_not_answered(broker: MessageBroker) -> None:
 async def test_a_batch_waits_for_the_disk_if_it_says_so(wait: str, waits: bool) -> None:
     async with open_message_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
         waiting: list[object] = []
-        broker.store.wait_durable = lambda end, callback: waiting.append(callback)  # type: ignore[method-assign]
+        broker.store.wait_stored = lambda end, callback: waiting.append(callback)  # type: ignore[method-assign]
         connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=1))
         broker.serve(encode_frame(send_batch(item(b"1", b""), f"WAIT\x01{wait}")), connection)
         assert (connection.deferred_count, len(received(connection))) == ((1, 0) if waits else (0, 1))
-        assert len(waiting) == 1  # flushed in any case
-        if waits:
+        assert len(waiting) == (1 if waits else 0)
+        if not waits:
+            await broker.settle()
+            assert broker.store.durable_offset == broker.stored_bytes
+        else:
             (answer,) = await broker.ask_all(send_batch(item(b"1", b"")), connection)
             assert answer.code == ResponseCode.SYSTEM_BUSY
             callback = waiting[0]

@@ -34,9 +34,9 @@ from tests.store.test_message_store import opened, send
 class SlowStore:
     """A fake store whose writes take a given time, on a clock of its own and on Trio's."""
 
-    def __init__(self, clock: trio.testing.MockClock, *, sync_flush: bool) -> None:
+    def __init__(self, clock: trio.testing.MockClock) -> None:
         self.clock = clock
-        self.sync_flush = sync_flush
+        self.waits_for_storing = False
         self.write_seconds = 0.0
         self.burst_count = 0
         self.wait = FlushWait()
@@ -56,7 +56,10 @@ class SlowStore:
 
 @asynccontextmanager
 async def service_over(
-    store: SlowStore, config: BrokerConfig | None = None, busy_timeout_ms: int = 1000
+    store: SlowStore,
+    config: BrokerConfig | None = None,
+    busy_timeout_ms: int = 1000,
+    sync_timeout_ms: int | None = 5000,
 ) -> AsyncIterator[tuple[FastFailureService, SendGate]]:
     gate = SendGate()
     service = FastFailureService(
@@ -64,7 +67,7 @@ async def service_over(
         gate=gate,
         config=config or BrokerConfig(),
         busy_timeout_ms=busy_timeout_ms,
-        sync_timeout_ms=5000,
+        sync_timeout_ms=sync_timeout_ms,
         monotonic=trio.current_time,
     )
     async with trio.open_nursery() as nursery:
@@ -98,7 +101,7 @@ def remark_of(check: Callable[[Connection], None], peer: Connection) -> str:
 
 
 async def test_a_write_in_time_changes_nothing(mock_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(mock_clock, sync_flush=False)
+    store = SlowStore(mock_clock)
     async with service_over(store) as (service, gate):
         store.write_seconds = 0.199
         store.end_burst()
@@ -108,7 +111,7 @@ async def test_a_write_in_time_changes_nothing(mock_clock: trio.testing.MockCloc
 
 
 async def test_what_came_during_a_very_slow_write_is_refused(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=False)
+    store = SlowStore(autojump_clock)
     async with service_over(store) as (service, gate):
         store.write_seconds = 1.5
         store.end_burst()
@@ -123,7 +126,7 @@ async def test_what_came_during_a_very_slow_write_is_refused(autojump_clock: tri
 
 async def test_what_waited_for_a_slow_write_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     """Only those read before: the wait in a socket buffer cannot be measured."""
-    store = SlowStore(autojump_clock, sync_flush=False)
+    store = SlowStore(autojump_clock)
     async with service_over(store) as (_service, gate):
         before = connection(trio.current_time())
         store.write_seconds = 0.3
@@ -147,7 +150,7 @@ async def test_a_slow_write_counts_however_the_burst_ended(who: str, autojump_cl
             gate=gate,
             config=BrokerConfig(),
             busy_timeout_ms=1000,
-            sync_timeout_ms=5000,
+            sync_timeout_ms=None,
             monotonic=trio.current_time,
         )
         async with trio.open_nursery() as nursery:
@@ -168,7 +171,7 @@ async def test_a_slow_write_counts_however_the_burst_ended(who: str, autojump_cl
 
 
 async def test_another_slow_write_keeps_it_closed(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=False)
+    store = SlowStore(autojump_clock)
     async with service_over(store) as (_service, gate):
         store.write_seconds = 2.0
         store.end_burst()
@@ -183,7 +186,7 @@ async def test_another_slow_write_keeps_it_closed(autojump_clock: trio.testing.M
 async def test_how_long_a_send_may_wait_is_a_setting(autojump_clock: trio.testing.MockClock) -> None:
     """Of those that came during a write of three seconds: 2.5 of them are too long for one, and not for the other."""
     for limit_ms, remark in ((200, "waitTimeMillsInSendQueue is 200"), (2_900, None)):
-        store = SlowStore(autojump_clock, sync_flush=False)
+        store = SlowStore(autojump_clock)
         config = BrokerConfig(wait_time_mills_in_send_queue=limit_ms)
         async with service_over(store, config, busy_timeout_ms=60_000) as (_service, gate):
             came = trio.current_time()
@@ -207,7 +210,7 @@ class BusyStore(SlowStore):
 
 async def test_how_long_a_write_may_take_is_a_setting(mock_clock: trio.testing.MockClock) -> None:
     """Settings of the store that the send feature passes to the service."""
-    store = BusyStore(mock_clock, sync_flush=False)
+    store = BusyStore(mock_clock)
     tables = make_tables(Path("/nowhere"), wait_time_mills_in_send_queue=3_600_000)
     context = context_of(tables, as_store(store), MessageStoreConfig(os_page_cache_busy_time_out_mills=50))
     feature = SendFeature(context, message_put=MessagePut(store=as_store(store), levels=tables.levels), hooks=NO_HOOKS)
@@ -220,7 +223,7 @@ async def test_how_long_a_write_may_take_is_a_setting(mock_clock: trio.testing.M
 
 
 async def test_a_limit_of_zero_does_not_refuse_everything(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=False)
+    store = SlowStore(autojump_clock)
     async with service_over(store, BrokerConfig(wait_time_mills_in_send_queue=0)) as (_service, gate):
         store.end_burst()
         assert gate.is_open
@@ -230,7 +233,7 @@ async def test_a_limit_of_zero_does_not_refuse_everything(autojump_clock: trio.t
 
 
 async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=True)
+    store = SlowStore(autojump_clock)
     async with service_over(store) as (service, gate):
         store.wait = FlushWait(7, 4.9)
         await trio.sleep(0.15)
@@ -252,7 +255,7 @@ async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.t
 
 
 async def test_sends_that_wait_for_the_disk_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=True)
+    store = SlowStore(autojump_clock)
     async with service_over(store, BrokerConfig(sends_waiting_for_disk_max=10)) as (_, gate):
         store.wait = FlushWait(10, 0.1)
         await trio.sleep(0.15)
@@ -266,8 +269,8 @@ async def test_sends_that_wait_for_the_disk_are_bounded(autojump_clock: trio.tes
 
 
 async def test_without_sync_flush_the_disk_is_not_watched(autojump_clock: trio.testing.MockClock) -> None:
-    store = SlowStore(autojump_clock, sync_flush=False)
+    store = SlowStore(autojump_clock)
     store.wait = FlushWait(99, 99.0)
-    async with service_over(store) as (_, gate):
+    async with service_over(store, sync_timeout_ms=None) as (_, gate):
         await trio.sleep(1)
         assert gate.is_open

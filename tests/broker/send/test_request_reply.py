@@ -166,12 +166,14 @@ async def test_a_refused_copy_changes_nothing_of_the_answer(caplog: pytest.LogCa
 @pytest.mark.parametrize(("wait", "waits"), [("true", True), ("false", False)])
 async def test_under_sync_flush_an_answer_waits_for_the_disk(wait: str, waits: bool) -> None:
     async with open_message_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
-        flushed_to: list[int] = []
-        wait_durable = broker.store.wait_durable
-        broker.store.wait_durable = lambda end, callback: (flushed_to.append(end), wait_durable(end, callback))[0]  # type: ignore[method-assign, assignment, func-returns-value]
+        waited_for: list[int] = []
+        wait_stored = broker.store.wait_stored
+        broker.store.wait_stored = lambda end, callback: (waited_for.append(end), wait_stored(end, callback))[0]  # type: ignore[method-assign, assignment, func-returns-value]
         answer, _ = await ask(broker, reply(properties=f"{TO_C1}\x02WAIT\x01{wait}"), requester(broker))
         assert answer.code == ResponseCode.SUCCESS
-        assert flushed_to == [broker.stored_bytes]
+        assert waited_for == ([broker.stored_bytes] if waits else [])
+        await broker.settle()
+        assert broker.store.durable_offset == broker.stored_bytes
         (stored,) = await broker.messages()
         assert stored.properties["WAIT"] == wait
 

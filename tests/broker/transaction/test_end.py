@@ -411,7 +411,7 @@ async def test_an_end_that_comes_during_a_sync_is_not_answered_by_that_sync(is_c
             for name in disk.list_directory("/store/commitlog"):
                 disk.evict(f"/store/commitlog/{name}")
         syncs.hold()
-        broker.store.wait_durable(broker.store.wrote_offset, lambda _: None)  # the half message's producer
+        broker.store.wait_stored(broker.store.wrote_offset, lambda _: None)  # the half message's producer
         await trio.testing.wait_all_tasks_blocked()
         assert syncs.held_count == 1
         assert await broker.ask_all(end_request(half), connection) == []

@@ -95,8 +95,8 @@ async def live(store: MessageStore, witness: Witness, random: Random, *, steps: 
             send(store, body, key=b"%d" % witness.number)
         store.end_burst()
         witness.written = len(witness.sent)
-        if store.sync_flush:
-            store.wait_durable(store.wrote_offset, witness.acknowledge(len(witness.sent)))
+        if store.waits_for_storing:
+            store.wait_stored(store.wrote_offset, witness.acknowledge(len(witness.sent)))
         await trio.sleep(random.random() * 5)
 
 

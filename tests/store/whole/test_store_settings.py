@@ -233,7 +233,7 @@ async def test_how_long_a_sync_may_take(disk: SimDisk, autojump_clock: trio.test
         ) as store:
             send(store, b"one")
             statuses: list[object] = []
-            store.wait_durable(store.wrote_offset, statuses.append)
+            store.wait_stored(store.wrote_offset, statuses.append)
             store.end_burst()
             while not statuses:
                 await trio.sleep(0.01)

@@ -62,8 +62,8 @@ async def live(disk: SimDisk, witness: Witness, random: Random, flush: FlushDisk
                 send(store, witness.sent[-1], key=key)
             store.end_burst()
             witness.written = len(witness.sent)
-            if store.sync_flush:
-                store.wait_durable(store.wrote_offset, Acknowledgement(witness, len(witness.sent)))
+            if store.waits_for_storing:
+                store.wait_stored(store.wrote_offset, Acknowledgement(witness, len(witness.sent)))
             await trio.sleep(0.3)
     witness.written = witness.synced = len(witness.sent)
 
