@@ -19,6 +19,7 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.log_source import CommitLogSource
+from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
@@ -112,6 +113,8 @@ class MessageStore:
         """The log as slaves get it: what is in files, and with a transient store pool what is committed."""
         self.recorded_log = CommitLogRecords(files.commit_log, run_blocking=run_blocking)
         """The places of the records, for comparing the log with a master's while nothing is appended."""
+        self.record_digests = RecordDigests(files.commit_log, run_blocking=run_blocking)
+        """Whether the log has the records of a slave that compares."""
         self.figures = StoreFigures(
             statistics=self.statistics,
             read_earliest=self.get_earliest_message_time_of_store,

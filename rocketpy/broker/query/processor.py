@@ -1,7 +1,8 @@
 """QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key and by physical offset. Tasks, because both may read the disk.
 
 Compatibility: ``QueryMessageProcessor`` (4.9.8). A message id must lead to a record that a unit of its
-own queue points to; RocketMQ returns whatever bytes are at the offset. Records that do not fit into one frame are
+own queue points to; RocketMQ returns whatever bytes are at the offset. A slave may send size and digest of a record
+too: it is answered whether the log has that record, which needs no unit. Records that do not fit into one frame are
 omitted; RocketMQ sends them all, and its client closes the connection. Few queries by key run concurrently, because
 each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000.
 """
@@ -18,6 +19,8 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.query import (
     UNIQUE_KEY_QUERY,
+    CompareRecordRequestHeader,
+    CompareRecordResponseHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
@@ -72,8 +75,13 @@ class QueryMessageProcessor:
         return make_response(request, header=response_header, body=result.body)
 
     async def process_view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Return the record at a physical offset."""
+        """Return the record at a physical offset; or, for a slave that compares its log, whether it has the same."""
         header = read_header(request, ViewMessageRequestHeader)
+        compared = read_header(request, CompareRecordRequestHeader)
+        if compared.record_size is not None and compared.record_digest is not None:
+            self._store.end_burst()
+            is_equal = await self._store.record_digests.has(header.offset, compared.record_size, compared.record_digest)
+            return make_response(request, header=CompareRecordResponseHeader(record_is_equal=is_equal))
         record = await self._store.look_message_by_offset(header.offset)
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")

@@ -37,6 +37,26 @@ class ViewMessageRequestHeader:
     offset: Int64
 
 
+@attrs.frozen(kw_only=True)
+class CompareRecordRequestHeader:
+    """Fields of ours beside those of request 33: a slave asks whether the master's log has the same record there.
+
+    Compatibility: RocketMQ ignores both, and answers the record itself.
+    """
+
+    record_size: Int32 | None = None
+    """Bytes that are compared: a whole record, or the 8 of the head of a BLANK."""
+    record_digest: str | None = None
+    """Their SHA-256 in hexadecimal digits."""
+
+
+@attrs.frozen(kw_only=True)
+class CompareRecordResponseHeader:
+    """Answer to a comparison, without a body; missing in RocketMQ's answers."""
+
+    record_is_equal: bool | None = None
+
+
 @attrs.frozen
 class ViewMessageResponseHeader:
     """Answer to 33; it has no fields, the record is the body."""

@@ -5,6 +5,11 @@ other records: after a promotion, or when the master was restored from a copy. E
 comparing the last record is enough when they are equal, and otherwise the first different record is found by bisection:
 over the first records of the files, then over the records of one file. Records contain times, hosts and checksums, so
 that two different ones at the same offset are practically never equal.
+
+A BLANK counts as a record: two logs may have the same last record, and only one of them may have ended its file there.
+Of a BLANK only the first 8 bytes have a meaning, and only they are compared.
+
+What the master has deleted cannot be compared. A search begins with the master's first file.
 """
 
 from __future__ import annotations
@@ -14,29 +19,42 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN
+
 
 @attrs.frozen
 class RecordRange:
-    """The place of a record in the log, in bytes."""
+    """The place of a record, or of a BLANK, in the log, in bytes."""
 
     offset: int
     size: int
+    is_blank: bool = False
 
     @property
     def end_offset(self) -> int:
         """The end of the record."""
         return self.offset + self.size
 
+    @property
+    def compared_size(self) -> int:
+        """How many of its bytes are compared: all of a record, the head of a BLANK."""
+        return BLANK_SIZE_MIN if self.is_blank else self.size
+
 
 class RecordedLog(Protocol):
-    """The slave's own log. Reading may block: the calls run where that is allowed."""
+    """The slave's own log, its BLANKs among the records. Reading may block: the calls run where that is allowed."""
+
+    @property
+    def file_offsets(self) -> Sequence[int]:
+        """Where each file begins, in order."""
+        ...
 
     async def last_record(self) -> RecordRange | None:
         """Return the last record; None when there is none."""
         ...
 
-    async def first_records(self) -> Sequence[RecordRange]:
-        """Return the first record of each file that has one, in order."""
+    async def first_record(self, file_offset: int) -> RecordRange | None:
+        """Return the record with which a file begins; None when it has none."""
         ...
 
     async def records_from(self, offset: int) -> Sequence[RecordRange]:
@@ -48,22 +66,40 @@ IsCommon = Callable[[RecordRange], Awaitable[bool]]
 """Whether the master has the same bytes there."""
 
 
-async def common_end(log: RecordedLog, is_common: IsCommon) -> int:
-    """Return the end of the last record that both logs have; 0 when they have none in common.
+@attrs.frozen
+class Parting:
+    """Two records of the slave that follow each other: the last common one, and the first one that is not."""
 
-    It is the end of the last record when the slave's whole log is common. Asks for about log2 of files and records.
+    common: RecordRange | None
+    """None when the first record that could be compared is different."""
+    different: RecordRange | None
+    """None when every record that could be compared is common."""
+
+    @property
+    def common_end(self) -> int:
+        """The end of what is known to be common; 0 when nothing is."""
+        return 0 if self.common is None else self.common.end_offset
+
+
+async def find_parting(log: RecordedLog, is_common: IsCommon, *, master_begin: int = 0) -> Parting:
+    """Return where the slave's log leaves the master's, whose first file begins at ``master_begin``.
+
+    Asks for about log2 of files and records, and reads the head of each record that it asks for, and one whole file.
     """
-    last = await log.last_record()
-    if last is None:
-        return 0
-    if await is_common(last):
-        return last.end_offset
-    firsts = await log.first_records()
-    count = await _common_count(firsts, is_common)
-    if count == 0:
-        return 0
-    records = await log.records_from(firsts[count - 1].offset)
-    return records[await _common_count(records, is_common) - 1].end_offset
+    offsets = [offset for offset in log.file_offsets if offset >= master_begin]
+    low, high, different = 0, len(offsets), None
+    while low < high:
+        middle = (low + high) // 2
+        first = await log.first_record(offsets[middle])
+        if first is not None and await is_common(first):
+            low = middle + 1
+        else:
+            high, different = middle, first
+    if low == 0:
+        return Parting(None, different)
+    records = await log.records_from(offsets[low - 1])
+    count = await _common_count(records, is_common)
+    return Parting(records[count - 1] if count else None, records[count] if count < len(records) else different)
 
 
 async def _common_count(records: Sequence[RecordRange], is_common: IsCommon) -> int:

@@ -1,7 +1,9 @@
 """The places of the records in a slave's own log, for comparing it with the master's.
 
 The files are walked by the sizes of their records, read in a worker thread; nothing is decoded. Recovery has accepted
-the log, so a walk ends at a BLANK or at the end of the log.
+the log, so a walk ends with the BLANK of its file or at the end of the log.
+
+An open log never changes what it has, so the search for the last record begins where the one before has ended.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import overload
 
-from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN
+from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN
 from rocketpy.runner import RunBlocking
 from rocketpy.store.ha.divergence import RecordRange
-from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, CommitLog, store_timestamp_in
 from rocketpy.store.log.record_reader import log_bytes
 from rocketpy.store.read.steps import Steps, read_blocking
 
@@ -25,9 +27,10 @@ _TOTAL_AND_MAGIC = Struct(">ii")
 class RecordRanges(Sequence[RecordRange]):
     """Adjacent records, by the offsets of their beginnings and the end of the last one: 8 bytes for each."""
 
-    def __init__(self, begins: array[int], end_offset: int) -> None:
+    def __init__(self, begins: array[int], end_offset: int, *, ends_with_blank: bool = False) -> None:
         self._begins = begins
         self._end_offset = end_offset
+        self._ends_with_blank = ends_with_blank
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -42,47 +45,70 @@ class RecordRanges(Sequence[RecordRange]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         index = range(len(self))[index]
-        begin = self._begins[index]
-        end = self._begins[index + 1] if index + 1 < len(self) else self._end_offset
-        return RecordRange(begin, end - begin)
+        begin, is_last = self._begins[index], index + 1 == len(self)
+        end = self._end_offset if is_last else self._begins[index + 1]
+        return RecordRange(begin, end - begin, is_blank=is_last and self._ends_with_blank)
 
 
 class CommitLogRecords:
     """The records of one log; see :class:`rocketpy.store.ha.divergence.RecordedLog`.
 
-    The log must not grow or lose files meanwhile: a slave compares before it requests anything.
+    The log must not grow or lose files during a search: a slave compares before it requests anything.
     """
 
     def __init__(self, commit_log: CommitLog, *, run_blocking: RunBlocking) -> None:
         self._commit_log = commit_log
         self._run_blocking = run_blocking
+        self._last_begin = 0  # where the last record that was found begins
+
+    @property
+    def file_offsets(self) -> Sequence[int]:
+        """Where each file begins, in order."""
+        return [mapped_file.base_offset for mapped_file in self._commit_log.files]
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log."""
+        return self._commit_log.wrote_offset
+
+    @property
+    def file_size(self) -> int:
+        """The size of new files."""
+        return self._commit_log.file_size
 
     async def last_record(self) -> RecordRange | None:
         """Return the last record; None when there is none. Walks the last file with a record."""
         for mapped_file in reversed(list(self._commit_log.files)):
-            records = await read_blocking(self._walk(mapped_file.base_offset), self._run_blocking)
+            begin = mapped_file.base_offset
+            if begin < self._last_begin < mapped_file.end_offset:
+                begin = self._last_begin
+            records = await self.records_from(begin)
             if records:
+                self._last_begin = records[-1].offset
                 return records[-1]
         return None
 
-    async def first_records(self) -> Sequence[RecordRange]:
-        """Return the first record of each file that has one, in order."""
-        return await read_blocking(self._firsts(), self._run_blocking)
+    async def first_record(self, file_offset: int) -> RecordRange | None:
+        """Return the record with which a file begins; None when it has none."""
+        steps = log_bytes(self._commit_log, file_offset, _TOTAL_AND_MAGIC.size)
+        head = await read_blocking(steps, self._run_blocking)
+        size, is_blank = _item_size(head, 0, self._left_in_file(file_offset))
+        return RecordRange(file_offset, size, is_blank) if size else None
 
     async def records_from(self, offset: int) -> Sequence[RecordRange]:
         """Return the records of the file in which a record begins at an offset, from that one on."""
         return await read_blocking(self._walk(offset), self._run_blocking)
 
-    # ---- as steps -------------------------------------------------------------------------------------------------
+    async def compared_bytes(self, record: RecordRange) -> bytes:
+        """Return the bytes of a record that are compared."""
+        return await read_blocking(log_bytes(self._commit_log, record.offset, record.compared_size), self._run_blocking)
 
-    def _firsts(self) -> Steps[list[RecordRange]]:
-        found: list[RecordRange] = []
-        for mapped_file in list(self._commit_log.files):
-            head = yield from log_bytes(self._commit_log, mapped_file.base_offset, _TOTAL_AND_MAGIC.size)
-            size = _record_size(head, 0, self._left_in_file(mapped_file.base_offset))
-            if size:
-                found.append(RecordRange(mapped_file.base_offset, size))
-        return found
+    async def store_timestamp_ms(self, record: RecordRange) -> int:
+        """Return the storeTimestamp of a record, 0 for a BLANK."""
+        steps = log_bytes(self._commit_log, record.offset, TIMED_HEAD_SIZE)
+        return store_timestamp_in(await read_blocking(steps, self._run_blocking))
+
+    # ---- as steps -------------------------------------------------------------------------------------------------
 
     def _walk(self, offset: int) -> Steps[RecordRanges]:
         """Return the records from an offset on, up to the end of its file."""
@@ -90,11 +116,12 @@ class CommitLogRecords:
         while True:
             if offset - window_begin + _TOTAL_AND_MAGIC.size > len(window):
                 window, window_begin = (yield from log_bytes(self._commit_log, offset, _WINDOW_SIZE)), offset
-            size = _record_size(window, offset - window_begin, end - offset)
-            if not size:
-                return RecordRanges(begins, offset)
-            begins.append(offset)
-            offset += size
+            size, is_blank = _item_size(window, offset - window_begin, end - offset)
+            if size:
+                begins.append(offset)
+                offset += size
+            if is_blank or not size:
+                return RecordRanges(begins, offset, ends_with_blank=is_blank)
 
     def _left_in_file(self, offset: int) -> int:
         """Return how many bytes the log has from an offset to the end of its file."""
@@ -102,9 +129,14 @@ class CommitLogRecords:
         return 0 if located is None else located[2]
 
 
-def _record_size(window: bytes, position: int, available: int) -> int:
-    """Return the size of the record that begins at a position of a window, 0 when none does."""
+def _item_size(window: bytes, position: int, available: int) -> tuple[int, bool]:
+    """Return the size of the record or BLANK that begins at a position of a window, and whether it is a BLANK.
+
+    The size is 0 when none begins there. ``available`` is how many bytes the log has from there to the file's end.
+    """
     if available < BLANK_SIZE_MIN or len(window) - position < _TOTAL_AND_MAGIC.size:
-        return 0
+        return 0, False
     size, magic = _TOTAL_AND_MAGIC.unpack_from(window, position)
-    return int(size) if magic == MESSAGE_MAGIC_CODE and RECORD_SIZE_MIN <= size <= available else 0
+    if magic == BLANK_MAGIC_CODE:
+        return (available, True) if size == available else (0, False)
+    return (int(size), False) if magic == MESSAGE_MAGIC_CODE and RECORD_SIZE_MIN <= size <= available else (0, False)

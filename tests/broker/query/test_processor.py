@@ -15,6 +15,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.connection import Connection
+from rocketpy.store.ha.record_digest import digest_of
 from rocketpy.store.results import QueryMessageResult
 from rocketpy.testing.sim_disk import SimDisk
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
@@ -242,6 +243,37 @@ async def test_a_record_in_a_body_is_refused(broker: MessageBroker) -> None:
     await broker.ask(send(body))
     answer = await broker.ask(view(place))
     assert (answer.code, answer.remark) == (1, f"can not find message by the offset, {place}")
+
+
+def compare(offset: int, size: object, digest: str) -> RemotingCommand:
+    request = view(offset)
+    assert request.ext_fields is not None
+    request.ext_fields |= {"recordSize": str(size), "recordDigest": digest}
+    return request
+
+
+async def test_a_slave_is_answered_whether_the_log_has_its_record(broker: MessageBroker) -> None:
+    await broker.ask(send(b"one"))
+    answer = await broker.ask(send(b"two"))
+    place = int((answer.ext_fields or {})["msgId"][16:], 16)
+    record = (await broker.ask(view(place))).body or b""
+    for digest, expected in ((digest_of(record), "true"), (digest_of(record[:-1] + b"?"), "false"), ("", "false")):
+        answer = await broker.ask(compare(place, len(record), digest))
+        assert (answer.code, answer.body, answer.ext_fields) == (0, None, {"recordIsEqual": expected})
+    for request in (compare(place, "many", ""), compare(place, 2**31, "")):
+        answer = await broker.ask(request)
+        assert (answer.code, (answer.remark or "").partition(":")[0]) == (1, "CompareRecordRequestHeader.recordSize")
+
+
+async def test_a_slave_may_compare_what_no_unit_names(broker: MessageBroker) -> None:
+    """A record of a deleted topic cannot be viewed, but it is a part of the log: two logs with it are equal."""
+    answer = await broker.ask(send(b"two"))
+    place = int((answer.ext_fields or {})["msgId"][16:], 16)
+    record = (await broker.ask(view(place))).body or b""
+    broker.store.delete_topic_queues(TOPIC)
+    assert (await broker.ask(view(place))).code == 1
+    answer = await broker.ask(compare(place, len(record), digest_of(record)))
+    assert answer.ext_fields == {"recordIsEqual": "true"}
 
 
 async def test_messages_that_wait_are_there_to_be_viewed(broker: MessageBroker) -> None:
