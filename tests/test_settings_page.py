@@ -33,12 +33,10 @@ SHOWN_ONLY = {
         "enableDLegerCommitLog",  # true is refused
     },
     "rocketpy/broker/pull/processor.py": {
-        "offsetCheckInSlave",  # of a store that is a slave, as no broker's is yet
         "brokerId",  # of a group
     },
     "rocketpy/nameserver/routes/broker_table.py": {"brokerId"},  # of a broker that registers
     "rocketpy/nameserver/routes/registration.py": {"brokerId"},  # of a broker that registers
-    "rocketpy/store/message_store.py": {"offsetCheckInSlave"},
     "rocketpy/broker/admin/broker.py": {  # figures of GET_BROKER_RUNTIME_INFO
         "sendThreadPoolQueueCapacity",
         "pullThreadPoolQueueCapacity",

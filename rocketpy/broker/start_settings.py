@@ -3,8 +3,8 @@
 Without ``-c`` the broker serves one machine: loopback, small files, an embedded nameserver. With ``-c`` it follows
 RocketMQ: every address, RocketMQ's file sizes, the nameservers that the file names.
 
-Compatibility: ``BrokerStartup.createBrokerController`` (4.9.8): a master has brokerId 0 whatever the file says, and the
-HA port is the listening port plus one. Features that are not supported yet (slaves, DLedger) are refused, not ignored.
+Compatibility: ``BrokerStartup.createBrokerController`` (4.9.8): the HA port is the listening port plus one; what holds
+for the role is in :mod:`.role_settings`. DLedger, which is not supported, is refused, not ignored.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
 from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.broker.role_settings import check_role, own_broker_id, role_warnings
 from rocketpy.clock import Clock
 from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.selector.bloom import BloomFilter
@@ -27,7 +28,7 @@ from rocketpy.remoting.network import split_address
 from rocketpy.remoting.tls.contexts import client_context, with_config_file
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings
-from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 
 LOOPBACK = "127.0.0.1"
@@ -173,8 +174,7 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
         namesrv = f"{LOOPBACK}:{NAMESRV_PORT}"
     if not namesrv:
         warnings.append("namesrvAddr is not set: this broker registers with no nameserver, clients need its address")
-    if broker.broker_id != 0:
-        warnings.append(f"brokerId = {broker.broker_id} has no effect: a master has 0")
+    warnings += role_warnings(attrs.evolve(broker, namesrv_addr=namesrv), settings.store)
     if options.config_file is not None and settings.host in (None, "0.0.0.0", "::") and not broker.acl_enable:
         warnings.append(
             f"listening on every address, port {settings.server.listen_port}, without access control: "
@@ -185,7 +185,7 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
     completed = attrs.evolve(
         broker,
         namesrv_addr=namesrv,
-        broker_id=0,
+        broker_id=own_broker_id(broker, settings.store),
         broker_name=broker.broker_name or local_host_name(),
         broker_ip1=broker_ip1,
         broker_ip2=broker.broker_ip2 or own_address or interface_address(),
@@ -244,8 +244,7 @@ def _with_tls(settings: BrokerSettings) -> BrokerSettings:
 def _check(settings: BrokerSettings) -> None:
     """Refuse settings of unsupported features: accepting them would be misleading."""
     store = settings.store
-    if store.broker_role is not BrokerRole.ASYNC_MASTER:
-        raise SettingsError(f"brokerRole = {store.broker_role.name!r}: expected ASYNC_MASTER, there are no slaves yet")
+    check_role(settings.broker, store)
     if store.enable_d_leger_commit_log:
         raise SettingsError("enableDLegerCommitLog = 'true': expected false, DLedger is not supported")
     port = settings.server.listen_port

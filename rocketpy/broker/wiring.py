@@ -26,6 +26,7 @@ from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.feature import QueryFeature
 from rocketpy.broker.replication.master_addresses import MasterAddresses
+from rocketpy.broker.role_settings import configured_ha_master
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
@@ -61,7 +62,9 @@ class Wiring:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.master_addresses = MasterAddresses(own_addr=context.broker_addr)
+        self.master_addresses = MasterAddresses(
+            own_addr=context.broker_addr, ha_master_address=configured_ha_master(context.store_config)
+        )
         self.registration = _registration(context, self.master_addresses, client)
         self.acl = AclFeature(context.tables.accounts)
         self.metadata = MetadataFeature(context)

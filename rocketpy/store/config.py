@@ -14,9 +14,13 @@ import attrs
 from rocketpy.protocol.delay_level import parse_delay_levels
 from rocketpy.settings import Between, setting
 from rocketpy.store import layout
+from rocketpy.store.ha.protocol import FRAME_BODY_MAX
 
 _NO_LOCK = "append runs in one thread and needs no lock"
 _NOT_YET = "not part of this version"
+_HOUR_MS = 3_600_000
+
+
 _NO_WAIT = "delivery never waits for a flush"
 _NO_DLEDGER = "DLedger is not supported"
 _UNLINKED = "a deleted file is unlinked at once; its space is freed when the last reader closes it"
@@ -59,7 +63,7 @@ class MessageStoreConfig:
     read_only_commit_log_store_paths: str | None = setting(
         None, expected="directories of the log that get no new files, with , between them", fixed=True
     )
-    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
+    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True, fixed=True)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
 
     mapped_file_size_commit_log: int = setting(1 << 30, unit="bytes", validator=Between(4096, 1 << 31))
@@ -95,7 +99,7 @@ class MessageStoreConfig:
     max_transfer_count_on_message_in_disk: int = setting(8, unit="messages", validator=Between(1), live=True)
     access_message_in_memory_max_ratio: int = setting(40, unit="% of memory", validator=Between(0, 100))
     default_query_max_num: int = setting(32, unit="messages", validator=Between(1))
-    offset_check_in_slave: bool = setting(False, ignored="no broker of this version is a slave")
+    offset_check_in_slave: bool = setting(False)
     disk_fall_recorded: bool = setting(True)
 
     message_index_enable: bool = setting(True)
@@ -130,10 +134,17 @@ class MessageStoreConfig:
         validator=_check_delay_levels,
     )
 
+    ha_send_heartbeat_interval: int = setting(5_000, unit="ms", validator=Between(1, _HOUR_MS), live=True)
+    ha_housekeeping_interval: int = setting(20_000, unit="ms", validator=Between(1, _HOUR_MS), live=True)
+    ha_transfer_batch_size: int = setting(32_768, unit="bytes", validator=Between(1, FRAME_BODY_MAX), live=True)
+    ha_master_address: str | None = setting(
+        None, expected="HOST:PORT of a master's replication port; empty: as the nameservers answer", fixed=True
+    )
+
     flush_delay_offset_interval: int = setting(10_000, unit="ms", validator=Between(1))
     enable_schedule_message_stats: bool = setting(True)
 
-    # Accepted without effect: replication, and settings for Java's memory management.
+    # Accepted without effect, settings for Java's memory management among them.
     store_path_d_ledger_commit_log: str | None = setting(
         None, key="storePathDLedgerCommitLog", ignored=_NO_DLEDGER, fixed=True
     )
@@ -144,11 +155,7 @@ class MessageStoreConfig:
     put_msg_index_hight_water: int = setting(600_000, ignored="RocketMQ does not use it either")
     destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_UNLINKED)
     redelete_hanged_file_interval: int = setting(120_000, ignored=_UNLINKED)
-    ha_listen_port: int = setting(10912, ignored=_NOT_YET, fixed=True)
-    ha_send_heartbeat_interval: int = setting(5_000, ignored=_NOT_YET)
-    ha_housekeeping_interval: int = setting(20_000, ignored=_NOT_YET)
-    ha_transfer_batch_size: int = setting(32_768, ignored=_NOT_YET)
-    ha_master_address: str | None = setting(None, ignored=_NOT_YET, fixed=True)
+    ha_listen_port: int = setting(10912, ignored="it is listenPort plus one, in RocketMQ too", fixed=True)
     ha_slave_fallbehind_max: int = setting(256 << 20, ignored=_NOT_YET)
     slave_timeout: int = setting(3_000, ignored=_NOT_YET)
     duplication_enable: bool = setting(False, ignored="RocketMQ's own recovery without dispatch is never wanted")

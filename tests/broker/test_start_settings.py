@@ -7,11 +7,15 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rocketpy.broker.live_settings import FixedSettingError
 from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings, resolved_host
+from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import TlsMode
+from rocketpy.runner import run_inline
 from rocketpy.settings import format_settings
 from rocketpy.store.config import BrokerRole
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.remoting.certificate_files import crt, key, server_config
 
 
@@ -83,6 +87,23 @@ def test_a_master_has_the_id_0_whatever_the_file_says(tmp_path: Path) -> None:
     assert settings.warnings == ("brokerId = 3 has no effect: a master has 0",)
 
 
+@pytest.mark.parametrize(("role", "broker_id"), [("ASYNC_MASTER", 0), ("SYNC_MASTER", 0), ("SLAVE", 3)])
+def test_each_role_is_accepted_with_its_id(tmp_path: Path, role: str, broker_id: int) -> None:
+    settings = loaded(
+        tmp_path, f"namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerRole={role}\nbrokerId={broker_id}\n"
+    )
+    assert settings.store.broker_role.name == role
+    assert settings.broker.broker_id == broker_id
+    assert settings.warnings == ()
+    settings.check_values(settings.values)
+
+
+def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Path) -> None:
+    text = "bindAddress=127.0.0.1\nbrokerRole=SLAVE\nbrokerId=1\n"
+    assert loaded(tmp_path, text, namesrv_addr="ns:9876").warnings == ()
+    assert "namesrvAddr is not set: this slave cannot find its master" in loaded(tmp_path, text).warnings
+
+
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerNane=x\n")
     assert len(settings.warnings) == 1
@@ -93,8 +114,8 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("brokerRole=SLAVE", "brokerRole = 'SLAVE': expected ASYNC_MASTER, there are no slaves yet"),
-        ("brokerRole=SYNC_MASTER", "brokerRole = 'SYNC_MASTER': expected ASYNC_MASTER"),
+        ("brokerRole=SLAVE", "brokerId = 0: expected a number above 0, because brokerRole is SLAVE"),
+        ("brokerId=9223372036854775808", "b.conf line 2: brokerId = '9223372036854775808': expected an integer"),
         ("brokerRole=MASTER", "b.conf line 2: brokerRole = 'MASTER': expected one of ASYNC_MASTER"),
         ("enableDLegerCommitLog=true", "enableDLegerCommitLog = 'true': expected false"),
         ("listenPort=65535", "listenPort = 65535: expected a port from 0"),
@@ -152,8 +173,18 @@ def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) ->
     settings.check_values(settings.values)
     broker, server, client, store = settings.values
     slave = attrs.evolve(store, broker_role=BrokerRole.SLAVE)  # type: ignore[misc]
-    with pytest.raises(SettingsError, match=r"^brokerRole = 'SLAVE'"):
+    with pytest.raises(SettingsError, match=r"^brokerId = 0: expected a number above 0"):
         settings.check_values((broker, server, client, slave))
+
+
+@pytest.mark.parametrize("change", ["brokerRole=SLAVE", "brokerId=1", "haMasterAddress=m:10912"])
+async def test_no_request_changes_the_role(tmp_path: Path, change: str) -> None:
+    """Services and files of a role are made at start: a change of the field alone would be a broker of neither role."""
+    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
+    live = settings.live(disk=OsDisk(), run_blocking=run_inline, clock=ManualClock())
+    with pytest.raises(FixedSettingError, match="expected no change, only the start sets it"):
+        await live.update(change)
+    assert "ASYNC_MASTER" in live.text()
 
 
 def test_tls_is_read_from_the_same_file_and_never_shown(tmp_path: Path) -> None:

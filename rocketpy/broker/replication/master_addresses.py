@@ -5,7 +5,7 @@ until the entry of a master that has vanished expires. The one whose answer chan
 the most recent change counts. A nameserver that knows no master counts only when no other one knows any.
 
 Rules, as in RocketMQ: without a known master there is no address for requests, while the address for replication
-stays; ``haMasterAddress`` of at least 6 characters replaces the address for replication, never that for requests.
+stays; ``haMasterAddress`` replaces the address for replication, never that for requests.
 
 Compatibility: ``BrokerController.doRegisterBrokerAll`` and ``DefaultMessageStore`` (4.9.8). RocketMQ takes the answer
 of the nameserver that was first in each round.
@@ -21,9 +21,6 @@ import trio
 from rocketpy.errors import RemotingConnectError
 from rocketpy.log_files import event_fields
 from rocketpy.remoting.network import split_address
-
-HA_MASTER_ADDRESS_LENGTH_MIN = 6
-"""A shorter ``haMasterAddress`` counts as none."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -47,10 +44,12 @@ class MasterAddresses:
     """The addresses of the master, as HOST:PORT, or None while they are not known."""
 
     def __init__(self, *, own_addr: str, ha_master_address: str | None = None) -> None:
-        """``own_addr`` is the address that this broker registers; a master with it is an entry of an earlier run."""
+        """``own_addr`` is the address that this broker registers; a master with it is an entry of an earlier run.
+
+        ``ha_master_address`` is the configured one, which counts whatever is answered.
+        """
         self._own_addr = own_addr
-        configured = ha_master_address or ""
-        self._configured = configured if len(configured) >= HA_MASTER_ADDRESS_LENGTH_MIN else None
+        self._configured = ha_master_address
         # By nameserver: its answer, as it came. The one that changed last is the last one.
         self._answers: dict[str, _Answer] = {}
         self._master_addr: str | None = None

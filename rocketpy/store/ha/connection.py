@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.ha.protocol import FRAME_BODY_MAX, ReportReader, encode_frame_header
 from rocketpy.store.ha.slave_progress import SlaveBehindError, SlaveProgress
 
@@ -63,6 +64,15 @@ class HATimes:
     heartbeat_s: float = 5.0
     housekeeping_s: float = 20.0
     batch_size: int = 32_768
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig) -> HATimes:
+        """Return the values in force, which change while the broker runs."""
+        return cls(
+            heartbeat_s=config.ha_send_heartbeat_interval / 1000,
+            housekeeping_s=config.ha_housekeeping_interval / 1000,
+            batch_size=config.ha_transfer_batch_size,
+        )
 
 
 class HAConnection:

@@ -80,13 +80,6 @@ def test_a_configured_address_counts_for_replication_alone() -> None:
     assert shown(addresses) == (A, B_HA)
 
 
-@pytest.mark.parametrize(("configured", "counts"), [("", False), ("h:123", False), ("h:1234", True)])
-def test_a_configured_address_of_less_than_six_characters_counts_as_none(configured: str, counts: bool) -> None:
-    addresses = MasterAddresses(own_addr=OWN, ha_master_address=configured)
-    addresses.take(NS1, A, A_HA)
-    assert addresses.ha_server_addr == (configured if counts else A_HA)
-
-
 def test_a_broker_is_never_its_own_master() -> None:
     """Its entry with id 0 is of the time before it was configured as a slave."""
     addresses = MasterAddresses(own_addr=OWN)

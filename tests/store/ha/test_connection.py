@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
+from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.ha.connection import HATimes
 from tests.store.ha.master import a_master
 
 
@@ -67,6 +70,26 @@ async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockCl
             await slave.report(2500)
         master.append(1)
         assert len(await slave.receive(1)) == 1
+
+
+async def test_the_times_are_settings(autojump_clock: trio.testing.MockClock) -> None:
+    config = MessageStoreConfig(ha_send_heartbeat_interval=1500, ha_housekeeping_interval=2000)
+    async with a_master(**attrs.asdict(HATimes.of(config))) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        assert await slave.heartbeat() == 2500
+        assert trio.current_time() == pytest.approx(1.5, abs=0.01)
+        assert await slave.is_closed()
+        assert trio.current_time() == pytest.approx(2, abs=0.01)
+
+
+async def test_the_size_of_frames_is_a_setting(autojump_clock: trio.testing.MockClock) -> None:
+    config = MessageStoreConfig(ha_transfer_batch_size=300)
+    async with a_master(**attrs.asdict(HATimes.of(config))) as master:
+        slave = master.connect(1000)
+        await slave.report(1000)
+        await slave.receive(1500)
+        assert slave.sizes == [300, 300, 300, 100, 300, 200]
 
 
 async def test_a_silent_slave_is_closed_in_time(
