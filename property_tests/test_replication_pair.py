@@ -28,7 +28,7 @@ from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.service import HAService
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_network import Link, SimNetwork, SimStream
+from rocketpy.testing.sim_network import Link, SimListener, SimNetwork
 from tests.store.ha.records import FILE, a_record, encode_blank
 from tests.store.ha.slave_peer import MemoryLog
 
@@ -83,14 +83,17 @@ class Pair:
 
     async def start(self) -> None:
         await self.nursery.start(self.transfer.run)
-        self.network.listen(ADDRESS, self.serve, self.nursery)
+        (listener,) = await self.network.host(MASTER).listen(None, 10912)
+        self.nursery.start_soon(self.accept, listener)
         self.begin_slave()
 
     def acknowledged(self) -> None:
         self.transfer.acknowledged()
 
-    async def serve(self, stream: SimStream, peer: str) -> None:
-        await self.service.serve(stream, peer)
+    async def accept(self, listener: SimListener) -> None:
+        while True:
+            stream, (host, port) = await listener.accept()
+            self.nursery.start_soon(self.service.serve, stream, f"{host}:{port}")
 
     def begin_slave(self) -> None:
         self.slave_life = trio.CancelScope()

@@ -1,0 +1,94 @@
+"""A stream of the simulated network without faults: like any other, and in the time that its link takes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.testing.sim_network import Link, SimNetwork
+from rocketpy.testing.sim_stream import BUFFER_SIZE, SimStream
+from tests.testing.sim_pair import A, B, a_pair
+
+
+@pytest.fixture
+def network() -> SimNetwork:
+    return SimNetwork(randomness=Random(1))
+
+
+async def test_without_faults_it_is_a_stream_as_trio_defines_one(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    count = 0
+
+    async def make() -> tuple[SimStream, SimStream]:
+        nonlocal count
+        count += 1
+        return await a_pair(network, count)
+
+    async def make_clogged() -> tuple[SimStream, SimStream]:
+        ours, theirs = await make()
+        for stream in (ours, theirs):
+            await stream.send_all(bytes(BUFFER_SIZE))
+        return ours, theirs
+
+    await trio.testing.check_half_closeable_stream(make, make_clogged)
+
+
+@given(chunks=st.lists(st.binary(max_size=300_000 // 100), max_size=20), seed=st.integers(0, 1000))
+def test_bytes_arrive_in_order_whatever_the_jitter(chunks: list[bytes], seed: int) -> None:
+    received = b""
+
+    async def main() -> None:
+        nonlocal received
+        network = SimNetwork(randomness=Random(seed))
+        network.set_link(A, B, Link(delay_s=0.01, jitter_s=0.5, bytes_per_s=1e5))
+        async with trio.open_nursery() as nursery:
+            ours, theirs = await a_pair(network)
+            for chunk in chunks:
+                await ours.send_all(chunk)
+            await ours.send_eof()
+            while data := await theirs.receive_some(Random(seed).randrange(1, 5000)):
+                received += data
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert received == b"".join(chunks)
+
+
+async def test_delay_and_bandwidth_take_their_time(network: SimNetwork, autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = await a_pair(network)
+    network.set_link(A, B, Link(delay_s=0.2, bytes_per_s=1000))
+    began = trio.current_time()
+    await ours.send_all(bytes(500))
+    await ours.send_all(bytes(500))
+    times = []
+    for _ in range(2):
+        assert len(await theirs.receive_some()) == 500
+        times.append(trio.current_time() - began)
+    assert times == pytest.approx([0.7, 1.2])
+
+
+async def test_jitter_does_not_add_up(network: SimNetwork, autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = await a_pair(network)
+    network.set_link(A, B, Link(delay_s=0.1, jitter_s=0.1))
+    began = trio.current_time()
+    for _ in range(1000):
+        await ours.send_all(b"x")
+    received = 0
+    while received < 1000:
+        received += len(await theirs.receive_some())
+    assert trio.current_time() - began <= 0.21
+
+
+async def test_a_slow_reader_slows_its_sender_down(network: SimNetwork, autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = await a_pair(network)
+    with trio.move_on_after(10) as scope:
+        await ours.send_all(bytes(BUFFER_SIZE + (128 << 10)))
+    assert scope.cancelled_caught
+    assert len(await theirs.receive_some(10)) == 10
