@@ -15,7 +15,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 
 
@@ -55,6 +55,11 @@ class BrokerContext:
             clock=clock,
             randomness=randomness,
         )
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the broker follows a master: it stores nothing of clients, and takes topics and groups from there."""
+        return self.store_config.broker_role is BrokerRole.SLAVE
 
     @property
     def broker_addr(self) -> str:

@@ -25,7 +25,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import RunBlocking, run_inline
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
@@ -133,7 +133,14 @@ class Transport:
 class BrokerOnBytes:
     """One broker without sends and pulls."""
 
-    def __init__(self, directory: Path, *, run_blocking: RunBlocking = run_inline, **settings: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        run_blocking: RunBlocking = run_inline,
+        role: BrokerRole = BrokerRole.ASYNC_MASTER,
+        **settings: object,
+    ) -> None:
         self.tables: Tables = make_tables(directory, run_blocking=run_blocking, **settings)
         self.store = FakeStore()
         self.broker_stats = BrokerStats(statistics=self.store.statistics)
@@ -150,7 +157,7 @@ class BrokerOnBytes:
             clock=self.tables.clock,
         )
         store = cast(MessageStore, self.store)
-        context = context_of(self.tables, store, MessageStoreConfig())
+        context = context_of(self.tables, store, MessageStoreConfig(broker_role=role))
         clients = ClientsFeature(context, current_time=self.tables.time, is_stopping=lambda: False)
         self.housekeeping = clients.housekeeping
         self.notifications = clients.notifications

@@ -80,6 +80,7 @@ class AdminFeature(Feature):
             stats=tables.stats,
             whole_answers=self._whole_answers,
             register_topics=self._register_all,
+            is_slave=self._context.is_slave,
         ).register(dispatcher)
         AdminOffsetProcessor(
             consumer_offset_manager=tables.offsets, store=store, whole_answers=self._whole_answers
@@ -100,6 +101,7 @@ class AdminFeature(Feature):
             stats=tables.stats,
             whole_answers=self._whole_answers,
             clock=self._context.clock,
+            is_slave=self._context.is_slave,
         ).register(dispatcher)
         AdminGroupOffsetProcessor(
             topic_config_manager=tables.topics,

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT, STRICT_ADMIN
+from rocketpy.broker.admin.slave_refusal import refuse_on_slave
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
@@ -61,6 +62,7 @@ class AdminGroupProcessor:
     _stats: BrokerStatsManager
     _whole_answers: WholeAnswers
     _clock: Clock
+    _is_slave: bool
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -81,6 +83,7 @@ class AdminGroupProcessor:
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Create a group or replace its configuration; answered once it is in the file."""
+        refuse_on_slave(is_slave=self._is_slave)
         group_config = read_body(request, SubscriptionGroupConfig, _GROUP_SIZE_MAX)
         check_name(group_config, "groupName", group_config.group_name)
         check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
@@ -90,6 +93,7 @@ class AdminGroupProcessor:
 
     async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Delete a group, whether or not it exists, and on request its offsets."""
+        refuse_on_slave(is_slave=self._is_slave)
         header = read_header(request, DeleteSubscriptionGroupRequestHeader)
         check_name(header, "groupName", header.group_name)
         self._subscription_group_manager.delete_subscription_group_config(header.group_name)

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT
+from rocketpy.broker.admin.slave_refusal import refuse_on_slave
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
@@ -58,6 +59,7 @@ class AdminTopicProcessor:
     _stats: BrokerStatsManager
     _whole_answers: WholeAnswers
     _register_topics: Callable[[], Awaitable[None]]
+    _is_slave: bool
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -76,6 +78,7 @@ class AdminTopicProcessor:
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
         """Create a topic or replace its configuration; ``order`` is ignored, as in RocketMQ."""
+        refuse_on_slave(is_slave=self._is_slave)
         header = read_header(request, CreateTopicRequestHeader)
         self._check_may_change(header.topic)
         check_range(header, "readQueueNums", header.read_queue_nums, 0, QUEUE_NUMS_MAX)
@@ -97,6 +100,7 @@ class AdminTopicProcessor:
 
     async def process_delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Delete a topic and its queues, whether or not it exists; the offsets of its groups stay."""
+        refuse_on_slave(is_slave=self._is_slave)
         header = read_header(request, DeleteTopicRequestHeader)
         self._check_may_change(header.topic)
         self._topic_config_manager.delete_topic_config(header.topic)

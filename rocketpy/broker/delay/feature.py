@@ -18,7 +18,6 @@ from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.codes import PERM_READ
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.config import BrokerRole
 
 
 class DelayFeature(Feature):
@@ -40,7 +39,7 @@ class DelayFeature(Feature):
         )
         self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
         self._admin = AdminDelayProcessor(delay_offset_manager=tables.delay_offsets)
-        if store_config.broker_role is not BrokerRole.SLAVE:  # a slave delivers nothing
+        if not context.is_slave:  # a slave delivers nothing
             self.services = (self.schedule,)
 
     def register(self, dispatcher: Dispatcher) -> None:

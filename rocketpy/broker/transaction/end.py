@@ -50,6 +50,9 @@ _TOO_MANY_WAIT = (
     "[OVERLOAD]system busy, start flow control for a while: too many ends of transactions wait for the disk"
 )
 _RESUME_FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+_NO_REMARK = "not set any response code"
+"""The remark that Java's answers have until another one is set, for END_TRANSACTION on a slave."""
+
 _SHOWN_MAX = 160
 
 
@@ -73,11 +76,9 @@ class EndTransactionProcessor:
 
     def process_end(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Commit or roll back; RequestError has RocketMQ's remark and the reason."""
-        if self._is_slave:
-            raise RequestError(
-                ResponseCode.SLAVE_NOT_AVAILABLE, "not set any response code: a slave ends no transactions"
-            )
         header = read_header(request, EndTransactionRequestHeader)
+        if self._is_slave:
+            raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REMARK)
         if header.commit_or_rollback == TRANSACTION_NOT_TYPE:
             _log.info("%s: transaction %d of %s is still pending",
                       connection.peer, header.tran_state_table_offset, _shown(header.producer_group))  # fmt: skip
@@ -100,6 +101,8 @@ class EndTransactionProcessor:
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
     ) -> RemotingCommand | Deferred:
         """Serve a request whose record is not in memory."""
+        if self._is_slave:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _RESUME_FAILED)
         await self._transactions.wait_loaded()
         record = await self._store.look_message_by_offset(header.commit_log_offset)
         if record is None:
@@ -175,6 +178,8 @@ class EndTransactionProcessor:
             _, physical_offset = decode_offset_msg_id(header.msg_id or "")
         except RemoteProtocolError as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_RESUME_FAILED} msgId is none: {failure}") from failure
+        if self._is_slave:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _RESUME_FAILED)
         await self._transactions.wait_loaded()
         record = await self._store.look_message_by_offset(physical_offset)
         if record is None:

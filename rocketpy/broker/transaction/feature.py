@@ -15,7 +15,6 @@ from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.protocol.host import decode_host
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.store.config import BrokerRole
 
 
 class TransactionFeature(Feature):
@@ -44,7 +43,8 @@ class TransactionFeature(Feature):
             clock=context.clock,
             peer=decode_host(context.store_host),
         )
-        self.services = (self.check_service,)
+        if not context.is_slave:  # a slave checks nothing, and ends nothing: it needs no table of open transactions
+            self.services = (self.check_service,)
         self._accounts = accounts
         self._context = context
 
@@ -55,6 +55,6 @@ class TransactionFeature(Feature):
             transactions=self.transactions,
             service=self.service,
             message_size_max=self._context.store_config.max_message_size,
-            is_slave=self._context.store_config.broker_role is BrokerRole.SLAVE,
+            is_slave=self._context.is_slave,
             accounts=self._accounts,
         ).register(dispatcher)
