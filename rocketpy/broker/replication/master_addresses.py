@@ -67,6 +67,11 @@ class MasterAddresses:
         return self._configured or self._ha_server_addr
 
     @property
+    def registered_ha_server_addr(self) -> str | None:
+        """The address for replication in the nameservers' answers, also while ``haMasterAddress`` replaces it."""
+        return self._ha_server_addr
+
+    @property
     def is_complete(self) -> bool:
         """Whether both are known; registering again may complete them."""
         return self.master_addr is not None and self.ha_server_addr is not None
