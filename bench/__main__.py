@@ -22,6 +22,7 @@ from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
 from bench.hold_rows import HOLD_ROWS
 from bench.idle_rows import IDLE_ROWS
 from bench.prepared import PreparedStores
+from bench.replication_rows import REPLICATION_ROWS
 from bench.rows import ACL_ROWS, PROCESS_ROWS, STEADY_ROWS, SYNC_ROWS, Row, Session
 from bench.store_rows import LOOK_UP_ROWS, QUEUES_ROWS, RECOVERY_ROWS
 from bench.table import Figures, format_table, send_mean
@@ -51,6 +52,7 @@ GROUPS = (
     Group("recovery", RECOVERY_ROWS, starts=False),
     Group("queues", QUEUES_ROWS, starts=False),
     Group("idle", IDLE_ROWS, starts=False),
+    Group("replication", REPLICATION_ROWS, starts=False),
 )
 
 

@@ -49,17 +49,7 @@ class Connection:
 
     def begin(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> None:
         """Send one request, signed, and leave its response to :meth:`end`."""
-        request = {
-            "code": code,
-            "extFields": _signed(ext_fields, body),
-            "flag": 0,
-            "language": "JAVA",
-            "opaque": 1,
-            "serializeTypeCurrentRPC": "JSON",
-            "version": 407,
-        }
-        header = json.dumps(request, separators=(",", ":")).encode()
-        self._socket.sendall(_LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body)
+        self._socket.sendall(encode_request(code, ext_fields, body))
 
     def end(self) -> tuple[int, dict[str, str], bytes]:
         """Return the code, the fields and the body of the response that comes next."""
@@ -106,6 +96,21 @@ def ask(
     with Connection(port, timeout_s) as connection:
         status, _, answer = connection.ask(code, ext_fields, body)
     return status, answer
+
+
+def encode_request(code: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
+    """Return the frame of a request, signed."""
+    request = {
+        "code": code,
+        "extFields": _signed(ext_fields, body),
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 1,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 407,
+    }
+    header = json.dumps(request, separators=(",", ":")).encode()
+    return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
 
 
 def send_one(port: int, topic: str, timeout_s: float = 5.0) -> bool:

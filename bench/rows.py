@@ -115,6 +115,10 @@ class Session:
         """Return the latest latency run: its second quantile is a row of its own."""
         return self._latency or self.measure_latency()
 
+    def of(self, broker: Broker) -> Session:
+        """Return a session with another broker of the same run; what it notes is noted here."""
+        return Session(broker, self.program, self.scale, self.stores, self.notes)
+
     def warm_up(self) -> None:
         """Bring compilers and caches to their steady state, the same way for both; refusals do not count here."""
         for connections, depth, total in [

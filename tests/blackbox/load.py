@@ -66,7 +66,8 @@ class Acknowledged:
 class Sender:
     """One connection with ``window`` requests under way, in a thread of its own, until the broker is gone.
 
-    With ``batch`` each request is a batch of so many messages, otherwise one message.
+    With ``batch`` each request is a batch of so many messages, otherwise one message. With ``limit`` it ends after so
+    many requests and their answers.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Sender:
     queues: int
     window: int
     batch: int = 0
+    limit: int | None = None
     acknowledged: list[Acknowledged] = attrs.field(factory=list)
     refused: list[str] = attrs.field(factory=list)
     sent_count: int = 0  # messages handed to the socket, the last of them perhaps in part
@@ -87,8 +89,12 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
+    def stop(self) -> None:
+        """Send no more requests; those under way get their answers."""
+        self.limit = self._requests
+
     def join(self) -> None:
-        """Wait until the connection has broken and all that came over it is counted."""
+        """Wait until the connection has broken or the limit is reached, and all that came over it is counted."""
         assert self._thread is not None
         self._thread.join(120)
         assert not self._thread.is_alive(), f"{self.name} has not noticed that the broker is gone"
@@ -101,8 +107,8 @@ class Sender:
             pass  # the broker was killed, as it should be
 
     def _send(self, wire: Wire) -> None:
-        wire.write(b"".join(self._next_frame() for _ in range(self.window)))
-        while True:
+        wire.write(b"".join(self._next_frame() for _ in range(min(self.window, self.limit or self.window))))
+        while self._under_way:
             response = wire.read_response()
             queue_id, first, count = self._under_way.pop(response.opaque)
             if response.code == SUCCESS:
@@ -113,7 +119,8 @@ class Sender:
                 ]
             else:
                 self.refused.append(f"{response.code} {response.remark}")
-            wire.write(self._next_frame())
+            if self.limit is None or self._requests < self.limit:
+                wire.write(self._next_frame())
 
     def _next_frame(self) -> bytes:
         self._requests += 1

@@ -7,6 +7,7 @@ too. Only what the tests need: send, pull, offsets, routes, topic creation.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -22,16 +23,26 @@ QUERY_MESSAGE = 12
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_AND_CREATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
+UPDATE_BROKER_CONFIG = 25
+GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
 GET_ROUTEINFO_BY_TOPIC = 105
+GET_BROKER_CLUSTER_INFO = 106
 GET_PRODUCER_CONNECTION_LIST = 204
 
 SUCCESS = 0
+SYSTEM_ERROR = 1
+FLUSH_DISK_TIMEOUT = 10
+SLAVE_NOT_AVAILABLE = 11
+FLUSH_SLAVE_TIMEOUT = 12
 SERVICE_NOT_AVAILABLE = 14
 TOPIC_NOT_EXIST = 17
 PULL_NOT_FOUND = 19
 PULL_RETRY_IMMEDIATELY = 20
 PULL_OFFSET_MOVED = 21
+
+# Java writes the keys of brokerAddrs as bare numbers, which is no JSON: they are broker ids, and quoted here.
+_BARE_KEY = re.compile(r"([{,])(\d+):")
 
 # From the start of a stored record: TOTALSIZE, MAGICCODE, BODYCRC, QUEUEID, FLAG, QUEUEOFFSET, PHYSICALOFFSET, SYSFLAG.
 _RECORD_START = struct.Struct(">iiiiiqqi")
@@ -242,6 +253,21 @@ class Wire:
         assert response.code == SUCCESS, response
         return response.body.decode()
 
+    def update_config(self, **settings: object) -> None:
+        """Change settings of a running broker."""
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        response = self.request(UPDATE_BROKER_CONFIG, {}, text.encode())
+        assert response.code == SUCCESS, response
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the broker's runtime figures; none from a Java broker in its first second, which then fails."""
+        response = self.request(GET_BROKER_RUNTIME_INFO, {})
+        if response.code == SYSTEM_ERROR:
+            return {}
+        assert response.code == SUCCESS, response
+        table: dict[str, str] = json.loads(response.body)["table"]
+        return table
+
     def has_producer(self, group: str) -> bool:
         """Return whether this broker knows a producer of the group: that takes a heartbeat."""
         return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
@@ -262,9 +288,16 @@ class Wire:
         if response.code == TOPIC_NOT_EXIST:
             return {}
         assert response.code == SUCCESS, response
-        # Java writes the keys of brokerAddrs as bare numbers, which is no JSON: they are broker ids, and quoted here.
-        text = response.body.decode().replace("{0:", '{"0":').replace(",0:", ',"0":')
+        text = _BARE_KEY.sub(r'\1"\2":', response.body.decode())
         return {queue["brokerName"]: queue["readQueueNums"] for queue in json.loads(text)["queueDatas"]}
+
+    def broker_addresses(self, broker_name: str) -> dict[int, str]:
+        """Ask a nameserver for the addresses of all brokers of a name, by broker id."""
+        response = self.request(GET_BROKER_CLUSTER_INFO, {})
+        assert response.code == SUCCESS, response
+        text = _BARE_KEY.sub(r'\1"\2":', response.body.decode())
+        found = json.loads(text)["brokerAddrTable"].get(broker_name, {})
+        return {int(broker_id): address for broker_id, address in found.get("brokerAddrs", {}).items()}
 
     def _take(self, size: int) -> bytes:
         while len(self._received) < size:

@@ -101,12 +101,12 @@ class Cluster:
         finally:
             for child in self.children:  # those after one that would not end
                 child.kill()
-            _end(self.pids)
+            end_processes(self.pids)
 
     def stop_brokers(self) -> None:
         """End the brokers, in order; the nameserver stays."""
         if self.kind == "java":
-            _end(self.pids[: len(self.brokers)])
+            end_processes(self.pids[: len(self.brokers)])
         else:
             for child in self.children[-len(self.brokers) :]:
                 child.terminate()
@@ -117,33 +117,34 @@ class Cluster:
             child.kill()
         self.children.clear()
         for pid in self.pids:
-            _signal(pid, signal.SIGKILL)
-        while any(map(_is_running, self.pids)):
+            send_signal(pid, signal.SIGKILL)
+        while any(map(is_running, self.pids)):
             time.sleep(0.01)
         self.pids.clear()
 
 
-def _end(pids: list[int]) -> None:
+def end_processes(pids: list[int]) -> None:
     """Ask processes that are not our children to end, and make those end that have not after a generous time."""
     for pid in pids:
-        _signal(pid, signal.SIGTERM)
+        send_signal(pid, signal.SIGTERM)
     deadline = time.monotonic() + _END_S
     for pid in pids:
-        while _is_running(pid) and time.monotonic() < deadline:
+        while is_running(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
-        _signal(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Return whether a process runs: orphans whose status is never collected remain, but do not run."""
     try:
         is_waited_for = " Z " in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         is_waited_for = False
-    return not is_waited_for and _signal(pid, 0)
+    return not is_waited_for and send_signal(pid, 0)
 
 
-def _signal(pid: int, number: int) -> bool:
+def send_signal(pid: int, number: int) -> bool:
+    """Send a signal; return whether there is such a process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
