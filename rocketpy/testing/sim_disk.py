@@ -128,6 +128,11 @@ class SimDisk:
         """Let the process end at the ``number``-th call from now that changes something, 1 for the next."""
         self._dies_at = self.change_count + number
 
+    def end_process(self) -> None:
+        """End the process between two calls: from here on each call raises ProcessDied, as after ``die_at_call``."""
+        self.kill_process()
+        self._is_dead = True
+
     def fail_call(self, method: str, number: int = 1) -> None:
         """Let the ``number``-th call of a method from now fail with StoreError, 1 for the next."""
         self._failures.append((method, self.calls[method] + number))

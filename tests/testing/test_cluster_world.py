@@ -1,0 +1,283 @@
+"""A whole cluster in one process: the product's own programs, every fault, and one trace for one seed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.producer import open_producer
+from rocketpy.client.pull_consumer import open_pull_consumer
+from rocketpy.client.results import SendStatus
+from rocketpy.errors import RemotingError, RocketpyError, SettingsError, StoreError
+from rocketpy.protocol.message import Message
+from rocketpy.store.config import FlushDiskType
+from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
+from rocketpy.testing.sim_host import SimProcess
+
+QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
+SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
+
+
+async def send(world: ClusterWorld, *bodies: bytes) -> list[SendStatus | None]:
+    """Send messages by a client of its own; return each status, None where an error came instead."""
+
+    async def run(process: SimProcess) -> list[SendStatus | None]:
+        statuses: list[SendStatus | None] = []
+        environment = environment_of(process)
+        async with open_producer(world.name_servers, config=QUICK, environment=environment) as producer:
+            for body in bodies:
+                try:
+                    statuses.append((await producer.send(Message("T", body))).status)
+                except RocketpyError:
+                    statuses.append(None)
+                await trio.sleep(0.1)
+        return statuses
+
+    return await world.run_client(run)
+
+
+async def receive(world: ClusterWorld) -> list[bytes]:
+    """Return the bodies of all messages, by a client of its own."""
+
+    async def run(process: SimProcess) -> list[bytes]:
+        environment = environment_of(process)
+        async with (
+            open_pull_consumer(world.name_servers, group="g", environment=environment) as consumer,
+            consumer.open_messages("T", start="beginning", until_end=True) as messages,
+        ):
+            return [message.body async for message in messages]
+
+    return await world.run_client(run)
+
+
+async def started(world: ClusterWorld, **store: object) -> None:
+    """Start a nameserver and a broker."""
+    await world.start_nameserver()
+    assert await world.broker("broker-a", store=store).start()
+
+
+async def eventful(world: ClusterWorld) -> list[bytes]:
+    """A scene with something of everything."""
+    await started(world, **SYNC)
+    await world.start_nameserver()
+    second = world.broker("broker-b")
+    assert await second.start()
+    first = world.brokers["broker-a"]
+    await send(world, *(b"%d" % number for number in range(20)))
+    first.host.pause()
+    await send(world, *(b"paused %d" % number for number in range(4)))
+    first.host.resume()
+    await first.host.lose_power()
+    second.host.clock.set_rate(1.1)
+    await second.host.kill()
+    assert await first.start()
+    assert await second.start()
+    await send(world, b"last")
+    return sorted(await receive(world))
+
+
+def test_messages_go_through_nameserver_broker_and_clients() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        assert await send(world, b"1", b"2", b"3") == [SendStatus.SEND_OK] * 3
+        assert sorted(await receive(world)) == [b"1", b"2", b"3"]
+
+    simulate(scene, seed=1)
+
+
+def test_the_same_seed_is_the_same_history_and_another_seed_another_one() -> None:
+    first, again, other = (simulate(eventful, seed=seed) for seed in (5, 5, 6))
+    assert first == again
+    assert first.trace_hash != other.trace_hash
+    assert first.event_count > 100
+
+
+def test_the_same_seed_is_the_same_history_in_another_process() -> None:
+    """Whatever Python's hashes are there, and whatever happened in it before."""
+    code = (
+        "from tests.testing.test_cluster_world import eventful\n"
+        "from rocketpy.testing.cluster_world import simulate\n"
+        "print(simulate(eventful, seed=5).trace_hash)"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout.strip()
+        for hash_seed in ("1", "2")
+    }
+    assert hashes == {simulate(eventful, seed=5).trace_hash}
+
+
+def test_nothing_is_asked_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither sockets nor threads: virtual time would not wait for them."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("not simulated")
+
+    for name in ("connect", "bind", "listen", "accept"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    simulate(eventful, seed=1)
+
+
+def test_under_sync_flush_what_is_acknowledged_survives_a_loss_of_power() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world, **SYNC)
+        broker = world.brokers["broker-a"]
+        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
+        await broker.host.lose_power(lambda count: 0)
+        assert await broker.start()
+        assert sorted(await receive(world)) == [b"1", b"2"]
+
+    simulate(scene, seed=2)
+
+
+def test_under_async_flush_it_may_be_lost() -> None:
+    """Else the test above would show nothing."""
+
+    async def scene(world: ClusterWorld) -> list[bytes]:
+        await started(world, flush_interval_commit_log=30_000, flush_commit_log_thorough_interval=30_000)
+        broker = world.brokers["broker-a"]
+        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
+        await broker.host.lose_power(lambda count: 0)
+        assert await broker.start()
+        await send(world, b"3")
+        return await receive(world)
+
+    assert simulate(scene, seed=2).result == [b"3"]
+
+
+def test_a_killed_broker_keeps_everything_and_a_stopped_one_too() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        broker = world.brokers["broker-a"]
+        ends: list[Callable[[], Awaitable[None]]] = [broker.host.kill, broker.host.stop]
+        for number, end in enumerate(ends):
+            assert await send(world, b"%d" % number) == [SendStatus.SEND_OK]
+            await end()
+            assert await broker.start()
+        assert sorted(await receive(world)) == [b"0", b"1"]
+
+    simulate(scene, seed=3)
+
+
+def test_a_paused_broker_answers_later_what_it_was_asked() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        broker = world.brokers["broker-a"]
+        assert await send(world, b"1") == [SendStatus.SEND_OK]
+        broker.host.pause()
+        assert await send(world, b"2") == [None]
+        broker.host.resume()
+        await trio.sleep(1)
+        assert sorted(await receive(world)) == [b"1", b"2"]
+
+    simulate(scene, seed=4)
+
+
+def test_a_broker_with_a_full_disk_refuses_and_serves_again_when_there_is_space() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world, clean_file_forcibly_enable=False)
+        broker = world.brokers["broker-a"]
+        assert await send(world, b"1") == [SendStatus.SEND_OK]
+        broker.host.disk.capacity_bytes = broker.host.disk.used_bytes("/")
+        assert None in await send(world, *[b"x" * 30_000] * 8)
+        assert broker.host.is_running
+        broker.host.disk.capacity_bytes *= 10
+        await trio.sleep(60)
+        assert await send(world, b"2") == [SendStatus.SEND_OK]
+        assert {b"1", b"2"} <= set(await receive(world))
+
+    simulate(scene, seed=5)
+
+
+def test_a_broker_whose_disk_fails_ends_and_says_why() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world, **SYNC)
+        broker = world.brokers["broker-a"]
+        broker.host.disk.fail_call("sync")
+        assert await send(world, b"1") == [None]
+        await trio.sleep(1)
+        assert not broker.host.is_running
+        assert isinstance(broker.host.failure, StoreError)
+
+    simulate(scene, seed=6)
+
+
+def test_a_broker_with_a_wiped_disk_begins_anew() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        broker = world.brokers["broker-a"]
+        assert await send(world, b"1") == [SendStatus.SEND_OK]
+        await broker.host.stop()
+        broker.host.wipe()
+        assert await broker.start()
+        assert await send(world, b"2") == [SendStatus.SEND_OK]
+        assert await receive(world) == [b"2"]
+
+    simulate(scene, seed=7)
+
+
+def test_without_a_nameserver_clients_find_no_broker_and_with_it_again_they_do() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        nameserver = world.nameservers[0]
+        await nameserver.host.kill()
+        assert await send(world, b"1") == [None]
+        await nameserver.start()
+        await trio.sleep(30)  # brokers register again by themselves
+        assert await send(world, b"2") == [SendStatus.SEND_OK]
+
+    simulate(scene, seed=8)
+
+
+def test_a_cut_between_a_client_and_a_broker_is_found_by_the_clients_timeouts() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        broker = world.brokers["broker-a"]
+
+        async def run(process: SimProcess) -> None:
+            address = process.network.local_address()
+            async with open_producer(world.name_servers, config=QUICK, environment=environment_of(process)) as producer:
+                await producer.send(Message("T", b"1"))
+                world.network.cut(address, broker.host.address)
+                with pytest.raises(RemotingError):
+                    await producer.send(Message("T", b"2"))
+                world.network.heal(address, broker.host.address)
+                await producer.send(Message("T", b"3"))
+
+        await world.run_client(run)
+
+    simulate(scene, seed=9)
+
+
+def test_settings_that_no_broker_may_start_with_are_refused() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await world.broker("broker-a", store={"enable_d_leger_commit_log": True}).start()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        simulate(scene, seed=0)
+    assert caught.group_contains(SettingsError)
+
+
+def test_a_scene_that_fails_while_a_process_is_paused_ends() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await started(world)
+        world.brokers["broker-a"].host.pause()
+        raise ZeroDivisionError
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        simulate(scene, seed=0)
+    assert caught.group_contains(ZeroDivisionError)
