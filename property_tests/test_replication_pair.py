@@ -76,6 +76,7 @@ class Pair:
             slaves=self.service.slaves,
             timeout_s=lambda: 3.0,
             fallbehind_max=lambda: 1 << 28,
+            end_burst=lambda: None,
             flush_replies=lambda: None,
         )
         self.slave_life = trio.CancelScope()
@@ -127,9 +128,11 @@ class Pair:
         self.log.content += record
         end = self.log.end_offset
         self.ends.add(end)
-        status = self.transfer.wait_replicated(end, partial(self.answered, end))
-        if status is not None:
-            self.answered(end, status)
+        self.transfer.wait_replicated(end, partial(self.answered, end))
+
+    def end_burst(self) -> None:
+        self.service.wake()
+        self.transfer.burst_ended()
 
     def answered(self, end: int, status: PutMessageStatus) -> None:
         self.answers.append(status)
@@ -140,11 +143,11 @@ class Pair:
         match op:
             case "put":
                 self.put()
-                self.service.wake()
+                self.end_burst()
             case "burst":
                 for _ in range(10):
                     self.put()
-                self.service.wake()
+                self.end_burst()
             case "cut":
                 self.network.cut(MASTER, SLAVE)
             case "cut out":
@@ -179,7 +182,7 @@ class Pair:
         self.network.heal(MASTER, SLAVE)
         for _ in range(20):
             self.put()
-            self.service.wake()
+            self.end_burst()
             await trio.sleep(4)
             self.check()
             if self.answers[-1] is PutMessageStatus.PUT_OK:
@@ -232,8 +235,9 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 def _answers_what_was_sent(self: GroupTransferService) -> None:
     sent = max((slave.sent_offset for slave in self._slaves()), default=0)
-    while self._requests and self._requests[0].end_offset <= sent:
-        self._requests.popleft().callback(PutMessageStatus.PUT_OK)
+    while self._ends and self._ends[0] <= sent:
+        del self._ends[0], self._began[0]
+        self._callbacks.pop(0)(PutMessageStatus.PUT_OK)
 
 
 def _passes_everything(self: VerifiedStream, data: bytes) -> list[VerifiedPiece]:

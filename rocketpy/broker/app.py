@@ -152,8 +152,7 @@ async def _drain(broker: Wiring, servers: Sequence[RemotingServer]) -> None:
     for server in servers:
         server.stop_accepting()
     await broker.registration.unregister_all()
-    with trio.move_on_after(DRAIN_SECONDS):
-        await broker.wait_answered()
+    await broker.wait_answered(DRAIN_SECONDS)
     _flush_replies(servers)
 
 

@@ -144,14 +144,21 @@ class Wiring:
             with Contained(_log, "the end of the connection to %s", connection.peer):
                 feature.connection_closed(connection)
 
-    async def wait_answered(self) -> None:
-        """Wait until the replies of accepted messages are due: all that wait are answered before what comes last."""
+    async def wait_answered(self, timeout_s: float) -> None:
+        """Return when the replies of accepted messages are queued, or after a time.
+
+        What waits for a slave then is answered FLUSH_SLAVE_TIMEOUT, what waits for the disk not at all: whether it is
+        stored as promised is not known.
+        """
         store = self._context.store
         store.end_burst()
         if store.waits_for_storing:
-            answered = trio.Event()
-            store.wait_stored(store.wrote_offset, lambda _: answered.set())
-            await answered.wait()
+            with trio.move_on_after(timeout_s):
+                answered = trio.Event()
+                store.wait_stored(store.wrote_offset, lambda _: answered.set())
+                store.end_burst()
+                await answered.wait()
+            store.give_up_waits()
 
     async def finish(self) -> None:
         """Persist the progress of delayed messages, then the tables. Called when no service runs any more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import cast
 
 import trio
@@ -18,6 +19,10 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.ha.connection import HATimes
+from rocketpy.store.ha.group_transfer import GroupTransferService
+from rocketpy.store.ha.log_source import CommitLogSource
+from rocketpy.store.ha.service import HAService
 from rocketpy.store.index.catch_up import IndexCatchUp, ReputMessageService
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
@@ -26,6 +31,7 @@ from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService, QueueFlushSource
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.log_flush import LogFlush
+from rocketpy.store.services.stored_waits import stored_waits
 from rocketpy.store.status import RunningFlags
 
 _LAST_STEPS_MAX = 2000
@@ -63,6 +69,16 @@ class StoreServices:
         )
         self.end_burst = self._log_flush.end_burst
         self.group_commit = self._log_flush.group_commit
+        self.log_source = CommitLogSource(files.commit_log, run_blocking=run_blocking)
+        self.ha_service = HAService(
+            log=self.log_source, settings=partial(HATimes.of, config), acknowledged=self._acknowledged
+        )
+        appender.watch_log(self.ha_service.wake)
+        self.group_transfer: GroupTransferService | None = None
+        if config.is_sync_master:
+            self.group_transfer = _group_transfer(config, self.ha_service, self.end_burst, flush_replies)
+            self.end_burst = partial(_end_burst_and_decide, self.end_burst, self.group_transfer)
+        self.wait_stored = stored_waits(self.group_commit, self.group_transfer)
         self._flush_queues = _flush_queues(config, files, appender, run_blocking)
         self._catch_up = _index_catch_up(files, appender, run_blocking)
         self._reput = None if self._catch_up is None else ReputMessageService(catch_up=self._catch_up)
@@ -128,6 +144,8 @@ class StoreServices:
         await nursery.start(self._files.allocate_files.run)
         await nursery.start(self._flush_queues.run)
         await self._log_flush.start(nursery)
+        if self.group_transfer is not None:
+            await nursery.start(self.group_transfer.run)
         if self._files.index is not None:
             await nursery.start(self._files.index.run)
         if self._reput is not None:
@@ -159,6 +177,10 @@ class StoreServices:
             await self._run_blocking(files.persist_orderly_end)
             await self._run_blocking(files.abort_file.remove)
 
+    def _acknowledged(self) -> None:
+        if self.group_transfer is not None:
+            self.group_transfer.acknowledged()
+
     async def _finish_index(self) -> bool:
         """Complete the index and make it durable; False if it is still incomplete."""
         index, catch_up = self._files.index, self._catch_up
@@ -170,6 +192,23 @@ class StoreServices:
             await trio.lowlevel.checkpoint()
         await self._run_blocking(index.flush)
         return not self.index_behind and index.writable_or_why() is None
+
+
+def _group_transfer(
+    config: MessageStoreConfig, ha_service: HAService, end_burst: Callable[[], None], flush_replies: Callable[[], None]
+) -> GroupTransferService:
+    return GroupTransferService(
+        slaves=ha_service.slaves,
+        timeout_s=lambda: config.slave_timeout / 1000,
+        fallbehind_max=lambda: config.ha_slave_fallbehind_max,
+        end_burst=end_burst,
+        flush_replies=flush_replies,
+    )
+
+
+def _end_burst_and_decide(end_burst: Callable[[], None], group_transfer: GroupTransferService) -> None:
+    end_burst()
+    group_transfer.burst_ended()
 
 
 def _flush_queues(

@@ -17,7 +17,6 @@ from rocketpy.store import layout
 from rocketpy.store.ha.protocol import FRAME_BODY_MAX
 
 _NO_LOCK = "append runs in one thread and needs no lock"
-_NOT_YET = "not part of this version"
 _HOUR_MS = 3_600_000
 
 
@@ -92,6 +91,8 @@ class MessageStoreConfig:
     warm_maped_file_enable: bool = setting(False)
     flush_least_pages_when_warm_maped_file: int = setting(4096, unit="pages of 4096 bytes", validator=Between(1))
     sync_flush_timeout: int = setting(5_000, unit="ms", expected="a number; negative: every answer is a timeout")
+    slave_timeout: int = setting(3_000, unit="ms", validator=Between(0), live=True)
+    ha_slave_fallbehind_max: int = setting(256 << 20, unit="bytes", validator=Between(0), live=True)
 
     max_transfer_bytes_on_message_in_memory: int = setting(262_144, unit="bytes", validator=Between(1), live=True)
     max_transfer_count_on_message_in_memory: int = setting(32, unit="messages", validator=Between(1), live=True)
@@ -156,8 +157,6 @@ class MessageStoreConfig:
     destroy_maped_file_interval_forcibly: int = setting(120_000, ignored=_UNLINKED)
     redelete_hanged_file_interval: int = setting(120_000, ignored=_UNLINKED)
     ha_listen_port: int = setting(10912, ignored="it is listenPort plus one, in RocketMQ too", fixed=True)
-    ha_slave_fallbehind_max: int = setting(256 << 20, ignored=_NOT_YET)
-    slave_timeout: int = setting(3_000, ignored=_NOT_YET)
     duplication_enable: bool = setting(False, ignored="RocketMQ's own recovery without dispatch is never wanted")
     enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog", ignored=_NO_DLEDGER)
     d_leger_group: str | None = setting(None, key="dLegerGroup", ignored=_NO_DLEDGER)
@@ -221,6 +220,11 @@ class MessageStoreConfig:
     def is_sync_flush(self) -> bool:
         """Whether a producer is answered only when its message is durable."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
+    def is_sync_master(self) -> bool:
+        """Whether a producer is answered only when a slave has its message."""
+        return self.broker_role is BrokerRole.SYNC_MASTER
 
     @property
     def has_transient_store_pool(self) -> bool:

@@ -18,7 +18,6 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
-from rocketpy.store.ha.log_source import CommitLogSource
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.index.query import MessageQuery
@@ -35,7 +34,6 @@ from rocketpy.store.results import (
     QueryMessageResult,
     QueueListing,
     QueueTimeSpan,
-    StoredCallback,
     StoreStatistics,
 )
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
@@ -93,8 +91,18 @@ class MessageStore:
         self._get_miss_count = 0
         self._get_message_count = 0
         self._get_cold_count = 0
-        self.waits_for_storing = config.is_sync_flush
-        """Whether producers are answered by :meth:`wait_stored`: under SYNC_FLUSH."""
+        self.waits_for_storing = config.is_sync_flush or config.is_sync_master
+        """Whether producers are answered by :attr:`wait_stored`: under SYNC_FLUSH or SYNC_MASTER."""
+        self.wait_stored = services.wait_stored
+        """Calls back with a status when what was put up to an offset is stored as the settings promise.
+
+        ``wait_stored(physical_end, callback)`` calls back with PUT_OK, FLUSH_DISK_TIMEOUT (SYNC_FLUSH),
+        FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE (SYNC_MASTER). Never directly, and not before what was put is
+        written, so the caller ends its burst. Only with :attr:`waits_for_storing`: otherwise there is no notification,
+        and a message is stored as promised when its burst has ended.
+        """
+        self.ha_service = services.ha_service
+        """Serves the connections of slaves, whatever the role."""
         self.message_size_max = config.max_message_size
         self.appender = appender
         """Exposed so that the send path reads ``wrote_offset`` without a call. Append through :attr:`put`."""
@@ -109,7 +117,7 @@ class MessageStore:
         self.record_reader = RecordReader(
             commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
         )
-        self.log_source = CommitLogSource(files.commit_log, run_blocking=run_blocking)
+        self.log_source = services.log_source
         """The log as slaves get it: what is in files, and with a transient store pool what is committed."""
         self.recorded_log = CommitLogRecords(files.commit_log, run_blocking=run_blocking)
         """The places of the records, for comparing the log with a master's while nothing is appended."""
@@ -129,17 +137,13 @@ class MessageStore:
 
     @property
     def wrote_offset(self) -> int:
-        """The end of the log, with the bytes of the current burst: the offset to pass to :meth:`wait_stored`."""
+        """The end of the log, with the bytes of the current burst: the offset to pass to :attr:`wait_stored`."""
         return self._appender.wrote_offset
 
-    def wait_stored(self, physical_end: int, callback: StoredCallback) -> None:
-        """Call back when what was put up to an offset is stored as promised: PUT_OK, or FLUSH_DISK_TIMEOUT.
-
-        Never calls back directly. Only with :attr:`waits_for_storing`: otherwise there is no notification, and a
-        message is stored as promised when its burst has ended.
-        """
-        assert self._services.group_commit is not None, "only SYNC_FLUSH has group commit"
-        self._services.group_commit.wait_durable(physical_end, callback)
+    def give_up_waits(self) -> None:
+        """Answer FLUSH_SLAVE_TIMEOUT for whatever waits for a slave: the broker is about to stop."""
+        if self._services.group_transfer is not None:
+            self._services.group_transfer.give_up()
 
     def flush_soon(self) -> None:
         """Request a flush of what was put, for a message without a waiting producer; cheap.

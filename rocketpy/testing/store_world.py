@@ -225,7 +225,7 @@ class StoreWorld:
         store = self.store
         with self.failing():
             store.end_burst()
-        if store.waits_for_storing:
+        if self.config.is_sync_flush:
             store.wait_stored(store.wrote_offset, _Sender(self, store.wrote_offset))
 
     @property

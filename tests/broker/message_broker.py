@@ -191,6 +191,7 @@ async def open_message_broker(
         bit_map_of=tables.filters.bit_map_of if tables.config.enable_calc_filter_bit_map else None,
         may_be_named=NamedQueues(tables.topics).may_be_named,
         message_arriving=hold.message_arriving,
+        flush_replies=lambda: dispatcher.burst.flush_replies(),
     ) as opened:
         puts = _note_puts(opened, put_status)
         context = context_of(tables, opened, store_config)

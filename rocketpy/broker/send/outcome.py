@@ -1,8 +1,8 @@
 """Decides when a producer is answered, and with what. The last step of every send.
 
-Under SYNC_FLUSH the response waits until the message is durable (GroupCommitService calls back), unless the producer
-does not wait (WAIT=false, oneway); such a message is still flushed soon. Shared by sends, batches, send-backs and
-replies.
+Under SYNC_FLUSH or SYNC_MASTER the response waits until the message is stored as promised (``wait_stored`` of the store
+calls back), unless the producer does not wait (WAIT=false, oneway); such a message is still flushed soon. Shared by
+sends and batches.
 
 Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8).
 """
@@ -20,7 +20,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
-_TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk"
+_TOO_MANY_WAIT = "[OVERLOAD]system busy, start flow control for a while: too many sends wait for the disk or a slave"
 
 
 class SendOutcome:
@@ -45,7 +45,7 @@ class SendOutcome:
         return self._answers.refused(request, code, remark)
 
     def stored(self, connection: Connection, receipt: Receipt, *, oneway: bool, wait: str | None) -> None:
-        """Answer for a stored message, under SYNC_FLUSH once it is durable; ``wait`` is its property WAIT."""
+        """Answer for a message that was put, once it is stored as promised; ``wait`` is its property WAIT."""
         if self._waits_for_storing and wait != "false" and not oneway:
             connection.count_deferred()
             self._store.wait_stored(self._store.wrote_offset, partial(self._answer_stored, connection, receipt))

@@ -233,6 +233,7 @@ class ReplyMessageProcessor:
         if self._store.waits_for_storing and message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false":
             stored = trio.Event()
             self._store.wait_stored(end, lambda _: stored.set())
+            self._store.end_burst()  # no burst is open around a task that waits, and only what is written is stored
             await stored.wait()
         else:
             self._store.flush_soon()

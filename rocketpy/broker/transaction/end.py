@@ -7,9 +7,10 @@ record is cold, or that arrives before the open transactions are loaded.
 Compatibility: ``EndTransactionProcessor`` and ``AdminBrokerProcessor.resumeCheckHalfMessage`` (4.9.8).
 "Unknown" is answered with SUCCESS unless the request is oneway: RocketMQ sends no response, and its caller times out.
 Only records that a unit of the half queue points to can be ended; RocketMQ delivers whatever record is at the offset,
-even one that a producer has forged inside a message body. Under SYNC_FLUSH the answer waits for the flush. Only an open
-or given-up transaction is resumed, with its body as it was stored; RocketMQ appends any record to the half topic, and
-compressed ones become unreadable.
+even one that a producer has forged inside a message body. Under SYNC_FLUSH or SYNC_MASTER the answer waits until the
+end is stored as promised, and is SUCCESS for each of the statuses; RocketMQ does not wait. Only an open or given-up
+transaction is resumed, with its body as it was stored; RocketMQ appends any record to the half topic, and compressed
+ones become unreadable.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _log = logging.getLogger("rocketpy.broker.transaction")
 
 _NOT_FOUND = "Find prepared transaction message failed"
 _TOO_MANY_WAIT = (
-    "[OVERLOAD]system busy, start flow control for a while: too many ends of transactions wait for the disk"
+    "[OVERLOAD]system busy, start flow control for a while: too many ends of transactions wait for the disk or a slave"
 )
 _RESUME_FAILED = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 _NO_REMARK = "not set any response code"
@@ -113,7 +114,7 @@ class EndTransactionProcessor:
         return self._ended(connection, request)
 
     def _ended(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred:
-        """Return the response after the op message was put, or DEFERRED while it waits for the flush."""
+        """Return the response after the op message was put, or DEFERRED while it waits to be stored as promised."""
         response = make_response(request)
         if self._store.waits_for_storing and not request.is_oneway:
             self._store.wait_stored(self._store.wrote_offset, partial(self._answer_stored, connection, response))
@@ -145,7 +146,7 @@ class EndTransactionProcessor:
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
 
     def _answer_stored(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
-        """Answer after the flush; a flush timeout is SUCCESS, as in RocketMQ."""
+        """Answer after the wait; a timeout of disk or slave is SUCCESS, as in RocketMQ."""
         connection.reply_deferred(encode_frame(response))
 
     def _refusal(self, result: PutMessageResult) -> RequestError:

@@ -120,6 +120,7 @@ class MessageAppender:
         self._expecting: list[ConsumeQueue] = []  # with room for the message at hand
         self._burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
+        self._written: Callable[[], None] | None = None
         self._burst_took: Callable[[float], None] | None = None
         self._monotonic: Callable[[], float] = float
 
@@ -321,8 +322,14 @@ class MessageAppender:
         if self._message_arriving is not None:
             for queue in touched:
                 self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
+        if self._written is not None:
+            self._written()
         if self._burst_took is not None:
             self._burst_took(self._monotonic() - began)
+
+    def watch_log(self, written: Callable[[], None]) -> None:
+        """Call back at the end of each burst that wrote, whichever caller ended it: the log has grown in its files."""
+        self._written = written
 
     def watch_bursts(self, took_seconds: Callable[[float], None], monotonic: Callable[[], float]) -> None:
         """Call back at the end of each burst, whichever caller ended it, with its duration: mostly for writing."""

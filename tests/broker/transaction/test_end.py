@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
 
 import pytest
@@ -37,6 +36,7 @@ from tests.broker.transaction.transaction_broker import (
     open_transaction_broker,
 )
 from tests.forged_record import HEAD_SIZE, body_posing_as_record
+from tests.store.held_syncs import HeldSyncs
 
 ROLLBACK = TRANSACTION_ROLLBACK_TYPE
 UNKNOWN = TRANSACTION_NOT_TYPE
@@ -427,33 +427,6 @@ async def test_an_end_that_comes_during_a_sync_is_not_answered_by_that_sync(is_c
         assert answer.code == ResponseCode.SUCCESS
         assert broker.store.durable_offset == broker.store.wrote_offset
         syncs.release()
-
-
-class HeldSyncs:
-    """A runner of blocking calls; while it holds, the calls that sync wait to be let go one by one."""
-
-    def __init__(self) -> None:
-        self.held_count = 0
-        self._is_holding = False
-        self._gate = trio.Semaphore(0)
-
-    async def run_blocking(self, function: Callable[..., object], *arguments: object) -> object:
-        if self._is_holding and getattr(function, "__name__", "") == "sync":
-            self.held_count += 1
-            await self._gate.acquire()
-        else:
-            await trio.lowlevel.checkpoint()
-        return function(*arguments)
-
-    def hold(self) -> None:
-        self._is_holding = True
-
-    def release_one(self) -> None:
-        self._gate.release()
-
-    def release(self) -> None:
-        self._is_holding = False
-        self._gate.release()
 
 
 async def test_under_sync_flush_a_oneway_end_is_flushed_too() -> None:
