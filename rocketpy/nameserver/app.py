@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import trio
 
-from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration, networks
+from rocketpy.nameserver.config import NamesrvConfig, NamesrvConfiguration
 from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits
 from rocketpy.nameserver.logs import apply_log_level
 from rocketpy.nameserver.processor import DefaultRequestProcessor
@@ -20,6 +20,7 @@ from rocketpy.nameserver.routes.guard import RouteGuard
 from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.routes.route_info import RouteInfoManager, RouteLimits
 from rocketpy.nameserver.routes.topic_table import TopicLimits
+from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget

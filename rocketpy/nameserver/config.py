@@ -7,13 +7,13 @@ refused whole, and an accepted one is in the file before it is answered. It know
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os.path
 from collections.abc import Callable, Mapping
 
 import attrs
 
 from rocketpy.live_settings import ChangeableSettings
+from rocketpy.remoting import allow_list
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import Between, OneOf, setting, settings_values, with_values_in_force
@@ -23,21 +23,6 @@ from rocketpy.store.disk.text_files import rewrite_properties_file
 NAMESRV_PORT = 9876
 
 BLACK_LIST_ALWAYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def networks(text: str) -> tuple[Network, ...]:
-    """Return the addresses and networks (``10.0.0.0/8``) that a text names, separated by ``;``; ValueError if none."""
-    return tuple(ipaddress.ip_network(each.strip()) for each in text.split(";") if each.strip())
-
-
-def _are_networks(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
-    try:
-        networks(str(value))
-    except ValueError as error:
-        raise ValueError(f"{attribute.name} is {value!r}: {error}") from error
 
 
 @attrs.frozen(kw_only=True)
@@ -57,9 +42,9 @@ class NamesrvConfig:
     )
     route_change_allow_list: str = setting(
         "",
-        expected="addresses or networks separated by ;, empty for all",
+        expected=allow_list.EXPECTED,
         fixed=True,
-        validator=_are_networks,
+        validator=allow_list.are_networks,
     )
     broker_takeover_enable: bool = setting(True, fixed=True)
     brokers_max: int = setting(1_000, unit="addresses", validator=Between(1, 1_000_000))

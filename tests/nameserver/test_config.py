@@ -15,9 +15,9 @@ from rocketpy.nameserver.config import (
     NamesrvConfig,
     NamesrvConfiguration,
     default_server_config,
-    networks,
 )
 from rocketpy.properties_text import format_properties
+from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
 from rocketpy.store.disk.os_disk import OsDisk

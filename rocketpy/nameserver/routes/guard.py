@@ -8,14 +8,13 @@ Rule: the guard checks the request code and the peer's address before anything e
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.config import Network
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.host import host_of
+from rocketpy.remoting.allow_list import IPNetwork, is_allowed
 from rocketpy.remoting.connection import Connection
 
 CHANGING_CODES = frozenset(
@@ -37,18 +36,15 @@ CHANGING_CODES = frozenset(
 class RouteGuard:
     """Refuses changing requests from addresses that are not allowed."""
 
-    def __init__(self, allowed: Sequence[Network]) -> None:
+    def __init__(self, allowed: Sequence[IPNetwork]) -> None:
         self._allowed = tuple(allowed)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> None:
         """Raise :class:`~rocketpy.errors.RequestError` with NO_PERMISSION if the peer may not send this code."""
         if request.code not in CHANGING_CODES:
             return
-        host = host_of(connection.peer).partition("%")[0]
-        address = ipaddress.ip_address(host)
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        if not any(address in network for network in self._allowed):
+        host = host_of(connection.peer)
+        if not is_allowed(host, self._allowed):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"request code {request.code} is not allowed to {host} (routeChangeAllowList)",

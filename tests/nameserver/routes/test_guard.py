@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from rocketpy.errors import RequestError
-from rocketpy.nameserver.config import networks
 from rocketpy.nameserver.routes.guard import CHANGING_CODES, RouteGuard
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
+from rocketpy.remoting.allow_list import networks
 
 if TYPE_CHECKING:
     from rocketpy.remoting.connection import Connection
