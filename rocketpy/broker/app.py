@@ -6,7 +6,7 @@
       tables                          topics, groups, offsets: read from their files
         open_broker_store()           recovery, abort file, the store's own services
           client to the nameservers
-            services                  those of all features
+            services                  those of all features, replication with its port among them
               servers                 the main port, and the VIP port, which refuses pulls
                 registration          last, when everything it announces works
 
@@ -28,11 +28,12 @@ import trio
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
-from rocketpy.broker.start_settings import VIP_PORT_STEP, BrokerSettings, resolved_host
+from rocketpy.broker.start_settings import HA_PORT_STEP, VIP_PORT_STEP, BrokerSettings, resolved_host
 from rocketpy.broker.store_opening import open_broker_store
 from rocketpy.broker.tables import Tables
 from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import Clock
+from rocketpy.errors import StartError
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.descriptors import descriptor_limit
@@ -57,6 +58,15 @@ class BrokerAddress:
     address: str  # as registered: brokerIP1 and port
     port: int
     vip_port: int | None
+    ha_port: int  # for slaves
+
+
+@attrs.frozen
+class _Listeners:
+    """What a broker listens on."""
+
+    clients: Sequence[Listener]  # the main port, then the VIP port
+    slaves: Sequence[Listener]
 
 
 async def run_broker(
@@ -86,7 +96,7 @@ async def run_broker(
     async with _open_all_listeners(settings, network) as listeners:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
         hold_service = PullRequestHoldService()
-        port = listeners[0].port
+        port = listeners.clients[0].port
         store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
         async with (
             open_broker_store(
@@ -105,19 +115,28 @@ async def run_broker(
             open_remoting_client(config=settings.client, tls=settings.tls_client, network=network) as client,
         ):
             context = BrokerContext.of(
-                settings, tables, store, port=port, store_host=store_host, clock=clock, randomness=randomness
+                settings,
+                tables,
+                store,
+                port=port,
+                ha_port=listeners.slaves[0].port,
+                store_host=store_host,
+                clock=clock,
+                randomness=randomness,
             )
             broker = Wiring(
                 context,
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
+                network=network,
+                ha_listeners=listeners.slaves,
                 hold_service=hold_service,
                 stop=stop,
                 tls=tls,
                 hooks=hooks,
             )
-            servers.extend(broker.servers(listeners))
+            servers.extend(broker.servers(listeners.clients))
             await _serve(broker, servers, stop, task_status)
 
 
@@ -162,21 +181,30 @@ def _flush_replies(servers: Sequence[RemotingServer]) -> None:
 
 
 @asynccontextmanager
-async def _open_all_listeners(settings: BrokerSettings, network: Network) -> AsyncIterator[Sequence[Listener]]:
-    """Bind the main port and, two below it, the VIP port; none for a port that the system chooses."""
-    server = settings.server
-    ports = [server.listen_port]
-    if server.listen_port > VIP_PORT_STEP:
-        ports.append(server.listen_port - VIP_PORT_STEP)
+async def _open_all_listeners(settings: BrokerSettings, network: Network) -> AsyncIterator[_Listeners]:
+    """Bind the main port, two below it the VIP port, and one above it the port for slaves.
+
+    For a port that the system chooses there is no VIP port, and the system chooses the one for slaves, too.
+    """
+    port = settings.server.listen_port
     with ExitStack() as bound:
-        listeners: list[Listener] = []
-        for port in ports:
-            for listener in await network.listen(settings.host, port, server.server_socket_backlog):
+
+        async def listen(port: int) -> Sequence[Listener]:
+            opened = await network.listen(settings.host, port, settings.server.server_socket_backlog)
+            for listener in opened:
                 bound.callback(listener.close)
-                listeners.append(listener)
-        yield listeners
+            return opened
+
+        clients = [*await listen(port)]
+        if port > VIP_PORT_STEP:
+            clients += await listen(port - VIP_PORT_STEP)
+        try:
+            slaves = await listen(port + HA_PORT_STEP if port else 0)
+        except StartError as failure:
+            raise StartError(f"{failure} (the port for slaves, one above listenPort)") from failure
+        yield _Listeners(clients, slaves)
 
 
 def _address_of(broker: Wiring, servers: Sequence[RemotingServer]) -> BrokerAddress:
     vip_port = servers[1].port if len(servers) > 1 else None
-    return BrokerAddress(broker.address, servers[0].port, vip_port)
+    return BrokerAddress(broker.address, servers[0].port, vip_port, broker.ha_port)

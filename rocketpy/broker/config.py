@@ -12,6 +12,7 @@ import attrs
 
 from rocketpy.protocol.codes import PERM_READ_WRITE
 from rocketpy.protocol.topic_name import TRACE_TOPIC
+from rocketpy.remoting import allow_list
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
@@ -64,6 +65,8 @@ class BrokerConfig:
     region_id: str = setting("DefaultRegion", expected="a name")
     start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0), live=True)
     trace_on: bool = setting(True, live=True)
+
+    ha_allow_list: str = setting("", expected=allow_list.EXPECTED, fixed=True, validator=allow_list.are_networks)
 
     # Topics and groups
     default_topic_queue_nums: int = setting(8, unit="queues", validator=Between(1, 65_535))

@@ -28,6 +28,7 @@ class BrokerContext:
     tables: Tables
     store: MessageStore
     port: int  # of the listener whose address is registered
+    ha_port: int  # of the listener for slaves
     store_host: bytes  # the same address in the form of a record
     clock: Clock
     randomness: Random
@@ -40,6 +41,7 @@ class BrokerContext:
         store: MessageStore,
         *,
         port: int,
+        ha_port: int,
         store_host: bytes,
         clock: Clock,
         randomness: Random,
@@ -51,6 +53,7 @@ class BrokerContext:
             tables=tables,
             store=store,
             port=port,
+            ha_port=ha_port,
             store_host=store_host,
             clock=clock,
             randomness=randomness,
@@ -68,5 +71,5 @@ class BrokerContext:
 
     @property
     def ha_server_addr(self) -> str:
-        """The address that slaves would replicate from."""
-        return f"{self.config.broker_ip2}:{self.port + 1}"
+        """The address that slaves replicate from."""
+        return f"{self.config.broker_ip2}:{self.ha_port}"

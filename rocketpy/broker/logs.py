@@ -15,7 +15,6 @@ import os
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.errors import StartError
 from rocketpy.log_files import Concern, log_to_standard_error, open_log_files, set_levels
-from rocketpy.protocol.bodies.route import MASTER_ID
 
 _MB = 1 << 20
 
@@ -44,7 +43,7 @@ def configure_logging(config: BrokerConfig) -> None:
     if not config.log_directory:
         log_to_standard_error(CONCERNS)
     else:
-        isolated = f"{config.broker_name}_{MASTER_ID}" if config.isolate_log_enable else ""
+        isolated = f"{config.broker_name}_{config.broker_id}" if config.isolate_log_enable else ""
         directory = os.path.expanduser(config.log_directory)
         try:
             open_log_files(CONCERNS, directory, isolated=isolated)

@@ -36,6 +36,9 @@ NAMESRV_PORT = 9876
 VIP_PORT_STEP = 2
 """Distance of the VIP port below the listening port. It serves all requests except pulls."""
 
+HA_PORT_STEP = 1
+"""Distance of the port for slaves above the listening port."""
+
 TLS_SETTINGS = (TlsServerConfig, TlsClientConfig)
 """TLS settings in the same file. They contain paths and passwords: never printed or returned by a request."""
 
@@ -198,7 +201,7 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
         client=_client_as_shown(settings),
         store=attrs.evolve(
             settings.store,
-            ha_listen_port=settings.server.listen_port + 1,
+            ha_listen_port=settings.server.listen_port + HA_PORT_STEP,
             bit_map_length_consume_queue_ext=_bit_map_length(broker),
         ),
         embeds_nameserver=embeds_nameserver,

@@ -19,14 +19,13 @@ from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.hooks import BrokerHooks
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.metadata.feature import MetadataFeature
-from rocketpy.broker.metadata.registration import RegistrationService
+from rocketpy.broker.metadata.registration import MasterSearch, RegistrationService
 from rocketpy.broker.monitoring.feature import MonitoringFeature
 from rocketpy.broker.process_feature import ProcessFeature
 from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.feature import QueryFeature
-from rocketpy.broker.replication.master_addresses import MasterAddresses
-from rocketpy.broker.role_settings import configured_ha_master
+from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
@@ -37,7 +36,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.network import Listener
+from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
@@ -55,6 +54,8 @@ class Wiring:
         server_config: NettyServerConfig,
         live_settings: LiveSettings,
         client: RemotingClient,
+        network: Network,
+        ha_listeners: Sequence[Listener],
         hold_service: PullRequestHoldService,
         stop: trio.Event,
         tls: ServerTls,
@@ -62,10 +63,8 @@ class Wiring:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.master_addresses = MasterAddresses(
-            own_addr=context.broker_addr, ha_master_address=configured_ha_master(context.store_config)
-        )
-        self.registration = _registration(context, self.master_addresses, client)
+        self.replication = ReplicationFeature(context, client=client, network=network, listeners=ha_listeners)
+        self.registration = _registration(context, self.replication.master_search, client)
         self.acl = AclFeature(context.tables.accounts)
         self.metadata = MetadataFeature(context)
         self.clients = ClientsFeature(context, current_time=trio.current_time, is_stopping=stop.is_set)
@@ -88,6 +87,7 @@ class Wiring:
             self.send,
             self.clients,
             QueryFeature(context),
+            self.replication,
         )
         admin = _admin(context, live_settings, features, self.registration)
         self.features = (*features, admin)
@@ -106,6 +106,11 @@ class Wiring:
     def address(self) -> str:
         """The address that the broker registers at the nameservers."""
         return self._context.broker_addr
+
+    @property
+    def ha_port(self) -> int:
+        """The port for slaves."""
+        return self._context.ha_port
 
     def servers(self, listeners: Sequence[Listener]) -> list[RemotingServer]:
         """Return a server for the main port, and one for the VIP port when there is one."""
@@ -176,16 +181,14 @@ class Wiring:
         )
 
 
-def _registration(
-    context: BrokerContext, master_addresses: MasterAddresses, client: RemotingClient
-) -> RegistrationService:
+def _registration(context: BrokerContext, master_search: MasterSearch, client: RemotingClient) -> RegistrationService:
     return RegistrationService(
         config=context.config,
         namesrv_addresses=context.config.namesrv_addresses,
         broker_addr=context.broker_addr,
         ha_server_addr=context.ha_server_addr,
         topic_config_manager=context.tables.topics,
-        master_search=master_addresses,
+        master_search=master_search,
         client=client,
     )
 

@@ -43,6 +43,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.network import Network
 from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
@@ -167,11 +168,20 @@ class BrokerWorld:
         ) as store:
             wiring = Wiring(
                 BrokerContext.of(
-                    settings, tables, store, port=10_911, store_host=STORE_HOST, clock=clock, randomness=Random(0)
+                    settings,
+                    tables,
+                    store,
+                    port=10_911,
+                    ha_port=10_912,
+                    store_host=STORE_HOST,
+                    clock=clock,
+                    randomness=Random(0),
                 ),
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=cast("RemotingClient", None),  # for nameservers, of which there are none here
+                network=cast("Network", None),  # for slaves, which are none here
+                ha_listeners=(),
                 hold_service=hold_service,
                 stop=trio.Event(),
                 tls=ServerTls(settings.tls_server),

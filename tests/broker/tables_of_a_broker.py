@@ -67,6 +67,7 @@ def context_of(tables: Tables, store: MessageStore, store_config: MessageStoreCo
         tables=tables,
         store=store,
         port=10_911,
+        ha_port=10_912,
         store_host=STORE_HOST,
         clock=tables.clock,
         randomness=Random(0),

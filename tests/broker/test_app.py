@@ -152,7 +152,7 @@ async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkey
     monkeypatch.setattr(app, "SocketNetwork", Noting)
     settings = settings_at(tmp_path)
     async with running(attrs.evolve(settings, server=attrs.evolve(settings.server, server_socket_backlog=7))):
-        assert asked == [7]
+        assert asked == [7, 7], "for clients and for slaves"
 
 
 async def test_with_sync_flush_the_answer_comes_too(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ retried in the next round; an unexpected failure is contained in the round with 
 Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8). A change always sends the whole table, and
 concurrent changes are coalesced; Java sends only the topic of an administrative change, which has the same effect. A
 table that does not fit a frame is sent in parts; a nameserver that already has the table's version gets only the last
-part, as a heartbeat. Java stops registering once the table is too large. A slave that does not know its master
-registers again after MASTER_SEARCH_SECONDS; in Java it waits for the next period. A slave registers in each period also
-without ``forceRegister``: only the answer of a registration has the master's addresses.
+part, as a heartbeat. Java stops registering once the table is too large. A slave that searches its master registers
+again after MASTER_SEARCH_SECONDS; in Java it waits for the next period. A slave registers in each period also without
+``forceRegister``: only the answer of a registration has the master's addresses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from rocketpy.remoting.client import RemotingClient
 UNREGISTER_SECONDS = 3.0
 QUERY_VERSION_SECONDS = 3.0
 MASTER_SEARCH_SECONDS = 3.0
-"""Time between two registrations of a slave that does not know its master."""
+"""Time between two registrations of a slave that searches its master."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -60,11 +60,11 @@ class RegistrationStatistics:
 
 
 class MasterSearch(Protocol):
-    """Takes the addresses of a slave's master."""
+    """A slave's search for its master."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether another registration would tell nothing that is needed now."""
         ...
 
     def take(self, nameserver: str, master_addr: str | None, ha_server_addr: str | None) -> None:
@@ -107,10 +107,7 @@ class RegistrationService:
         await self.register_all(force=True)
         task_status.started()
         while True:
-            has_changed = False
-            with trio.move_on_after(self._pause_seconds):
-                await topics.wait_changed(seen)
-                has_changed = True
+            has_changed = await self._wait_due(seen)
             seen = topics.change_count
             await self.register_all(force=has_changed or self._is_slave or self._config.force_register)
 
@@ -144,10 +141,16 @@ class RegistrationService:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    @property
-    def _pause_seconds(self) -> float:
-        period = self._config.registration_period_seconds
-        return min(period, MASTER_SEARCH_SECONDS) if self._is_slave and not self._master_search.is_complete else period
+    async def _wait_due(self, seen: int) -> bool:
+        """Return when the next registration is due, with whether topics have changed since ``seen``."""
+        due = trio.current_time() + self._config.registration_period_seconds
+        while True:
+            look = min(due, trio.current_time() + MASTER_SEARCH_SECONDS) if self._is_slave else due
+            with trio.move_on_at(look):
+                await self._topic_config_manager.stored.wait_changed(seen)
+                return True
+            if trio.current_time() >= due or not self._master_search.is_complete:
+                return False
 
     async def _registration(self) -> list[RemotingCommand]:
         """Return the requests that register all topics, in sending order."""

@@ -34,7 +34,7 @@ RETRY_SECONDS = 5.0
 
 _READ_SIZE = 256 << 10
 
-_log = logging.getLogger("rocketpy.ha")
+_log = logging.getLogger("rocketpy.store.ha")
 
 
 class FollowingLog(Protocol):
@@ -97,8 +97,9 @@ Compare = Callable[[str], Awaitable[None]]
 class HAClient:
     """Follows whichever master ``address`` names, until cancelled.
 
-    ``connect`` opens a stream or raises OSError. ``compare`` returns when the log is the beginning of the master's and
-    raises DivergedError when it is not, or OSError when the master cannot be asked.
+    ``address_changed`` returns after the next change of the address, which ends a pause. ``connect`` opens a stream or
+    raises OSError. ``compare`` returns when the log is the beginning of the master's and raises DivergedError when it
+    is not, or OSError when the master cannot be asked.
     """
 
     def __init__(
@@ -110,9 +111,11 @@ class HAClient:
         compare: Compare,
         settings: Callable[[], HATimes],
         randomness: Random,
+        address_changed: Callable[[], Awaitable[None]] = trio.sleep_forever,
     ) -> None:
         self._log = log
         self._address = address
+        self._address_changed = address_changed
         self._connect = connect
         self._compare = compare
         self._settings = settings
@@ -144,7 +147,13 @@ class HAClient:
                 self._state = HAState.NO_ADDRESS
             else:
                 await self._attempt(address)
-            await trio.sleep(RETRY_SECONDS * (0.5 + self._randomness.random() / 2))
+            with trio.move_on_after(RETRY_SECONDS * (0.5 + self._randomness.random() / 2)):
+                await self._wait_for_another(address)
+
+    async def _wait_for_another(self, address: str | None) -> None:
+        """Return when the address is another one than that of the last attempt, during which it may have changed."""
+        while self._address() in (address, None):
+            await self._address_changed()
 
     async def _attempt(self, address: str) -> None:
         """Connect and follow until that fails; sets the alarm to the reason."""

@@ -23,7 +23,7 @@ from rocketpy.store.ha.slave_progress import SlaveAheadError, SlaveBehindError, 
 CONNECTIONS_MAX = 64
 """Connections to the replication port. A master has a handful of slaves."""
 
-_log = logging.getLogger("rocketpy.ha")
+_log = logging.getLogger("rocketpy.store.ha")
 
 
 @attrs.frozen
@@ -55,6 +55,10 @@ class HAService:
     def slaves(self) -> list[SlaveProgress]:
         """Return the progress of the live connections with a valid request."""
         return [each.progress for each in self._connections if each.progress.is_slave]
+
+    def slaves_by_peer(self) -> dict[str, SlaveProgress]:
+        """Return the same, by HOST:PORT of the slave's side of the connection."""
+        return {each.peer: each.progress for each in self._connections if each.progress.is_slave}
 
     def wake(self) -> None:
         """Send what was appended; called at the end of each burst."""

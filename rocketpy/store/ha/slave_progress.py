@@ -50,6 +50,11 @@ class SlaveProgress:
         """Whether a valid request has come: until then it is any connection, for example of a port scan."""
         return self.request_offset >= 0
 
+    @property
+    def reached_offset(self) -> int:
+        """The end of the slave's log as far as it is known: what it has acknowledged, before that what it asked for."""
+        return max(self.acknowledged_offset, self.request_offset)
+
     def report(self, offset: int, *, log_min: int, log_max: int, file_size: int) -> None:
         """Take a report.
 

@@ -27,6 +27,8 @@ def declared() -> dict[int, object]:
         server_config=NettyServerConfig(),
         live_settings=mock.Mock(),
         client=mock.Mock(),
+        network=mock.Mock(),
+        ha_listeners=(),
         hold_service=PullRequestHoldService(),
         stop=trio.Event(),
         tls=ServerTls(TlsServerConfig()),

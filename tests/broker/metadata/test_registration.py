@@ -404,6 +404,25 @@ async def test_a_slave_without_a_master_registers_again_soon(
     assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 10
 
 
+async def test_a_slave_that_has_lost_its_master_registers_soon(
+    tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What it knows may be right: the master may be back at the same address, or be named at another one by now."""
+    tables, nameservers, search = tables_with(broker_id=1), Nameservers(), Search()
+    nameservers.master = ("m:10911", "m:10912")
+    await nursery.start(service_of(tables, nameservers, NS1, search=search).run)
+    await trio.sleep(20)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    search.taken.clear()
+    await trio.sleep(3.1)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 2
+    await trio.sleep(27)
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 2
+    tables.topics.update_topic_config(TopicConfig("t"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 3
+
+
 async def test_a_master_searches_no_master(
     tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:

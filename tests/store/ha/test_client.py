@@ -49,6 +49,7 @@ class World:
     nursery: trio.Nursery
     log: Log = attrs.Factory(Log)
     address: str | None = "10.0.0.1:10912"
+    moved: trio.Event = attrs.Factory(trio.Event)
     refusal: Exception | None = None
     different: Exception | None = None
     times: HATimes = attrs.Factory(HATimes)
@@ -63,6 +64,7 @@ class World:
             compare=self.compare,
             settings=lambda: self.times,
             randomness=random.Random(1),
+            address_changed=lambda: self.moved.wait(),
         )
 
     async def connect(self, address: str) -> trio.testing.MemoryStream:
@@ -242,3 +244,16 @@ async def test_it_waits_for_an_address_and_for_a_master_that_listens(
     await trio.sleep(RETRY_SECONDS)
     assert world.client.statistics().master_address == "10.0.0.2:10912"
     assert await received(world.accepted[0], 1) == [0]
+
+
+async def test_another_address_ends_the_pause(world: World, autojump_clock: trio.testing.MockClock) -> None:
+    """A master that comes back on another port is followed as soon as the nameservers name it."""
+    world.address, world.refusal = None, ConnectionRefusedError("connection refused")
+    await world.start()
+    for address in ("10.0.0.1:10912", None, "10.0.0.2:10912"):
+        world.address = address
+        moved, world.moved = world.moved, trio.Event()
+        moved.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.client.statistics().master_address == (address or "10.0.0.1:10912")
+    assert trio.current_time() == 0

@@ -25,6 +25,19 @@ async def test_without_a_request_a_connection_is_no_slave_and_is_sent_nothing(
         assert trio.current_time() == pytest.approx(20, abs=0.1)
 
 
+async def test_slaves_are_shown_by_their_addresses(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master() as master:
+        slave = master.connect(2400)
+        await slave.report(2400)
+        master.connect()
+        await slave.receive(100)
+        await slave.report(2500)
+        await trio.testing.wait_all_tasks_blocked()
+        assert {peer: each.acknowledged_offset for peer, each in master.service.slaves_by_peer().items()} == {
+            "10.0.0.0:1": 2500
+        }
+
+
 @pytest.mark.parametrize(
     ("reports", "expected", "counts"),
     [

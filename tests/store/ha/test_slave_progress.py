@@ -66,6 +66,14 @@ def test_a_report_acknowledges_what_was_sent_up_to_it() -> None:
     assert replicated_offset([]) == 0
 
 
+def test_the_end_of_its_log_is_what_was_asked_for_until_something_is_acknowledged() -> None:
+    assert SlaveProgress().reached_offset == -1
+    slave = a_slave()
+    assert slave.reached_offset == 3000
+    slave.report(3500, **LOG)
+    assert slave.reached_offset == 3500
+
+
 def test_after_a_comparison_the_common_part_is_covered_too() -> None:
     slave = a_slave()
     slave.report(3000, **LOG)
