@@ -337,6 +337,9 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
         "config/<name>.json",  # of the broker, below
         "failed-sync",  # tests/store/recovery/test_marker_files.py
         "recovering",  # tests/store/recovery/test_marker_files.py
+        "cut",  # three in tests/store/ha/test_tail_cut.py
+        "cut.tmp",
+        "diverged/<20 digits>-<time>/<20 digits>",
         "config/broker.properties",
         "config/namesrv.properties",
     }, unseen

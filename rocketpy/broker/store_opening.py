@@ -13,6 +13,7 @@ from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import OpenRunner, open_message_store
 from rocketpy.store.plug_in import StoreFactory, wrapped_store
@@ -84,6 +85,17 @@ def _log_recovered(report: RecoveryReport) -> None:
         _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)
 
 
+def _log_cut(report: CutReport) -> None:
+    """Log that records were cut, with the place where they are; or that nothing was, against an order."""
+    order = report.order
+    if report.refusal:
+        _store_error_log.error("the log was not cut at %d: %s", order.offset, report.refusal)
+    else:
+        _store_error_log.warning(
+            "the log was cut at %d, where it parted from the master's: the %d bytes up to its end at %d are kept in %s",
+            order.offset, order.end_offset - order.offset, order.end_offset, report.kept_path)  # fmt: skip
+
+
 def _log_recovering(reached_offset: int, end_offset: int) -> None:
     _store_log.info("recovering: at offset %d of the log, whose last file ends at %d", reached_offset, end_offset)
 
@@ -96,4 +108,4 @@ def _log_full(why: str | None) -> None:
         _store_error_log.warning("sends are accepted again, the disk has space")
 
 
-_REPORTS = StoreReports(recovered=_log_recovered, recovering=_log_recovering, full=_log_full)
+_REPORTS = StoreReports(cut=_log_cut, recovered=_log_recovered, recovering=_log_recovering, full=_log_full)

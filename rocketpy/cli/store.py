@@ -18,7 +18,7 @@ import typer
 from rocketpy.cli.dump import dump
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
 from rocketpy.cli.printing import json_bytes, print_line
-from rocketpy.cli.store_report import repair_summary, show_finding, show_steps, summary_text
+from rocketpy.cli.store_report import repair_summary, show_finding, show_kept_tail, show_steps, summary_text
 
 if TYPE_CHECKING:
     from rocketpy.store.inspection.show.export import ExportOptions
@@ -110,6 +110,20 @@ def repair(
         print_line(repair_summary(report, is_repaired=yes), err=as_json)
         if report.left or (report.steps and not yes):
             raise typer.Exit(FAILED)
+
+
+@store_commands.command()
+def diverged(directory: Directory, as_json: AsJson = False) -> None:
+    """List the parts of a slave's log that were cut off where it parted from its master's. Read-only.
+
+    "store dump PATH" prints the records of one, "store export DIR --commitlog PATH --through-log" exports them.
+    """
+    from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
+    from rocketpy.store.inspection.show.diverged import kept_tails
+
+    with outcome():
+        for tail in kept_tails(PlainFilesDisk(), str(directory)):
+            show_kept_tail(tail, as_json=as_json)
 
 
 @store_commands.command()

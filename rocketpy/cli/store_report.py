@@ -6,13 +6,17 @@ Printing only: it opens no store. What a finding means is in :mod:`rocketpy.stor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rocketpy.cli.printing import print_json, print_lines
+import attrs
+
+from rocketpy.cli.printing import print_json, print_line, print_lines
 
 if TYPE_CHECKING:
     from rocketpy.store.inspection.repair.repair import RepairReport
     from rocketpy.store.inspection.repair.steps import RepairStep
+    from rocketpy.store.inspection.show.diverged import KeptTail
     from rocketpy.store.inspection.verify.findings import Finding
     from rocketpy.store.inspection.verify.store_inspection import Summary
 
@@ -35,6 +39,18 @@ def finding_lines(finding: Finding) -> list[str]:
         f"    a start  {finding.start}",
         f"    a repair {finding.repair}",
     ]
+
+
+def show_kept_tail(tail: KeptTail, *, as_json: bool) -> None:
+    """Print what is known of a part of the log that was cut off."""
+    if as_json:
+        print_json(attrs.asdict(tail))
+        return
+    times = ""
+    if tail.record_count:
+        times = f", stored from {_time(tail.first_timestamp_ms)} to {_time(tail.last_timestamp_ms)}"
+    records = _counted(tail.record_count, "record")
+    print_line(f"{tail.path}: {records} from {tail.begin_offset} to {tail.end_offset}{times}")
 
 
 def show_steps(steps: Sequence[RepairStep], *, as_json: bool) -> None:
@@ -78,6 +94,13 @@ def summary_text(looked_at: Summary, *, shown_count: int) -> str:
         f"{_counted(looked_at.unit_count, 'unit')} in {_counted(looked_at.queue_count, 'queue')}, "
         f"{looked_at.entry_count} in the index: {_counted(looked_at.finding_count, 'finding')}{more}"
     )
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, OSError, ValueError):  # a record may hold any number
+        return str(timestamp_ms)
 
 
 def _counted(count: int, noun: str) -> str:

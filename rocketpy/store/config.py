@@ -141,6 +141,8 @@ class MessageStoreConfig:
     ha_master_address: str | None = setting(
         None, expected="HOST:PORT of a master's replication port; empty: as the nameservers answer", fixed=True
     )
+    ha_truncate_diverged_log: bool = setting(False)
+    """Ours: a slave whose log parts from its master's keeps what only it has in files, and cuts its log there."""
 
     flush_delay_offset_interval: int = setting(10_000, unit="ms", validator=Between(1))
     enable_schedule_message_stats: bool = setting(True)

@@ -14,6 +14,8 @@ codec of a record is :mod:`rocketpy.protocol.stored_message`; here is the part t
     <root>/orderly-end                              ours: where log and queues ended, after a clean shutdown
     <root>/failed-sync                              ours: a sync failed in the last run
     <root>/recovering                               ours: a recovery is in progress, or was killed
+    <root>/cut                                      ours: an order to cut the log where it parts from a master's
+    <root>/diverged/<OFFSET>-<TIME>/00000000000000000000    ours: records that were cut, the name is their offset
     <root>/lock                                     a record lock on byte 0 excludes a second broker
     <root>/config/*.json                            the broker's tables
 """
@@ -34,6 +36,8 @@ LOCK_FILE = "lock"
 ORDERLY_END_FILE = "orderly-end"
 FAILED_SYNC_FILE = "failed-sync"
 RECOVERING_FILE = "recovering"
+CUT_FILE = "cut"
+DIVERGED_DIRECTORY = "diverged"
 
 # ---- CommitLog ------------------------------------------------------------------------------------------------------
 #

@@ -20,6 +20,7 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
+from rocketpy.store.ha.tail_cut import CutOrder, order_cut
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
 from rocketpy.store.queue.multi_dispatch import LmqLimit
@@ -77,6 +78,7 @@ class MessageStore:
             corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
         )
         self._run_blocking = run_blocking
+        self._disk = disk
         self._clock = clock
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:
@@ -387,6 +389,17 @@ class MessageStore:
                 count += 1
                 await trio.lowlevel.checkpoint()
         return count
+
+    async def order_cut(self, physical_offset: int) -> str | None:
+        """Order that the next opening cuts the log at an offset, with its queues and index; return why it must not.
+
+        Durable on return. What is cut is kept (:mod:`rocketpy.store.ha.tail_cut`). Nothing may be appended from now on.
+        """
+        done = self._files.cut_report
+        if done is not None and done.refusal:
+            return f"this start was to cut at {done.order.offset}, and could not: {done.refusal}"
+        order = CutOrder(physical_offset, self.max_physical_offset, self._clock.timestamp_ms())
+        return await self._run_blocking(order_cut, self._disk, self._config, order)
 
     # ---- lag ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 
     open_message_store()
       lock            excludes a second process
+        cut           of a slave's log, if one was ordered
         recovery      makes log, queues and index consistent; bytes after the end are cleared, durably
           abort file  from here on, any exit other than a clean shutdown leaves this file
             services  flush, group commit, allocation, index: one nursery
@@ -34,6 +35,7 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.ha.tail_cut import TailCut
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.multi_dispatch import LmqLimit, MultiDispatch
@@ -76,12 +78,13 @@ async def open_message_store(
     :func:`~rocketpy.store.disk.descriptor_budget.descriptor_budget` says. StartError when another process has the
     store.
     """
-    with _opened_files(
+    async with _opened_files(
         config,
         disk=disk,
         clock=clock,
         run_blocking=run_blocking,
         process_descriptors_max=process_descriptors_max,
+        reports=reports,
     ) as files:
         await _recover(files, files.recover(tags_code or _hash_of_tags, bit_map_of), reports)
         appender = make_appender(
@@ -157,19 +160,34 @@ def make_appender(
     )
 
 
-@contextmanager
-def _opened_files(
+@asynccontextmanager
+async def _opened_files(
     config: MessageStoreConfig,
     *,
     disk: Disk,
     clock: Clock,
     run_blocking: RunBlocking,
     process_descriptors_max: int | None,
-) -> Iterator[StoreFiles]:
-    """Hold lock and files of a store for the block, not recovered yet; afterwards note on the disk if a sync failed."""
+    reports: StoreReports,
+) -> AsyncIterator[StoreFiles]:
+    """Hold lock and files of a store for the block, not recovered yet; afterwards note on the disk if a sync failed.
+
+    A cut that was ordered is executed before.
+    """
     with _locked(config, disk):
+        cut = TailCut(config, disk=disk)
+        await _in_slices(cut.run(), _nothing)
+        if cut.report is not None:
+            reports.cut(cut.report)
         descriptors = descriptor_budget(config, process_descriptors_max)
-        files = StoreFiles(config, disk=disk, clock=clock, run_blocking=run_blocking, descriptors=descriptors)
+        files = StoreFiles(
+            config,
+            disk=disk,
+            clock=clock,
+            run_blocking=run_blocking,
+            descriptors=descriptors,
+            cut_report=cut.report,
+        )
         with closing(files), files.failed_sync_mark:
             yield files
 
@@ -195,23 +213,28 @@ def _sync_runner(
 
 
 async def _recover(files: StoreFiles, recovery: Iterator[None], reports: StoreReports) -> None:
-    """Recover in slices, then begin to append.
+    """Recover in slices, then begin to append."""
+    await _in_slices(recovery, lambda: reports.recovering(*files.recovery_progress))
+    reports.recovered(files.report)
+    files.begin()
+
+
+async def _in_slices(work: Iterator[None], report_progress: Callable[[], None]) -> None:
+    """Do blocking work that yields often; progress is reported every PROGRESS_SECONDS.
 
     The event loop runs between slices, so that signals are handled. A checkpoint costs as much as a short slice, so
     there is one per 5 ms rather than one per slice.
     """
     yield_at = 0.0
     progress_at = trio.current_time() + PROGRESS_SECONDS
-    for _ in recovery:
+    for _ in work:
         now = trio.current_time()
         if now >= yield_at:
             await trio.lowlevel.checkpoint()
             yield_at = now + _YIELD_SECONDS
         if now >= progress_at:
             progress_at = now + PROGRESS_SECONDS
-            reports.recovering(*files.recovery_progress)
-    reports.recovered(files.report)
-    files.begin()
+            report_progress()
 
 
 def _nothing(*_: object) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
+from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.recovery.recovery import RecoveryReport
 
 
@@ -65,6 +66,8 @@ class StoreReports:
     block.
     """
 
+    cut: Callable[[CutReport], None] = _nothing
+    """What was done about an order to cut the log, before its recovery."""
     recovered: Callable[[RecoveryReport], None] = _nothing
     """The result of recovery, before the store is handed to its caller."""
     recovering: Callable[[int, int], None] = _nothing

@@ -84,6 +84,30 @@ async def test_the_log_may_lie_elsewhere(store: BrokenStore, tmp_path: Path) -> 
     assert (await run("store", "verify", str(store.root), "--commitlog", str(elsewhere))).status == 0
 
 
+# ---- diverged -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_slave_has_cut_off_is_listed_and_can_be_read(store: BrokenStore) -> None:
+    ended = await run("store", "diverged", str(store.root))
+    assert (ended.status, ended.output, ended.errors) == (0, b"", "")
+    kept = store.root / "diverged" / "00000000000000065536-20231114T221320123Z"
+    kept.mkdir(parents=True)
+    for name in ("00000000000000065536", "00000000000000131072"):
+        (kept / name).write_bytes((store.root / "commitlog" / name).read_bytes())
+    (store.root / "diverged" / "notes").mkdir()
+    ended = await run("store", "diverged", str(store.root))
+    (listed,) = ended.lines
+    as_json = await run("store", "diverged", "-J", str(store.root))
+    (fields,) = objects(as_json)
+    count = fields["record_count"]
+    assert listed.startswith(f"{kept}: {count} records from 65536 to 196608, stored from 20")
+    assert (fields["begin_offset"], fields["end_offset"], fields["path"]) == (65536, 196608, str(kept))
+    exported = await run("store", "export", str(store.root), "--commitlog", str(kept), "--through-log")
+    assert (exported.status, len(exported.lines)) == (0, count)
+    dumped = await run("store", "dump", str(kept))
+    assert sum(each.startswith("record ") for each in dumped.lines) == count
+
+
 # ---- repair ---------------------------------------------------------------------------------------------------------
 
 

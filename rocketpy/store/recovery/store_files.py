@@ -17,6 +17,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import DescriptorBudget, descriptor_budget
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.files.mapped_file import OpenFiles
+from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.service import IndexService
@@ -52,7 +53,10 @@ class StoreFiles:
         clock: Clock,
         run_blocking: RunBlocking,
         descriptors: DescriptorBudget | None = None,
+        cut_report: CutReport | None = None,
     ) -> None:
+        self.cut_report = cut_report
+        """What this opening has done about an order to cut the log; None without one."""
         budget = descriptors if descriptors is not None else descriptor_budget(config)
         self._config = config
         self._disk = disk

@@ -32,7 +32,9 @@ _CHUNK_UNITS = 4096
 _RAW_SHOWN = 64
 _FOREVER = 1 << 62
 _INDEX_NAME_SIZE = 17
-_MARKERS = frozenset({layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE})
+_MARKERS = frozenset(
+    {layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE, layout.CUT_FILE}
+)
 
 
 class FileKind(enum.Enum):
