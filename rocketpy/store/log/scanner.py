@@ -4,7 +4,8 @@ Used before a store is open: it blocks, and works in slices so that its caller c
 valid only if its physical offset is its position, its lengths add up, its body matches its CRC, its queue offset
 follows its predecessor's in the same queue (or is 0: the topic was deleted and created again), and neither topic nor
 properties contain a NUL. The CRC covers the body only: the other checks detect records that are torn, or left over from
-before a truncation.
+before a truncation. Between a record and its predecessor there may be units of records of other topics that name the
+queue (multi-dispatch). They are no more than claims, so the record may follow any number of them.
 
 A scan reads millions of records. So there is a fast path for plain ones (IPv4, with a queue, valid): a tight loop that
 yields them as :class:`Run`, column by column. Any other record takes the general path through :func:`check_message`,
@@ -31,6 +32,7 @@ from rocketpy.protocol.stored_message import (
 from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
 from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.queue.record_offsets import NamedUnits, follows, queue_offsets_of
 
 SLICE_RECORDS = 4000
 """Records per slice, about 10 ms of work."""
@@ -73,12 +75,13 @@ class Slice:
 class _Queue:
     """State of one queue during a scan."""
 
-    __slots__ = ("built_end", "next_offset", "physical_offsets", "queue_id", "sizes", "topic")
+    __slots__ = ("built_end", "named", "next_offset", "physical_offsets", "queue_id", "sizes", "topic")
 
     def __init__(self, topic: str, queue_id: int, next_offset: int, built_end: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.next_offset = next_offset  # the expected queue offset of the next record
+        self.named: NamedUnits | None = None  # of records that name the queue, since that offset is expected
         self.built_end = built_end  # records before this physical offset have their units
         self.physical_offsets: list[int] = []  # of the current run
         self.sizes: list[int] = []
@@ -102,12 +105,15 @@ class LogScanner:
         begin_offset: int | None = None,
         check_crc: bool,
         built_end: Callable[[str, int], int],
+        is_multi_dispatch: bool = False,
         window_size: int = WINDOW_SIZE,
     ) -> None:
         """Prepare a scan from the beginning of a file, or from a record in it.
 
-        Records of a queue before ``built_end(topic, queue_id)`` are checked but not yielded.
+        Records of a queue before ``built_end(topic, queue_id)`` are checked but not yielded. ``is_multi_dispatch``:
+        records may be in more queues than their own.
         """
+        self._is_multi_dispatch = is_multi_dispatch
         self._files = commit_log.files
         self._check_crc = check_crc
         self._built_end = built_end
@@ -229,14 +235,24 @@ class LogScanner:
             elif not self.why:
                 self._explain_end(mapped_file, position)
             return False, None
-        queue = self._queue_of(record)
-        if not record.sys_flag & NO_QUEUE_FLAG:
-            queue.next_offset = record.queue_offset + 1
         self._position = position + record.size
         self.end_offset = mapped_file.base_offset + self._position
         self.timestamp_ms = max(self.timestamp_ms, record.store_timestamp)
         self.record_count += 1
+        if record.sys_flag & NO_QUEUE_FLAG:
+            return True, None  # its queue offset, which is 0, does not say where its queue is
+        queue = self._queue_of(record)
+        queue.next_offset = record.queue_offset + 1
+        if self._is_multi_dispatch and _MULTI_DISPATCH in record.properties_text:
+            self._take_names(record)
         return True, record if record.physical_offset + record.size > queue.built_end else None
+
+    def _take_names(self, record: CheckedMessage) -> None:
+        """Note the units of a record in the queues that it names, if they have records of their own."""
+        for (topic, queue_id), queue_offset in queue_offsets_of(record, is_multi_dispatch=True)[1:]:
+            queue = self._queues.get((topic.encode("utf-8", "replace"), queue_id))
+            if queue is not None:
+                queue.named = NamedUnits.taken(queue.named, queue.next_offset, queue_offset)
 
     def _explain_end(self, mapped_file: MappedFile, position: int) -> None:
         """Set ``why`` to what was found instead of a record; zeros are space that is not written yet, and normal."""
@@ -289,8 +305,9 @@ class LogScanner:
         if why:
             self.why = f"record at {physical_offset}: {why}"
         elif not record.sys_flag & NO_QUEUE_FLAG and record.queue_offset:
-            expected = self._queue_of(record).next_offset
-            if record.queue_offset != expected:
+            queue = self._queue_of(record)
+            expected = queue.next_offset
+            if not follows(record.queue_offset, expected, queue.named):
                 self.why = f"record at {physical_offset}: expected queue offset {expected}, found {record.queue_offset}"
         return bool(self.why)
 

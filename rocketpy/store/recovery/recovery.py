@@ -85,6 +85,7 @@ class StoreRecovery:
             bit_map_of=bit_map_of,
             is_multi_dispatch=is_multi_dispatch,
         )
+        self._is_multi_dispatch = is_multi_dispatch
         self._last_stop = last_stop
         self.is_clean = last_stop.seems_clean
         """Whether the last stop was a clean shutdown; preliminary until the queues were compared with the note."""
@@ -231,6 +232,7 @@ class StoreRecovery:
             begin_offset=begin_offset,
             check_crc=self._check_crc,
             built_end=self._dispatcher.built_end,
+            is_multi_dispatch=self._is_multi_dispatch,
         )
         for found in scanner.slices():
             self._dispatcher.dispatch_slice(found, scanner.record_of, is_from_beginning=is_from_beginning)

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
-from rocketpy.store.queue.record_offsets import multi_dispatch_properties, queue_offsets_of
+from rocketpy.store.queue.record_offsets import NamedUnits, follows, multi_dispatch_properties, queue_offsets_of
 
 
 def record(topic: str = "T", sys_flag: int = 0, **properties: str) -> CheckedMessage:
@@ -42,6 +42,7 @@ def record(topic: str = "T", sys_flag: int = 0, **properties: str) -> CheckedMes
             record(INNER_MULTI_DISPATCH="SCHEDULE_TOPIC_XXXX,B", INNER_MULTI_QUEUE_OFFSET="1,2"),
             [(("T", 3), 7), (("B", 3), 2)],
         ),
+        (record(INNER_MULTI_DISPATCH="B,B,T", INNER_MULTI_QUEUE_OFFSET="2,3,8"), [(("T", 3), 7), (("B", 3), 2)]),
         (record(INNER_MULTI_DISPATCH="%RETRY%g,%DLQ%g", INNER_MULTI_QUEUE_OFFSET="1,2"), [(("T", 3), 7)]),
     ],
 )
@@ -60,3 +61,20 @@ def test_more_queues_are_said_as_they_are_read() -> None:
     named = record(**multi_dispatch_properties(more))  # type: ignore[arg-type]
     assert queue_offsets_of(named, is_multi_dispatch=True)[1:] == more
     assert multi_dispatch_properties([]) == {}
+
+
+def test_a_record_follows_its_predecessor_or_begins_its_queue_again() -> None:
+    assert [each for each in range(9) if follows(each, 5, None)] == [0, 5]
+
+
+def test_records_that_name_a_queue_may_stand_in_between() -> None:
+    named = None
+    for queue_offset in (5, 6, 9):
+        named = NamedUnits.taken(named, 5, queue_offset)
+    assert [each for each in range(12) if follows(each, 5, named)] == [0, 5, 6, 7]
+    assert [each for each in range(12) if follows(each, 8, named)] == [0, 8], "they count up to the next record"
+    for queue_offset in (0, 1):
+        named = NamedUnits.taken(named, 5, queue_offset)
+    assert [each for each in range(12) if follows(each, 5, named)] == [0, 1, 2, 5, 6, 7]
+    named = NamedUnits.taken(named, 8, 8)
+    assert [each for each in range(12) if follows(each, 8, named)] == [0, 8, 9]

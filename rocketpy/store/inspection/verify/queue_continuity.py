@@ -13,6 +13,7 @@ import attrs
 from rocketpy.protocol.stored_message import RECORD_SIZE_MIN, CheckedMessage
 from rocketpy.store.inspection.verify.log_walk import Damage, is_queued
 from rocketpy.store.queue.multi_dispatch import QueueKey
+from rocketpy.store.queue.record_offsets import NamedUnits, follows, queue_offsets_of
 
 _NEEDS_MAX = 100_000
 _BREAKS_MAX = 1000
@@ -50,11 +51,12 @@ class OffsetBreak:
 
 
 class _Queue:
-    __slots__ = ("broken", "end_offset", "next_offset")
+    __slots__ = ("broken", "end_offset", "named", "next_offset")
 
     def __init__(self, next_offset: int, end_offset: int) -> None:
         self.next_offset = next_offset
         self.end_offset = end_offset  # in the log, of the last record
+        self.named: NamedUnits | None = None  # of records of other topics, since that offset is expected
         self.broken = -1  # the number of the break that the last record was
 
 
@@ -64,6 +66,7 @@ class QueueContinuity:
     def __init__(self, *, log_min_offset: int) -> None:
         self._log_min_offset = log_min_offset
         self._queues: dict[QueueKey, _Queue] = {}
+        self._named_first: dict[QueueKey, NamedUnits] = {}  # in queues without a record of their own
         self._last_damage_end = -1
         self._damaged_bytes = 0
         self.needed: list[NeededOffsets] = []
@@ -91,12 +94,21 @@ class QueueContinuity:
                 continue
             if queue is None:
                 queue = queues[key] = self._first(record)
-            if queue_offset != queue.next_offset and queue_offset:
-                self._does_not_follow(record, queue)
-            else:
+            if follows(queue_offset, queue.next_offset, queue.named):
                 queue.broken = -1
+            else:
+                self._does_not_follow(record, queue)
             queue.next_offset = queue_offset + 1
             queue.end_offset = record.physical_offset + record.size
+            self._take_names(record)
+
+    def _take_names(self, record: CheckedMessage) -> None:
+        for key, queue_offset in queue_offsets_of(record, is_multi_dispatch=True)[1:]:
+            queue = self._queues.get(key)
+            if queue is None:
+                self._named_first[key] = NamedUnits.taken(self._named_first.get(key), 0, queue_offset)
+            else:
+                queue.named = NamedUnits.taken(queue.named, queue.next_offset, queue_offset)
 
     def next_offset(self, key: QueueKey) -> int | None:
         """Return the queue offset that must come next, None for a queue without records."""
@@ -116,9 +128,13 @@ class QueueContinuity:
             if not self._log_min_offset and queue_offset <= self._damaged_bytes // RECORD_SIZE_MIN:
                 return _Queue(0, 0)
             self._need(record, None, self._log_min_offset)
-        elif queue_offset and not self._log_min_offset and len(self.strays) < _BREAKS_MAX:
+        elif not self._log_min_offset and len(self.strays) < _BREAKS_MAX and not self._is_named_before(record):
             self.strays.append((record.physical_offset, queue_offset))
         return _Queue(queue_offset, self._log_min_offset)
+
+    def _is_named_before(self, record: CheckedMessage) -> bool:
+        """Whether the queue of a record may have begun with it, or with records that name the queue."""
+        return follows(record.queue_offset, 0, self._named_first.get((record.topic, record.queue_id)))
 
     def _does_not_follow(self, record: CheckedMessage, queue: _Queue) -> None:
         if queue.broken >= 0 and record.queue_offset == self.breaks[queue.broken].expected + 1:

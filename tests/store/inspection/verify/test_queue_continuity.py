@@ -35,6 +35,24 @@ def test_a_topic_that_was_deleted_begins_at_0_again() -> None:
     assert follow(0, 1, 2, 0, 1).breaks == []
 
 
+def naming(queue_offset: int, place: int) -> CheckedMessage:
+    text = f"INNER_MULTI_DISPATCH\x01T\x02INNER_MULTI_QUEUE_OFFSET\x01{queue_offset}".encode()
+    return CheckedMessage(RecordStatus.MESSAGE, SIZE, "N", 0, 0, place, properties_text=text)
+
+
+def of_t(queue_offset: int, place: int) -> CheckedMessage:
+    return CheckedMessage(RecordStatus.MESSAGE, SIZE, "T", 0, queue_offset, place)
+
+
+def test_records_that_name_a_queue_continue_it_or_begin_it_again() -> None:
+    continuity = QueueContinuity(log_min_offset=0)
+    continuity.see([naming(0, 0), of_t(1, 1000), naming(2, 2000), of_t(3, 3000), naming(0, 4000), of_t(1, 5000)])
+    assert (continuity.breaks, continuity.strays) == ([], [])
+    continuity.see([naming(3, 6000), of_t(4, 7000)])
+    (found,) = continuity.breaks
+    assert (found.expected, found.found) == (2, 4)
+
+
 def test_what_a_damage_took_is_needed() -> None:
     assert follow(0, 1, "damage", 3).needed == [NeededOffsets("T", 0, 2, 3, 2000, 3000)]
     assert follow("damage", 1, 2).needed == [NeededOffsets("T", 0, 0, 1, 0, 1000)]
