@@ -243,7 +243,7 @@ def _answers_what_was_sent(self: GroupTransferService) -> None:
 def _passes_everything(self: VerifiedStream, data: bytes) -> list[VerifiedPiece]:
     offset = self.next_offset
     self.next_offset += len(data)
-    return [VerifiedPiece(offset, data, 1)] if data else []
+    return [VerifiedPiece(offset, data, ())] if data else []
 
 
 @contextmanager

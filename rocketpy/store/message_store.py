@@ -18,6 +18,7 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.figures import StoreFigures
+from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.ha.tail_cut import CutOrder, order_cut
@@ -63,6 +64,7 @@ class MessageStore:
         run_blocking: RunBlocking,
         disk: Disk,
         clock: Clock,
+        following_log: FollowingCommitLog | None = None,
     ) -> None:
         self._config = config
         self._files = files
@@ -119,6 +121,8 @@ class MessageStore:
         self.record_reader = RecordReader(
             commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
         )
+        self.following_log = following_log
+        """The way into the log of a slave's store; None in a master's."""
         self.log_source = services.log_source
         """The log as slaves get it: what is in files, and with a transient store pool what is committed."""
         self.recorded_log = CommitLogRecords(files.commit_log, run_blocking=run_blocking)

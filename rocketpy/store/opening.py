@@ -35,11 +35,12 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.tail_cut import TailCut
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.multi_dispatch import LmqLimit, MultiDispatch
-from rocketpy.store.recovery.dispatcher import TagsCodeOf
+from rocketpy.store.queue.record_units import RecordUnits, TagsCodeOf
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.status import NO_REPORTS, StoreReports
 
@@ -110,6 +111,13 @@ async def open_message_store(
             )
             store = MessageStore(
                 config=config,
+                following_log=_following_log(
+                    config,
+                    files=files,
+                    services=services,
+                    appender=appender,
+                    units=RecordUnits(tags_code=tags_code or _hash_of_tags, bit_map_of=bit_map_of),
+                ),
                 files=files,
                 services=services,
                 appender=appender,
@@ -157,6 +165,29 @@ def make_appender(
         lmq_limit=limit,
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
         pool=pool,
+    )
+
+
+def _following_log(
+    config: MessageStoreConfig,
+    *,
+    files: StoreFiles,
+    services: StoreServices,
+    appender: MessageAppender,
+    units: RecordUnits,
+) -> FollowingCommitLog | None:
+    """Return what a slave's store is appended to with, None for a master's."""
+    if config.broker_role is not BrokerRole.SLAVE:
+        return None
+    return FollowingCommitLog(
+        commit_log=files.commit_log,
+        queues=files.queues,
+        appender=appender,
+        units=units,
+        is_multi_dispatch=config.enable_multi_dispatch,
+        end_burst=services.end_burst,
+        # Under SYNC_FLUSH the log is flushed on request only.
+        flush_soon=_nothing if services.group_commit is None else services.group_commit.wake,
     )
 
 

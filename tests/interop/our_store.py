@@ -24,7 +24,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.queue.extension import BitMapOf
-from rocketpy.store.recovery.dispatcher import TagsCodeOf
+from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
 from tests.turns import run_in_turn

@@ -132,6 +132,13 @@ class PlainIndex:
     def writable_or_why(self) -> str | None:
         return self.no_space
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
+    def build_slice(self) -> None:
+        raise AssertionError("it is never full")
+
 
 class Parts:
     """The parts of one store, recovered and ready to append."""

@@ -19,7 +19,7 @@ the status is SERVICE_NOT_AVAILABLE, as for a full disk, not CREATE_MAPEDFILE_FA
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 from zlib import crc32
 
@@ -47,7 +47,7 @@ from rocketpy.store.append.burst_counts import BurstCounts
 from rocketpy.store.append.refusals import MessageLimits, PutRefusals
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.append.unit_extensions import UnitExtensions
-from rocketpy.store.index.feed import Index, IndexFeed
+from rocketpy.store.index.feed import Index, IndexFeed, IndexWork
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.multi_dispatch import Addressed, LmqLimit, MultiDispatch, QueueKey
@@ -110,6 +110,8 @@ class MessageAppender:
         self.pool = pool  # what ended bursts wait in, if they do
         if pool is not None:
             pool.committed_offset = commit_log.wrote_offset
+        # Not where messages wait in the pool, nor where records come with the times of another broker.
+        self._times_bursts = pool is None and refuse_all is None
 
         self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
         # A record must end here or before: end of the file or of its reserved space, pending bytes, or not writable.
@@ -313,7 +315,7 @@ class MessageAppender:
             raise
         if self._expecting:
             self._forget_expecting()
-        self.counts.end_burst(unit_count, self._burst_timestamp_ms if pool is None else None)
+        self.counts.end_burst(unit_count, self._burst_timestamp_ms if self._times_bursts else None)
         if pool is not None:
             pool.committed_offset = self._commit_log.wrote_offset
         self._set_room_end()
@@ -330,6 +332,40 @@ class MessageAppender:
     def watch_log(self, written: Callable[[], None]) -> None:
         """Call back at the end of each burst that wrote, whichever caller ended it: the log has grown in its files."""
         self._written = written
+
+    def append_records(
+        self,
+        content: bytes,
+        units: Mapping[ConsumeQueue, Sequence[bytes]],
+        index_work: Sequence[IndexWork],
+        timestamp_ms: int,
+        *,
+        copy_count: int = 0,
+    ) -> None:
+        """Append records that another broker has made, with their units: what ``end_burst`` writes next.
+
+        There is room for all of it in files that stay open, and nothing else is pending. ``timestamp_ms`` is the latest
+        storeTimestamp. Of the units ``copy_count`` are in queues besides the message's own.
+        """
+        assert not self._parts, "records of a master and messages of producers are never mixed"
+        self._burst_timestamp_ms = timestamp_ms
+        self._parts.append(content)
+        self.wrote_offset += len(content)
+        for queue, added in units.items():
+            queue.units += added
+            queue.next_offset += len(added)
+            self._touched.append(queue)
+        self._index_work += index_work
+        self.counts.copy_count += copy_count
+
+    def add_file(self, blank: bytes | None = None) -> None:
+        """Roll to the next file of the log, see :meth:`CommitLog.add_file`; nothing is pending."""
+        self._commit_log.add_file(blank)
+        self.wrote_offset = self._commit_log.wrote_offset
+
+    def make_index_room(self) -> None:
+        """Let the index take the keys of more records; ShortageError when it has no space for them."""
+        self._index_feed.make_room()
 
     def watch_bursts(self, took_seconds: Callable[[float], None], monotonic: Callable[[], float]) -> None:
         """Call back at the end of each burst, whichever caller ended it, with its duration: mostly for writing."""

@@ -58,7 +58,8 @@ class FollowingLog(Protocol):
     def append(self, piece: VerifiedPiece) -> None:
         """Store a piece at the end, and dispatch its records to queues and index.
 
-        The first piece of an empty log makes it begin there. ShortageError changes nothing; StoreError is final.
+        The first piece of an empty log makes it begin there. RemoteProtocolError for what cannot be the next piece of
+        this log. ShortageError, and that, leave a whole number of records stored; any other StoreError is final.
         """
         ...
 
@@ -200,10 +201,11 @@ class HAClient:
                     return
                 received_at = now
                 self._state, self._alarm = HAState.FOLLOWING, ""
-                for part in frames.receive(data):
-                    if verified is None:
-                        verified = VerifiedStream(part.offset, file_size=log.file_size)
-                    self._store(verified.receive(part.data))
+                parts = frames.receive(data)
+                if parts and verified is None:
+                    verified = VerifiedStream(parts[0].offset, file_size=log.file_size)
+                if verified is not None:
+                    self._store(verified.receive(b"".join([part.data for part in parts])))
             elif now >= silent_at:
                 raise RemoteProtocolError(
                     f"expected a frame or a heartbeat within {settings().housekeeping_s:g} s, found silence"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Protocol, TypeAlias
 
+from rocketpy.errors import ShortageError
+
 IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
 
@@ -15,6 +17,15 @@ class Index(Protocol):
 
     pending: list[IndexWork]
     """Takes messages in log order. Always the same list; only its owner removes from it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many keys are pending for more than a message to be added."""
+        ...
+
+    def build_slice(self) -> None:
+        """Build some of what is pending; StoreError is final."""
+        ...
 
     def end_burst(self) -> None:
         """Count what was added, and build some of it when too much is pending."""
@@ -44,6 +55,17 @@ class IndexFeed:
         self._is_begun = True
         if not self._has_pool:
             self.work = self._index.pending
+
+    def make_room(self) -> None:
+        """Build until the index can take the keys of many messages; ShortageError when it has no space for them."""
+        index = self._index
+        if index is None or not self._is_begun:
+            return
+        while index.is_full and index.writable_or_why() is None:
+            index.build_slice()
+        why = index.writable_or_why()
+        if why is not None:
+            raise ShortageError(why, path="index")
 
     def add(
         self, topic: str, all_keys: Sequence[Sequence[bytes]], physical_offsets: Sequence[int], timestamp_ms: int

@@ -19,8 +19,8 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.errors import DiskFullError
-from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE, encode_blank, store_timestamp_position
+from rocketpy.errors import DiskFullError, ShortageError
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, encode_blank, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
@@ -117,23 +117,44 @@ class CommitLog:
             last.hold()
             self._become_last(last)
 
-    def add_file(self) -> None:
+    def add_file(self, blank: bytes | None = None) -> None:
         """Roll to the next file: the rest of this one becomes a BLANK. ShortageError changes nothing.
 
-        The new file was prepared in advance; if it is not ready it is created now, which blocks.
+        ``blank`` is the whole rest if its bytes are given, as in the log of a slave. The new file was prepared in
+        advance; if it is not ready it is created now, which blocks.
         """
         base_offset = self.end_of_file or self.wrote_offset
+        if blank is None:
+            blank = encode_blank(base_offset - self.wrote_offset)
         if self._last is not None:
-            self.make_room(min(self.wrote_offset + BLANK_SIZE_MIN, base_offset))
+            self.make_room(min(self.wrote_offset + len(blank), base_offset))
         directory = self._take_file(base_offset)
         mapped_file = self.files.append(base_offset, self.file_size, directory=directory, is_held=True)
         if self._last is not None and self.wrote_offset < base_offset:
-            self._last.file().write(
-                self.wrote_offset - self._last.base_offset, encode_blank(base_offset - self.wrote_offset)
-            )
+            self._last.file().write(self.wrote_offset - self._last.base_offset, blank)
         self.wrote_offset = base_offset
         self._become_last(mapped_file)
         self.reserved_offset = self.end_of_file
+
+    def begin_at(self, physical_offset: int) -> None:
+        """Let a log without a record begin at an offset, with a new file. ShortageError leaves it without a file.
+
+        It may have a file already, of an earlier attempt. That is deleted durably, which blocks: beside the new one it
+        would be taken for a log with a gap.
+        """
+        assert self.wrote_offset == self.min_offset, "there is no record"
+        if self._last is not None:
+            self._last.release()
+            self._last = None
+            self.files.remove_all()
+            self.files.sync_directories()
+        self._next_directories = []
+        self.wrote_offset = self.flushed_offset = self.reserved_offset = physical_offset
+        try:
+            self.add_file()
+        except ShortageError:
+            self.wrote_offset = self.flushed_offset = self.reserved_offset = 0
+            raise
 
     def reserve_tail(self, end_offset: int) -> None:
         """Reserve the rest of the last file after the end that recovery has found. Blocks; before the log is open.

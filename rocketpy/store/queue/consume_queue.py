@@ -20,6 +20,7 @@ from rocketpy.store.files.sparse_file import add_sparse_file, reserve_step
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from rocketpy.store.queue.end import Unit, is_at_or_after
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, ExtLocation, is_ext_address
+from rocketpy.store.queue.record_offsets import NamedUnits
 from rocketpy.store.read.steps import Steps
 
 
@@ -31,6 +32,7 @@ class ConsumeQueue:
         "_ext_location",
         "_open_files",
         "_space_end",
+        "cut_offset",
         "ext",
         "file_size",
         "files",
@@ -39,7 +41,9 @@ class ConsumeQueue:
         "is_expecting",
         "max_offset",
         "min_offset",
+        "named",
         "next_offset",
+        "own_end",
         "queue_id",
         "reserved_offset",
         "tails",
@@ -69,6 +73,9 @@ class ConsumeQueue:
         self.max_offset = 0  # units before it are written
         self.min_offset = 0  # the first unit whose message is still in the log
         self.flushed_offset = 0
+        self.cut_offset = 0  # a flush that was begun makes units before it durable, and no others
+        self.own_end = -1  # after the last unit of a record of its own topic; -1: none since the start
+        self.named: NamedUnits | None = None  # of records of other topics since then
         self.has_new_file = False  # whose directory entry is not synced yet
         self.is_expecting = False  # room is made for units that come at once, of one message in several queues
         self._space_end = 0  # units before it have their space
@@ -188,6 +195,26 @@ class ConsumeQueue:
         assert not self.files, self
         self.set_end(queue_offset)
         self.min_offset = self.flushed_offset = queue_offset
+
+    def cut(self, queue_offset: int) -> None:
+        """Drop the written units from an offset on while the store is open. Nothing is durable until the next flush.
+
+        Units that come back with a loss of power are of records in the log; recovery meets the reason for this cut
+        again, later in the log.
+        """
+        assert not self.units, self
+        end = queue_offset * UNIT_SIZE
+        self.files.remove_after(end)
+        mapped_file = self.files.find(end)
+        if mapped_file is not None:
+            mapped_file.file().truncate(end - mapped_file.base_offset)
+            mapped_file.file().truncate(mapped_file.size)
+        self.set_end(queue_offset)
+        self.has_new_file = True
+        self.flushed_offset = min(self.flushed_offset, max(0, queue_offset - 1))
+        self.cut_offset = min(self.cut_offset, self.flushed_offset)
+        if self.ext is not None:
+            self.ext.forget_end()
 
     def load_ext(self) -> None:
         """Find the files of the extension."""

@@ -50,6 +50,7 @@ class QueueFlushRange:
                 mapped_file.release()
             raise
         self.files += held
+        queue.cut_offset = queue.max_offset
         self.queues.append((queue, queue.max_offset))
         if ext is not None and ext.has_begun:  # else its end is not known yet
             self.exts.append((ext, ext.wrote_offset))
@@ -237,6 +238,13 @@ class ConsumeQueueTable:
         queue.remove_files()
         return f"{self.path}/{queue.topic}"
 
+    def cut_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Drop the units of a queue from an offset on while the store is open, see :meth:`ConsumeQueue.cut`."""
+        if self._units_removed is not None:
+            self._units_removed(queue.max_offset - queue_offset)
+        queue.cut(queue_offset)
+        self.unflushed[queue] = None
+
     def forget_deletions(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""
         for topic, physical_offset in list(self.deleted_before.items()):
@@ -293,7 +301,7 @@ class ConsumeQueueTable:
             self.unflushed.update((queue, None) for queue, _ in flush_range.queues if self._is_there(queue))
             return
         for queue, flushed_offset in flush_range.queues:
-            queue.flushed_offset = max(queue.flushed_offset, flushed_offset)
+            queue.flushed_offset = max(queue.flushed_offset, min(flushed_offset, queue.cut_offset))
         for ext, flushed_offset in flush_range.exts:
             ext.flushed_offset = max(ext.flushed_offset, flushed_offset)
 

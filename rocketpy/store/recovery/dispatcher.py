@@ -12,20 +12,17 @@ covers its names and offsets, and a client may have written them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.store import layout
 from rocketpy.store.log.scanner import Run, Slice
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_offsets import queue_offsets_of
+from rocketpy.store.queue.record_units import RecordUnits, TagsCodeOf, may_take
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries, QueueRecovery
-
-TagsCodeOf = Callable[[str, Mapping[str, str], int], int]
-"""The tags code of a unit, from topic, properties and storeTimestamp."""
 
 
 class QueueGap(Exception):
@@ -50,8 +47,7 @@ class LogDispatcher:
     ) -> None:
         self._queues = queues
         self._recoveries = recoveries
-        self._tags_code = tags_code
-        self._bit_map_of = bit_map_of
+        self._units = RecordUnits(tags_code=tags_code, bit_map_of=bit_map_of)
         self._is_multi_dispatch = is_multi_dispatch
         self.unit_count = 0
         self.first_offset: int | None = None  # of the first record whose unit was missing
@@ -107,7 +103,7 @@ class LogDispatcher:
                     if record.physical_offset + record.size <= recovery.built_end:
                         continue
                     queue = recovery.queue
-                    if index and not _may_take(queue, queue_offset, is_from_beginning=is_from_beginning):
+                    if index and not may_take(queue, queue_offset, is_gap_final=is_from_beginning):
                         continue
                     self._continue_at(recovery, queue_offset, is_from_beginning=is_from_beginning)
                     if not queue.units and recovery.adopt_units((record.physical_offset,), (record.size,)):
@@ -130,10 +126,7 @@ class LogDispatcher:
         queue, stored_ms = recovery.queue, record.store_timestamp
         tags_code = recovery.stale_tags_code(queue_offset, record.physical_offset, record.size, stored_ms)
         if tags_code is None:
-            tags_code = self._tags_code(record.topic, record.properties, stored_ms)
-            if queue.writes_ext and (queue.topic, queue.queue_id) == (record.topic, record.queue_id):
-                bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
-                tags_code = queue.extended_tags_code(tags_code, stored_ms, bit_map)
+            return self._units.unit(queue, record)
         return layout.UNIT.pack(record.physical_offset, record.size, tags_code)
 
     def _continue_at(self, recovery: QueueRecovery, queue_offset: int, *, is_from_beginning: bool) -> None:
@@ -153,15 +146,3 @@ class LogDispatcher:
             queue.start_at(queue_offset)
         else:
             raise QueueGap(recovery)
-
-
-def _may_take(queue: ConsumeQueue, queue_offset: int, *, is_from_beginning: bool) -> bool:
-    """Whether a record of another topic may have the unit at an offset of a queue that it names.
-
-    It never moves the queue back. Beyond the queue's end it may stand where units before it are missing: those are
-    looked for once, from the beginning of the log. What is still missing then is gone, and a queue that has units keeps
-    them; but a light queue has no topic of its own, and goes on with what there is.
-    """
-    if queue_offset <= queue.next_offset:
-        return queue_offset == queue.next_offset
-    return not is_from_beginning or not queue.files or queue.topic.startswith(LMQ_PREFIX)

@@ -33,8 +33,9 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.log.scanner import LogScanner
 from rocketpy.store.queue.extension import BitMapOf
+from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap, TagsCodeOf
+from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin, begins_too_late
 from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries

@@ -24,9 +24,9 @@ from rocketpy.store.index.service import IndexService
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
 from rocketpy.store.queue.extension import BitMapOf, ExtLocation
+from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
-from rocketpy.store.recovery.dispatcher import TagsCodeOf
 from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import (
     AbortFile,
