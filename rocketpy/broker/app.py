@@ -43,7 +43,7 @@ from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.opening import OpenRunner
-from rocketpy.store.plug_in import load_factories
+from rocketpy.store.plug_in import StoreFactory, load_factories
 
 DRAIN_SECONDS = 5.0
 """Time that a shutdown waits for the flush of deferred replies."""
@@ -69,6 +69,23 @@ class _Listeners:
     slaves: Sequence[Listener]
 
 
+@attrs.frozen(kw_only=True)
+class _Surroundings:
+    """What every run of one broker shares."""
+
+    settings: BrokerSettings
+    disk: Disk
+    clock: Clock
+    run_blocking: RunBlocking
+    randomness: Random
+    stop: trio.Event
+    open_runner: OpenRunner | None
+    plug_ins: Sequence[StoreFactory]
+    hooks: BrokerHooks
+    network: Network
+    tls: ServerTls
+
+
 async def run_broker(
     settings: BrokerSettings,
     *,
@@ -84,16 +101,34 @@ async def run_broker(
 ) -> None:
     """Run until ``stop`` is set, then shut down in order; reports started when clients may connect.
 
-    Without ``network`` it listens and connects through TCP sockets.
+    Without ``network`` it listens and connects through TCP sockets. A slave that must cut its log shuts down in order
+    and begins again, because only the opening of a store cuts.
 
     Raises StartError or SettingsError before anything is written; later, the exception that ended a service.
     """
-    plug_ins = load_factories(settings.broker.message_store_plug_in)
-    hooks = hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks)
-    tls = ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text))
-    network = network or SocketNetwork()
+    surroundings = _Surroundings(
+        settings=settings,
+        disk=disk,
+        clock=clock,
+        run_blocking=run_blocking,
+        randomness=randomness,
+        stop=stop,
+        open_runner=open_runner,
+        plug_ins=load_factories(settings.broker.message_store_plug_in),
+        hooks=hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks),
+        network=network or SocketNetwork(),
+        tls=ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text)),
+    )
+    while await _run_once(surroundings, task_status):
+        _log.warning("the store is opened again, to cut the log where it parts from the master's")
+        task_status = trio.TASK_STATUS_IGNORED
+
+
+async def _run_once(given: _Surroundings, task_status: trio.TaskStatus[BrokerAddress]) -> bool:
+    """Run until ``stop`` is set or a cut of the log was ordered; return whether to begin again."""
+    settings, disk, clock, run_blocking = given.settings, given.disk, given.clock, given.run_blocking
     servers: list[RemotingServer] = []
-    async with _open_all_listeners(settings, network) as listeners:
+    async with _open_all_listeners(settings, given.network) as listeners:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
         hold_service = PullRequestHoldService()
         port = listeners.clients[0].port
@@ -107,12 +142,12 @@ async def run_broker(
                 clock=clock,
                 run_blocking=run_blocking,
                 store_host=store_host,
-                plug_ins=plug_ins,
+                plug_ins=given.plug_ins,
                 flush_replies=partial(_flush_replies, servers),
-                open_runner=open_runner,
+                open_runner=given.open_runner,
                 process_descriptors_max=descriptor_limit(),
             ) as store,
-            open_remoting_client(config=settings.client, tls=settings.tls_client, network=network) as client,
+            open_remoting_client(config=settings.client, tls=settings.tls_client, network=given.network) as client,
         ):
             context = BrokerContext.of(
                 settings,
@@ -122,31 +157,35 @@ async def run_broker(
                 ha_port=listeners.slaves[0].port,
                 store_host=store_host,
                 clock=clock,
-                randomness=randomness,
+                randomness=given.randomness,
             )
             broker = Wiring(
                 context,
                 server_config=settings.server,
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
-                network=network,
+                network=given.network,
                 ha_listeners=listeners.slaves,
                 hold_service=hold_service,
-                stop=stop,
-                tls=tls,
-                hooks=hooks,
+                stop=given.stop,
+                tls=given.tls,
+                hooks=given.hooks,
             )
             servers.extend(broker.servers(listeners.clients))
-            await _serve(broker, servers, stop, task_status)
+            await _serve(broker, servers, (given.stop, store.cut_ordered), task_status)
+    return store.cut_ordered.is_set() and not given.stop.is_set()
 
 
 async def _serve(
     broker: Wiring,
     servers: Sequence[RemotingServer],
-    stop: trio.Event,
+    ends: Sequence[trio.Event],
     task_status: trio.TaskStatus[BrokerAddress],
 ) -> None:
-    """Run services and servers inside the open store, which itself cares for flush, checkpoint and abort file."""
+    """Run services and servers inside the open store until one of the events.
+
+    The store itself cares for flush, checkpoint and abort file.
+    """
     async with trio.open_nursery() as services:
         for service in broker.services:
             await services.start(service.run)
@@ -156,7 +195,7 @@ async def _serve(
             async with trio.open_nursery() as registering:
                 await registering.start(broker.registration.run)
                 task_status.started(_address_of(broker, servers))
-                await stop.wait()
+                await _wait_any(ends)
                 registering.cancel_scope.cancel()
             await _drain(broker, servers)
             connections.cancel_scope.cancel()
@@ -173,6 +212,17 @@ async def _drain(broker: Wiring, servers: Sequence[RemotingServer]) -> None:
     await broker.registration.unregister_all()
     await broker.wait_answered(DRAIN_SECONDS)
     _flush_replies(servers)
+
+
+async def _wait_any(events: Sequence[trio.Event]) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def wait(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        for event in events:
+            nursery.start_soon(wait, event)
 
 
 def _flush_replies(servers: Sequence[RemotingServer]) -> None:

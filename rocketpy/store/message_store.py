@@ -82,6 +82,8 @@ class MessageStore:
         self._run_blocking = run_blocking
         self._disk = disk
         self._clock = clock
+        self.cut_ordered = trio.Event()
+        """Set once the next opening is to cut the log: the owner of the store closes it then, and opens it again."""
         self._lmq_limit: LmqLimit | None = None
         if config.enable_multi_dispatch and config.enable_lmq:
             self._lmq_limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
@@ -403,7 +405,10 @@ class MessageStore:
         if done is not None and done.refusal:
             return f"this start was to cut at {done.order.offset}, and could not: {done.refusal}"
         order = CutOrder(physical_offset, self.max_physical_offset, self._clock.timestamp_ms())
-        return await self._run_blocking(order_cut, self._disk, self._config, order)
+        refusal = await self._run_blocking(order_cut, self._disk, self._config, order)
+        if refusal is None:
+            self.cut_ordered.set()
+        return refusal
 
     # ---- lag ------------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,10 @@ import trio
 from rocketpy.broker import app
 from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.clock import SystemClock
-from rocketpy.errors import SettingsError, StartError, StoreError
+from rocketpy.errors import RemotingError, SettingsError, StartError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.protocol.bodies.route import KVTable
@@ -32,8 +33,9 @@ from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.network import SocketListener, SocketNetwork
 from rocketpy.runner import RunBlocking
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
 from tests.blackbox.processes import broker_port, free_ports, port_in_use
@@ -362,6 +364,45 @@ async def test_a_failing_service_ends_the_broker_and_leaves_the_abort_file(tmp_p
             await trio.sleep_forever()
     assert failure.group_contains(StoreError)
     assert (tmp_path / "store" / "abort").exists()
+
+
+async def test_a_slave_that_must_cut_its_log_opens_its_store_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only an opening cuts. The broker comes back at its address, and ends with its caller's stop."""
+    async with client_of(settings_at(tmp_path / "store")) as (client, at):
+        for _ in range(3):
+            assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+    stores: list[MessageStore] = []
+
+    class CaughtWiring(app.Wiring):
+        def __init__(self, context: BrokerContext, **collaborators: object) -> None:
+            stores.append(context.store)
+            super().__init__(context, **collaborators)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(app, "Wiring", CaughtWiring)
+    settings = settings_at(
+        tmp_path / "store", broker_port(), broker_role=BrokerRole.SLAVE, ha_truncate_diverged_log=True
+    )
+    settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, broker_id=1))
+    async with client_of(settings) as (client, at):
+        end = stores[0].max_physical_offset
+        units = await stores[0].list_units("hello", 0, 0, 3)
+        assert units is not None
+        second = units.units[1].physical_offset
+        assert await stores[0].order_cut(second) is None
+        with trio.fail_after(PATIENCE_SECONDS):
+            while True:
+                with suppress(RemotingError):
+                    answer = await client.request(at.address, pull())
+                    if answer.ext_fields is not None and answer.ext_fields["maxOffset"] == "1":
+                        break
+                await trio.sleep(0.02)
+        assert len(stores) == 2
+        assert stores[1].max_physical_offset == second < end
+    assert len(stores) == 2
+    assert not (tmp_path / "store" / "abort").exists()
+    assert len(names_in(tmp_path / "store" / "diverged")) == 1
 
 
 def names_in(directory: Path) -> list[str]:

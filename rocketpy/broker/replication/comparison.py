@@ -135,8 +135,6 @@ class LogComparison:
             return
         bounds = await master.bounds()
         begin = bounds.max_offset - bounds.max_offset % self._log.file_size
-        if self._log.file_offsets:
-            begin = self._log.file_offsets[0]
         self._missing_history_bytes = max(0, begin - bounds.min_offset)
         if self._missing_history_bytes:
             _log.warning(
