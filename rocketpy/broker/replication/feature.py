@@ -7,20 +7,26 @@ only a configured ``haMasterAddress`` makes one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+import trio
 
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.replication.accept_socket import AcceptSocketService
 from rocketpy.broker.replication.brokers_of_one_id import BrokersOfOneId
+from rocketpy.broker.replication.comparison import LogComparison, client_address_of
 from rocketpy.broker.replication.figures import ReplicationFigures
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.replication.master_search import MasterSearch
-from rocketpy.broker.replication.replication_log import MasterLog
+from rocketpy.broker.replication.replication_log import MasterLog, SlaveLog
 from rocketpy.broker.role_settings import configured_ha_master
+from rocketpy.errors import RemotingConnectError
 from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.store.ha.client import HAClient
+from rocketpy.store.ha.connection import HATimes
 
 
 class ReplicationFeature(Feature):
@@ -54,6 +60,14 @@ class ReplicationFeature(Feature):
             MasterLog(slaves=store.ha_service.slaves_by_peer, end_offset=lambda: store.log_source.end_offset),
         ]
         self.ha_client: HAClient | None = None
+        if context.is_slave:
+            comparison = LogComparison(
+                log=store.recorded_log, client=client, client_address=partial(client_address_of, self.master_addresses)
+            )
+            self.ha_client = _ha_client(context, network, self.master_addresses, comparison)
+            self.master_search = MasterSearch(self.master_addresses, statistics=self.ha_client.statistics)
+            services.append(SlaveLog(statistics=self.ha_client.statistics, end_offset=lambda: store.wrote_offset))
+            services.append(self.ha_client)
         self.services = tuple(services)
         self._figures = ReplicationFigures(
             role=context.store_config.broker_role,
@@ -68,3 +82,27 @@ class ReplicationFeature(Feature):
     def figures(self) -> dict[str, str]:
         """Return role, slaves and state."""
         return self._figures()
+
+
+def _ha_client(
+    context: BrokerContext, network: Network, master_addresses: MasterAddresses, comparison: LogComparison
+) -> HAClient:
+    log = context.store.following_log
+    assert log is not None, "a slave's store has one"
+    return HAClient(
+        log=log,
+        address=lambda: master_addresses.ha_server_addr,
+        address_changed=master_addresses.wait_changed,
+        connect=partial(_connect, network),
+        compare=comparison.compare,
+        settings=partial(HATimes.of, context.store_config),
+        randomness=context.randomness,
+    )
+
+
+async def _connect(network: Network, address: str) -> trio.abc.Stream:
+    """Connect, with the error that a store expects, which knows no network."""
+    try:
+        return await network.connect(address)
+    except RemotingConnectError as failure:
+        raise OSError(str(failure)) from failure
