@@ -170,6 +170,7 @@ async def _run_once(given: _Surroundings, task_status: trio.TaskStatus[BrokerAdd
                 stop=given.stop,
                 tls=given.tls,
                 hooks=given.hooks,
+                run_blocking=run_blocking,
             )
             servers.extend(broker.servers(listeners.clients))
             await _serve(broker, servers, (given.stop, store.cut_ordered), task_status)
@@ -189,6 +190,7 @@ async def _serve(
     async with trio.open_nursery() as services:
         for service in broker.services:
             await services.start(service.run)
+        await broker.before_serving()
         async with trio.open_nursery() as connections:
             for server in servers:
                 await connections.start(server.run)

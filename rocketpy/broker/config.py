@@ -142,6 +142,10 @@ class BrokerConfig:
         "", expected="a directory; empty: conf in rocketmqHome, or beside this file", fixed=True
     )
     acl_strict: bool = setting(False, fixed=True)
+    replication_account: str = setting(
+        "", expected="the access key of an account in plain_acl.yml; empty: requests are not signed", fixed=True
+    )
+    """Signs the requests for tables to the other brokers of this name."""
     rocketmq_home: str | None = setting(None, expected="a directory", fixed=True)
 
     # Not served yet

@@ -34,6 +34,11 @@ def check_role(broker: BrokerConfig, store: MessageStoreConfig) -> None:
         )
     if address is not None:
         _check_address(address)
+    if broker.replication_account and not broker.acl_enable:
+        raise SettingsError(
+            f"replicationAccount = {broker.replication_account!r}: expected none, because aclEnable is false: without "
+            "access control a broker reads no accounts"
+        )
     if store.ha_housekeeping_interval <= store.ha_send_heartbeat_interval:
         raise SettingsError(
             f"haHousekeepingInterval = {store.ha_housekeeping_interval}: expected more than haSendHeartbeatInterval, "

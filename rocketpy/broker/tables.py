@@ -19,10 +19,12 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.pull.filters import ConsumerFilterManager
+from rocketpy.broker.replication.offset_differences import OffsetDifferences
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
@@ -49,6 +51,8 @@ class Tables:
     accounts: PlainPermissionManager | None  # None without access control
     levels: DelayLevels
     delay_offsets: DelayOffsetManager
+    offset_resets: OffsetResets  # noted by a master
+    offset_differences: OffsetDifferences  # noted by a slave
 
     @classmethod
     def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
@@ -76,6 +80,8 @@ class Tables:
         tables.filters.load()
         tables.delay_offsets.load()
         tables.groups.load()
+        tables.offset_resets.load()
+        tables.offset_differences.load()
         return tables
 
 
@@ -128,6 +134,8 @@ def make_tables(
         accounts=accounts,
         levels=DelayLevels.parse(store_config.message_delay_level),
         delay_offsets=DelayOffsetManager(path=path("delayOffset.json"), disk=disk, run_blocking=run_blocking),
+        offset_resets=OffsetResets(path=path("offsetResets.json"), disk=disk, run_blocking=run_blocking),
+        offset_differences=OffsetDifferences(path=path("slaveOffsets.json"), disk=disk, run_blocking=run_blocking),
     )
 
 

@@ -26,6 +26,7 @@ from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.feature import QueryFeature
 from rocketpy.broker.replication.feature import ReplicationFeature
+from rocketpy.broker.replication.tables_feature import ReplicatedTablesFeature
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
@@ -39,6 +40,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
+from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 
 _log = logging.getLogger("rocketpy.broker")
@@ -60,6 +62,7 @@ class Wiring:
         stop: trio.Event,
         tls: ServerTls,
         hooks: BrokerHooks,
+        run_blocking: RunBlocking,
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
@@ -76,6 +79,9 @@ class Wiring:
             context, message_put=message_put, hold_service=hold_service, hooks=self.send.consume_hooks
         )
         self.monitoring = MonitoringFeature(context)
+        self.replicated_tables = ReplicatedTablesFeature(
+            context, client=client, master=self.replication.master_addresses, run_blocking=run_blocking
+        )
         features: tuple[Feature, ...] = (
             ProcessFeature(context, tls=tls),
             self.monitoring,
@@ -88,6 +94,7 @@ class Wiring:
             self.clients,
             QueryFeature(context),
             self.replication,
+            self.replicated_tables,
         )
         admin = _admin(context, live_settings, features, self.registration)
         self.features = (*features, admin)
@@ -164,6 +171,10 @@ class Wiring:
                 store.end_burst()
                 await answered.wait()
             store.give_up_waits()
+
+    async def before_serving(self) -> None:
+        """Complete the tables. Called when the services run, and before a request is served."""
+        await self.replicated_tables.before_serving()
 
     async def finish(self) -> None:
         """Persist the progress of delayed messages, then the tables. Called when no service runs any more."""

@@ -186,6 +186,7 @@ class BrokerWorld:
                 stop=trio.Event(),
                 tls=ServerTls(settings.tls_server),
                 hooks=NO_HOOKS,
+                run_blocking=run_blocking,
             )
             async with trio.open_nursery() as services:
                 for service in wiring.services:

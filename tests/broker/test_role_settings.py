@@ -61,6 +61,12 @@ def test_an_address_of_less_than_six_characters_counts_as_none(role: BrokerRole)
     ]
 
 
+def test_an_account_without_access_control_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^replicationAccount = 'slave-account': expected none, because aclEnable"):
+        check_role(BrokerConfig(replication_account="slave-account"), MessageStoreConfig())
+    check_role(BrokerConfig(replication_account="slave-account", acl_enable=True), MessageStoreConfig())
+
+
 @pytest.mark.parametrize(
     ("address", "lost"), [(None, "its master"), ("m:10912", "the topics, groups and offsets of its master")]
 )

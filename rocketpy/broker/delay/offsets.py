@@ -46,14 +46,14 @@ class DelayOffsetManager:
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
         self.offset_table: dict[int, int] = {}
-        """Level -> the next queue offset, current. Only ScheduleMessageService changes it."""
+        """Level -> the next queue offset, current. ScheduleMessageService changes it, on a slave :meth:`take`."""
         self.noted = DelayProgress()
         """The progress that the file has, or will have when it is persisted."""
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
     def load(self) -> None:
         """Read the file into the empty table; StartError when neither it nor its backup is valid."""
-        loaded = self.stored.load(_decode)
+        loaded = self.stored.load(decode_delay_progress)
         if loaded is not None:
             self.noted = loaded
             self.offset_table = dict(loaded.offsets)
@@ -64,6 +64,11 @@ class DelayOffsetManager:
             self.noted = progress
             self.stored.changed()
 
+    def take(self, progress: DelayProgress) -> None:
+        """Set the progress of a slave to its master's: current, and to persist. The same condition as :meth:`note`."""
+        self.offset_table = dict(progress.offsets)
+        self.note(progress)
+
     def _snapshot(self) -> object:
         content: dict[str, object] = {_OFFSETS: dict(sorted(self.noted.offsets.items()))}
         if self.noted.physical_offset is not None:
@@ -71,7 +76,8 @@ class DelayOffsetManager:
         return content
 
 
-def _decode(content: object) -> DelayProgress:
+def decode_delay_progress(content: object) -> DelayProgress:
+    """Return the progress in a parsed file or answer; RemoteProtocolError when it is malformed."""
     table = content.get(_OFFSETS) if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise RemoteProtocolError(f"expected an object with {_OFFSETS}")

@@ -1,4 +1,7 @@
-"""The metadata feature: keeps topics, groups, offsets and filters on disk while the broker runs."""
+"""The metadata feature: keeps topics, groups, offsets and filters on disk while the broker runs.
+
+Composition, and the order in which offsets are written: after what they rely on.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,26 @@ class MetadataFeature(Feature):
 
     def __init__(self, context: BrokerContext) -> None:
         config, tables = context.config, context.tables
-        # Write-ahead: a group's offset moves past a message once it is sent back. Were the offset on disk before the
-        # copy in the log, a power failure between the two would lose the message.
-        tables.offsets.stored.before_write = context.store.flush
+        self._tables = tables
+        self._flush_log = context.store.flush
+        tables.offsets.stored.before_write = self._before_offsets
+        notes = tables.offset_differences.committed if context.is_slave else tables.offset_resets.changed
+        tables.offsets.on_change = notes
         self.persistence = TablePersistService(
             at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
-            periodic=[tables.offsets.stored],
+            periodic=[tables.offset_resets.stored, tables.offset_differences.stored, tables.offsets.stored],
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
         self.services = (self.persistence,)
         self.settings = {("autoCreateTopicEnable",): tables.topics.settings_changed}
+
+    async def _before_offsets(self) -> None:
+        """Write ahead of consumer offsets.
+
+        A group's offset moves past a message once it is sent back: were the offset on disk before the copy in the log,
+        a power failure between the two would lose the message. Were an offset on disk before the note that it was reset
+        or committed to a slave, a crash would make it look like any other one.
+        """
+        await self._flush_log()
+        await self._tables.offset_resets.stored.persist()
+        await self._tables.offset_differences.stored.persist()

@@ -128,6 +128,20 @@ class SubscriptionGroupManager:
         _log.info("group changed", extra=event_fields(group=group_config.group_name, now=group_config, was=old))
         self._changed()
 
+    def take(self, wrapper: SubscriptionGroupWrapper) -> bool:
+        """Replace the table by a master's, with its data version; False when both are equal already.
+
+        Compatibility: RocketMQ's slave compares versions.
+        """
+        table = dict(wrapper.subscription_group_table)
+        if self.data_version == wrapper.data_version and self.subscription_group_table == table:
+            return False
+        self.subscription_group_table = table
+        self._bounds.recount(table)
+        self.data_version = wrapper.data_version
+        self.stored.changed()
+        return True
+
     def disable_consume(self, group: str) -> None:
         """Disable consumption for a group, if it exists."""
         old = self.subscription_group_table.get(group)

@@ -11,12 +11,15 @@ table is in ``lmqConsumerOffset.json``::
 
 Compatibility: ``ConsumerOffsetManager`` and ``LmqConsumerOffsetManager`` (4.9.8) and their files, with integer keys
 that are not JSON. When enableLmq is switched on, RocketMQ starts without offsets; here the other file's are loaded.
+
+Two listeners rely on ``on_change``: a master notes offsets that were set back (:mod:`.offset_resets`), a slave notes
+offsets that clients have committed to it (:mod:`rocketpy.broker.replication.offset_differences`).
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
@@ -45,6 +48,8 @@ class ConsumerOffsetManager:
     ) -> None:
         self.offset_table: dict[str, dict[int, int]] = {}
         """Read freely; change it only through the methods."""
+        self.on_change: Callable[[str, int, int | None, int | None], None] | None = None
+        """Listener for changes by requests: ``topic@group``, queue id, the offset before and after; None: no offset."""
         self._config = config
         self._unshared: set[str] = set()  # keys whose offsets are not shared with a snapshot
         self._count = 0  # of offsets
@@ -66,15 +71,15 @@ class ConsumerOffsetManager:
 
         When enableLmq has just been switched on, the offsets are still in the file of a broker without it.
         """
-        loaded = self.stored.load(_decode)
+        loaded = self.stored.load(decode_offset_table)
         if loaded is None and self.stored is not self._plain:
-            loaded = self._plain.load(_decode)
+            loaded = self._plain.load(decode_offset_table)
         if loaded is not None:
             self.offset_table = loaded
             self._unshared = set(loaded)
             self._count = sum(map(len, loaded.values()))
             for key in loaded:
-                self._index(*_split(key))
+                self._index(*split_key(key))
 
     def has_room_for(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a client's offset may be stored: known queues always, new ones up to the bounds."""
@@ -91,19 +96,24 @@ class ConsumerOffsetManager:
             queue_id = 0
         key = topic + _SEPARATOR + group
         offsets = self.offset_table.get(key)
+        before = None
         if offsets is None:
             offsets = self.offset_table[key] = {}
             self._unshared.add(key)
             self._index(topic, group)
-        elif offsets.get(queue_id) == consumer_offset:
-            return
-        elif key not in self._unshared:
-            offsets = self.offset_table[key] = dict(offsets)
-            self._unshared.add(key)
-        if queue_id not in offsets:
+        else:
+            before = offsets.get(queue_id)
+            if before == consumer_offset:
+                return
+            if key not in self._unshared:
+                offsets = self.offset_table[key] = dict(offsets)
+                self._unshared.add(key)
+        if before is None:
             self._count += 1
         offsets[queue_id] = consumer_offset
         self.stored.changed()
+        if self.on_change is not None:
+            self.on_change(key, queue_id, before, consumer_offset)
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the next queue offset to consume, -1 when the group has none."""
@@ -121,23 +131,30 @@ class ConsumerOffsetManager:
         offsets = self.offset_table.get(topic + _SEPARATOR + source_group)
         if offsets is not None:
             key = topic + _SEPARATOR + target_group
-            self._count += len(offsets) - len(self.offset_table.get(key, ()))
+            before = self.offset_table.get(key, {})
+            self.replace(key, offsets)
+            self._replaced(key, before, offsets)
+
+    def replace(self, key: str, offsets: Mapping[int, int]) -> None:
+        """Set the offsets of ``topic@group``, by queue id; without any it is removed. No listener is called."""
+        self._count += len(offsets) - len(self.offset_table.get(key, ()))
+        topic, group = split_key(key)
+        if offsets:
             self.offset_table[key] = dict(offsets)
             self._unshared.add(key)
-            self._index(topic, target_group)
-            self.stored.changed()
+            self._index(topic, group)
+        elif self.offset_table.pop(key, None) is not None:
+            _unindex(self._groups_of, topic, group)
+            _unindex(self._topics_of, group, topic)
+        self.stored.changed()
 
     def remove_offset(self, group: str) -> None:
         """Remove all offsets of a group."""
-        topics = self._topics_of.pop(group, {})
-        for topic in topics:
-            self._count -= len(self.offset_table.pop(topic + _SEPARATOR + group, ()))
-            groups = self._groups_of[topic]
-            del groups[group]
-            if not groups:
-                del self._groups_of[topic]
-        if topics:
-            self.stored.changed()
+        for topic in list(self._topics_of.get(group, ())):
+            key = topic + _SEPARATOR + group
+            before = self.offset_table[key]
+            self.replace(key, {})
+            self._replaced(key, before, {})
 
     def which_topic_by_consumer(self, group: str) -> list[str]:
         """Return the topics in which a group has offsets."""
@@ -151,6 +168,13 @@ class ConsumerOffsetManager:
         """Return an immutable copy of the table as it is now."""
         self._unshared.clear()
         return dict(self.offset_table)
+
+    def _replaced(self, key: str, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+        """Notify the listener of the queues whose offset differs."""
+        if self.on_change is not None:
+            for queue_id in before.keys() | after.keys():
+                if before.get(queue_id) != after.get(queue_id):
+                    self.on_change(key, queue_id, before.get(queue_id), after.get(queue_id))
 
     def _index(self, topic: str, group: str) -> None:
         self._groups_of.setdefault(topic, {})[group] = None
@@ -169,14 +193,24 @@ class ConsumerOffsetManager:
         return [topic + _SEPARATOR + group for topic in self._topics_of[group]]
 
 
-def _split(key: str) -> tuple[str, str]:
-    """Split at the first separator: a topic cannot contain it, a group can."""
+def split_key(key: str) -> tuple[str, str]:
+    """Return topic and group of ``topic@group``: a topic cannot contain the separator, a group can."""
     topic, _, group = key.partition(_SEPARATOR)
     return topic, group
 
 
-def _decode(content: object) -> dict[str, dict[int, int]]:
-    """Validate the file's content, so that a damaged file fails the start and not a later pull."""
+def _unindex(index: dict[str, dict[str, None]], name: str, other: str) -> None:
+    others = index[name]
+    del others[other]
+    if not others:
+        del index[name]
+
+
+def decode_offset_table(content: object) -> dict[str, dict[int, int]]:
+    """Return the table in a parsed file or answer, by ``topic@group`` and queue id; RemoteProtocolError if malformed.
+
+    It is checked as a whole, so that a damaged file fails the start and not a later pull.
+    """
     table = content.get("offsetTable") if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise RemoteProtocolError("expected an object with offsetTable")

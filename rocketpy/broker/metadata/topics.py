@@ -192,6 +192,24 @@ class TopicConfigManager:
         _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
         self._changed()
 
+    def take(self, wrapper: TopicConfigSerializeWrapper) -> bool:
+        """Replace the table by a master's, with its data version; False when both are equal already.
+
+        The broker's own topics stay even if the master has them not. Compatibility: RocketMQ's slave compares versions.
+        """
+        table = dict(wrapper.topic_config_table)
+        for topic in self._own_topic_names:
+            if topic in self.topic_config_table:
+                table.setdefault(topic, self.topic_config_table[topic])
+        if self.data_version == wrapper.data_version and self.topic_config_table == table:
+            return False
+        self.topic_config_table.clear()
+        self.topic_config_table.update(table)
+        self._bounds.recount(table)
+        self.data_version = wrapper.data_version
+        self.stored.changed()
+        return True
+
     def delete_topic_config(self, topic: str) -> bool:
         """Delete a topic; False when it does not exist. Its queues and offsets are deleted by the caller."""
         old = self.topic_config_table.pop(topic, None)

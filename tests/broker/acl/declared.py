@@ -15,6 +15,7 @@ from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.wiring import Wiring
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.tls.contexts import ServerTls
+from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from tests.broker.tables_of_a_broker import context_of, make_tables
 
@@ -33,6 +34,7 @@ def declared() -> dict[int, object]:
         stop=trio.Event(),
         tls=ServerTls(TlsServerConfig()),
         hooks=NO_HOOKS,
+        run_blocking=run_inline,
     )
     return wiring.dispatcher().needs
 

@@ -110,3 +110,16 @@ def test_what_fastjson_takes_too(text: str) -> None:
 def test_an_invalid_file_stops_the_start(text: str) -> None:
     with pytest.raises(StartError, match="delayOffset"):
         manager(disk_with(text)).load()
+
+
+async def test_a_slave_takes_its_masters_progress() -> None:
+    """At once for whoever asks for it, and in the file for a promotion; ours names where later deliveries begin."""
+    disk = disk_with((GOLDEN / "slave-delayOffset.json").read_text())
+    offsets = manager(disk)
+    offsets.load()
+    offsets.take(DelayProgress({1: 7, 3: 2}, 81_723))
+    assert offsets.offset_table == {1: 7, 3: 2}
+    await offsets.stored.persist()
+    later = manager(disk)
+    later.load()
+    assert later.noted == DelayProgress({1: 7, 3: 2}, 81_723)

@@ -9,7 +9,8 @@ import pytest
 
 from rocketpy.broker.metadata.groups import PREDEFINED_GROUPS
 from rocketpy.errors import StartError
-from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.topic import DataVersion
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
 
 
@@ -122,3 +123,25 @@ def test_consuming_can_be_switched_off_and_stays_off(tables: Tables) -> None:
     assert not tables.groups.subscription_group_table["g"].consume_enable
     assert "unknown" not in tables.groups.subscription_group_table
     assert tables.groups.data_version.counter == before + 1
+
+
+def test_a_slave_takes_the_whole_table_of_its_master_if_it_differs(tables: Tables) -> None:
+    groups = tables.groups
+    groups.update_subscription_group_config(SubscriptionGroupConfig("Old"))
+    taken = SubscriptionGroupWrapper({"G": SubscriptionGroupConfig("G", retry_max_times=3)}, DataVersion(5, 7))
+    assert [groups.take(taken) for _ in range(2)] == [True, False]
+    assert groups.subscription_group_table == taken.subscription_group_table
+    assert groups.data_version == DataVersion(5, 7)
+    assert groups.stored.has_changes
+    groups.disable_consume("G")
+    assert groups.take(taken)
+    groups.subscription_group_table["H"] = SubscriptionGroupConfig("H")  # of an equal version
+    assert groups.take(taken)
+    assert "H" not in groups.subscription_group_table
+
+
+def test_the_bounds_of_automatic_creation_count_what_was_taken(tables_with: Callable[..., Tables]) -> None:
+    groups = tables_with(auto_create_table_bytes_max=20_000).groups
+    many = {f"G{number}": SubscriptionGroupConfig(f"G{number}") for number in range(200)}
+    groups.take(SubscriptionGroupWrapper(many, DataVersion(1, 1)))
+    assert groups.full_because is not None

@@ -216,3 +216,35 @@ def test_a_malformed_file_of_light_queues_stops_the_start(tmp_path: Path, text: 
     (tmp_path / "lmqConsumerOffset.json").write_text(text)
     with pytest.raises(StartError, match="lmqConsumerOffset"):
         make_tables(tmp_path, enable_lmq=True).offsets.load()
+
+
+# ---- listeners, and tables of a master -------------------------------------------------------------------------------
+
+
+def test_a_listener_is_notified_of_every_change_by_a_request(tables: Tables) -> None:
+    offsets, changes = tables.offsets, []
+    offsets.on_change = lambda *change: changes.append(change)
+    offsets.commit_offset("peer", "g", "t", 0, 9)
+    offsets.commit_offset("peer", "g", "t", 0, 9)
+    offsets.commit_offset("peer", "g", "t", 0, 3)
+    offsets.commit_offset("peer", "h", "t", 1, 1)
+    offsets.clone_offset("g", "h", "t")
+    offsets.remove_offset("g")
+    assert changes[:3] == [("t@g", 0, None, 9), ("t@g", 0, 9, 3), ("t@h", 1, None, 1)]
+    assert sorted(changes[3:5]) == [("t@h", 0, None, 3), ("t@h", 1, 1, None)]
+    assert changes[5:] == [("t@g", 0, 3, None)]
+
+
+def test_a_slave_replaces_the_offsets_of_a_pair_without_a_listener(tables_with: Callable[..., Tables]) -> None:
+    offsets = tables_with(consumer_offsets_max=3).offsets
+    offsets.on_change = lambda *change: pytest.fail(str(change))
+    snapshots = []
+    for replaced in ({0: 1, 1: 2}, {1: 3, 2: 4, 3: 5}, {}, {}, {7: 8}):
+        offsets.replace("t@g@h", replaced)
+        snapshots.append(offsets.snapshot())
+        assert dict(offsets.offsets_of("g@h", "t")) == replaced
+        assert offsets.which_group_by_topic("t") == (["g@h"] if replaced else [])
+        assert offsets.which_topic_by_consumer("g@h") == (["t"] if replaced else [])
+        assert offsets.has_room_for("x", "y", 0) == (len(replaced) < 3)
+    assert snapshots[0] == {"t@g@h": {0: 1, 1: 2}}
+    assert snapshots[2] == {}

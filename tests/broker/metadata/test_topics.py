@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
 
 PEER = "127.0.0.1:50000"
@@ -329,3 +330,38 @@ def test_a_file_with_too_many_topics_is_loaded_with_a_warning(tmp_path: Path, ca
     (warning,) = caplog.messages[:1]
     assert "topics.json is large: there are" in warning
     assert "autoCreateTableBytesMax" in warning
+
+
+def test_a_slave_takes_the_whole_table_of_its_master(tables: Tables) -> None:
+    """Its own topics stay: they exist on every broker. The object is the same, for the fast paths read it directly."""
+    topics = tables.topics
+    table, own = topics.topic_config_table, set(topics.topic_config_table)
+    topics.update_topic_config(TopicConfig("Old"))
+    taken = TopicConfigSerializeWrapper({"New": TopicConfig("New", 3, 3)}, DataVersion(5, 7))
+    assert topics.take(taken)
+    assert topics.topic_config_table is table
+    assert set(table) == own | {"New"}
+    assert topics.data_version == DataVersion(5, 7)
+    assert topics.stored.has_changes
+
+
+def test_a_table_is_taken_again_only_if_it_differs(tables: Tables) -> None:
+    """Equal versions do not mean equal tables: a heartbeat may have created a topic here."""
+    topics = tables.topics
+    taken = TopicConfigSerializeWrapper({"New": TopicConfig("New", 3, 3)}, DataVersion(5, 7))
+    assert [topics.take(taken) for _ in range(2)] == [True, False]
+    topics.topic_config_table["%RETRY%g"] = TopicConfig("%RETRY%g", 1, 1)
+    assert topics.take(taken)
+    assert "%RETRY%g" not in topics.topic_config_table
+    assert topics.take(attrs.evolve(taken, data_version=DataVersion(5, 8)))
+    assert topics.take(attrs.evolve(taken, topic_config_table={"New": TopicConfig("New", 4, 4)}))
+
+
+def test_the_bounds_of_automatic_creation_count_what_was_taken(tables_with: Callable[..., Tables]) -> None:
+    topics = tables_with(auto_create_table_bytes_max=20_000).topics
+    assert topics.full_because is None
+    many = {f"T{number}": TopicConfig(f"T{number}") for number in range(200)}
+    topics.take(TopicConfigSerializeWrapper(many, DataVersion(1, 1)))
+    assert topics.full_because is not None
+    topics.take(TopicConfigSerializeWrapper({}, DataVersion(1, 2)))
+    assert topics.full_because is None

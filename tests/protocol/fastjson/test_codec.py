@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads
+from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads, loads_integer_keys
 from tests.worst_requests import WORST_JSON, processor_seconds, worst_json
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -254,3 +254,37 @@ def test_what_a_peer_sends_in_a_dialect_or_with_references_is_bounded() -> None:
             loads(longer, is_bounded=True)
     standard = b'{"a":"' + b"b" * 1_000_000 + b'"}'
     assert loads(standard, is_bounded=True) == {"a": "b" * 1_000_000}
+
+
+# ---- integer keys at the speed of standard JSON ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{"offsetTable":{"T@G":{0:1,1:-2},"U@G":{}}}', {"offsetTable": {"T@G": {"0": 1, "1": -2}, "U@G": {}}}),
+        (b'{ 0 :1, -7:"x"}', {"0": 1, "-7": "x"}),
+        (b'{"a":[1,2:3]}', None),
+        (b'{"a":1}', {"a": 1}),
+        (b'{"T@G{0:1,2:":{3:4}}', {"T@G{0:1,2:": {3: 4}}),
+        (b'{"T@\\",5:":{3:4}}', {'T@",5:': {3: 4}}),
+        (b'{"$ref":{0:1}}', {"$ref": {"0": 1}}),
+        (b'{"a":"x,5:y"}', {"a": "x,5:y"}),
+        (b"", None),
+    ],
+)
+def test_bare_integer_keys_are_quoted_where_they_are_keys(text: bytes, value: object) -> None:
+    """A text that looks like a key is left as it is: the dialect's own reader reads that document."""
+    if value is None and text:
+        with pytest.raises(RemoteProtocolError):
+            loads_integer_keys(text)
+    else:
+        assert loads_integer_keys(text) == value
+
+
+def test_a_large_document_is_read_fast_or_refused() -> None:
+    many = b'{"offsetTable":{%b}}' % b",".join(b'"Topic%d@Group":{0:1,1:2,2:3}' % number for number in range(20_000))
+    assert processor_seconds(lambda: loads_integer_keys(many), enough=0.2) < 0.2
+    assert len(loads_integer_keys(many)["offsetTable"]) == 20_000  # type: ignore[index]
+    with pytest.raises(RemoteProtocolError, match="expected standard JSON"):
+        loads_integer_keys(many.replace(b"Topic7@", b"Topic{7:@"))

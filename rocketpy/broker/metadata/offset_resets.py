@@ -1,0 +1,82 @@
+"""Offsets that were set back or removed on this broker, persisted in ``offsetResets.json``.
+
+::
+
+    {"offsetResets":{"TopicA@GroupA":{0:120,1:96}}}
+
+A master that starts takes higher offsets from its slaves, because consumers commit to slaves while there is no master
+(:mod:`rocketpy.broker.replication.offsets_from_slaves`). A slave that has not heard of a reset still has the offset
+from before it. The table holds, by ``topic@group`` and queue id, the highest offset that a reset has revoked. Rule: an
+offset of a slave counts only above it. An entry is dropped when the group itself commits an offset above it.
+
+A commit of a lower offset is a reset, whoever sends it: RocketMQ's tools reset a group by UPDATE_CONSUMER_OFFSET too.
+The table is bounded: beyond ``OFFSET_RESETS_MAX`` groups of topics the one whose first reset is oldest is forgotten,
+and an old offset of a slave may then undo it.
+
+Compatibility: RocketMQ (4.9.8) has no such file, takes no offsets from slaves, and ignores the file.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.metadata.offsets import decode_offset_table
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+
+OFFSET_RESETS_MAX = 100_000
+"""Bound of the pairs of topic and group that have a reset."""
+
+_KEY = "offsetResets"
+
+
+class OffsetResets:
+    """The revoked offsets of one broker."""
+
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
+        self._revoked: dict[str, dict[int, int]] = {}  # the oldest pair first
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
+
+    def load(self) -> None:
+        """Read the file into the empty table; StartError when file and backup are malformed."""
+        loaded = self.stored.load(_decode)
+        if loaded is not None:
+            self._revoked = loaded
+
+    def changed(self, key: str, queue_id: int, before: int | None, after: int | None) -> None:
+        """Note a change of an offset by a request: a listener of ConsumerOffsetManager."""
+        if before is not None and (after is None or after < before):
+            self._revoke(key, queue_id, before)
+        elif self._revoked and after is not None:
+            self._advanced(key, queue_id, after)
+
+    def revoked_offset(self, key: str, queue_id: int) -> int:
+        """Return the highest offset that a reset has revoked, -1 for none."""
+        return self._revoked.get(key, {}).get(queue_id, -1)
+
+    def _revoke(self, key: str, queue_id: int, before: int) -> None:
+        revoked = self._revoked.get(key)
+        if revoked is None:
+            while len(self._revoked) >= OFFSET_RESETS_MAX:
+                del self._revoked[next(iter(self._revoked))]
+            revoked = self._revoked[key] = {}
+        if before > revoked.get(queue_id, -1):
+            revoked[queue_id] = before
+            self.stored.changed()
+
+    def _advanced(self, key: str, queue_id: int, after: int) -> None:
+        revoked = self._revoked.get(key)
+        if revoked is not None and after > revoked.get(queue_id, after):
+            del revoked[queue_id]
+            if not revoked:
+                del self._revoked[key]
+            self.stored.changed()
+
+    def _snapshot(self) -> object:
+        return {_KEY: {key: dict(revoked) for key, revoked in self._revoked.items()}}
+
+
+def _decode(content: object) -> dict[str, dict[int, int]]:
+    if not isinstance(content, dict) or _KEY not in content:
+        raise RemoteProtocolError(f"expected an object with {_KEY}")
+    return decode_offset_table({"offsetTable": content[_KEY]})

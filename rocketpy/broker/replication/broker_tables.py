@@ -1,0 +1,204 @@
+"""Requests for the tables of another broker of the same name: what a slave asks its master, and a master its slaves.
+
+An answer is decoded and checked as a whole. One that is malformed, or that no broker gives, is refused with a
+RemoteProtocolError, and nothing is taken from it. Its size is bounded by the longest frame; large ones are decoded in a
+worker thread.
+
+Compatibility: ``BrokerOuterAPI`` (4.9.8). RocketMQ's slave asks for topics at its master's port - 2, the VIP port; the
+main port answers too, and there is always one. RocketMQ does not sign these requests: with access control on, its
+master must have the slave in a white list. Here they are signed if ``replicationAccount`` names an account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import attrs
+
+from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
+from rocketpy.broker.metadata.offsets import decode_offset_table
+from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
+from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
+from rocketpy.protocol import fastjson
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.group import SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.runner import RunBlocking
+
+REQUEST_SECONDS = 3.0
+"""Time for one answer, connecting included; RocketMQ's 3000 ms."""
+
+ON_LOOP_BYTES_MAX = 65_536
+"""A longer body is decoded in a worker thread."""
+
+_PERM_MAX = 15
+_INT64 = range(-(1 << 63), 1 << 63)
+_INT32 = range(1 << 31)
+
+BodyT = TypeVar("BodyT")
+HeaderT = TypeVar("HeaderT")
+
+Sign = Callable[[RemotingCommand], None]
+
+
+class Requests(Protocol):
+    """The part of a remoting client that is used here."""
+
+    async def request(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and return its response; RemotingError without one."""
+        ...
+
+
+@attrs.frozen
+class MasterState:
+    """Figures of a running broker; None where it does not tell them."""
+
+    run: int | None  # its bootTimestamp, which is another one after each start
+    log_end: int | None  # a physical offset
+
+
+@attrs.define(eq=False)
+class BrokerTables:
+    """Asks other brokers.
+
+    Every method raises RemotingError without an answer, BrokerError for a refusal, and RemoteProtocolError for an
+    answer that is not taken.
+    """
+
+    _client: Requests
+    _run_blocking: RunBlocking
+    _sign: Sign | None = None
+
+    async def groups(self, address: str) -> SubscriptionGroupWrapper:
+        """Return all consumer groups (201)."""
+        return await self._table(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _decode_groups)
+
+    async def topics(self, address: str) -> TopicConfigSerializeWrapper:
+        """Return all topics (21)."""
+        return await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics)
+
+    async def consumer_offsets(self, address: str) -> dict[str, dict[int, int]]:
+        """Return all consumer offsets (43) by ``topic@group`` and queue id; negative ones, which are none, left out."""
+        return await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_offsets)
+
+    async def delay_offsets(self, address: str) -> DelayProgress:
+        """Return the next queue offset of each delay level (45)."""
+        return await self._table(address, RequestCode.GET_ALL_DELAY_OFFSET, _decode_delay_offsets)
+
+    async def state(self, address: str) -> MasterState:
+        """Return when the broker was started, and where its log ends (28)."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = decode_body(answer.body, KVTable, is_bounded=True).table
+        return MasterState(_figure(table.get("bootTimestamp")), _figure(table.get("commitLogMaxOffset")))
+
+    async def consumer_offset(self, address: str, group: str, topic: str, queue_id: int) -> int:
+        """Return a group's offset (14), -1 for none."""
+        header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue_id)
+        try:
+            answer = await self._ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except BrokerError as refusal:
+            if refusal.response_code == ResponseCode.QUERY_NOT_FOUND:
+                return -1
+            raise
+        return _header_of(answer, QueryConsumerOffsetResponseHeader).offset
+
+    async def max_offset(self, address: str, topic: str, queue_id: int) -> int:
+        """Return the end of a queue (30), 0 for one that does not exist."""
+        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        return _header_of(
+            await self._ask(address, RequestCode.GET_MAX_OFFSET, header), GetMaxOffsetResponseHeader
+        ).offset
+
+    async def commit(self, address: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
+        """Commit a group's offset (15)."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=consumer_offset
+        )
+        await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _table(self, address: str, code: RequestCode, decode: Callable[[bytes], BodyT]) -> BodyT:
+        body = (await self._ask(address, code)).body
+        if not body:
+            raise RemoteProtocolError(f"{code.name}: expected a body, found none")
+        if len(body) <= ON_LOOP_BYTES_MAX:
+            return decode(body)
+        return await self._run_blocking(partial(decode, body))
+
+    async def _ask(self, address: str, code: RequestCode, header: object | None = None) -> RemotingCommand:
+        request = make_request(code, header)
+        if self._sign is not None:
+            self._sign(request)
+        answer = await self._client.request(address, request, REQUEST_SECONDS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        return answer
+
+
+def _decode_groups(body: bytes) -> SubscriptionGroupWrapper:
+    wrapper = decode_body(body, SubscriptionGroupWrapper, is_bounded=True)
+    for name, group in wrapper.subscription_group_table.items():
+        if not name.strip() or name != group.group_name:
+            raise RemoteProtocolError(f"group {name[:64]!r}: expected a name and its settings, found {group}")
+        _check(group.retry_queue_nums, QUEUE_NUMS_MAX, f"group {name}: retryQueueNums")
+    return wrapper
+
+
+def _decode_topics(body: bytes) -> TopicConfigSerializeWrapper:
+    wrapper = decode_body(body, TopicConfigSerializeWrapper, is_bounded=True)
+    for name, topic in wrapper.topic_config_table.items():
+        fault = topic_name_fault(name)
+        if fault is not None or name != topic.topic_name:
+            raise RemoteProtocolError(f"topic {name[:64]!r}: {fault or f'expected its settings, found {topic}'}")
+        _check(topic.read_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: readQueueNums")
+        _check(topic.write_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: writeQueueNums")
+        _check(topic.perm, _PERM_MAX, f"topic {name}: perm")
+    return wrapper
+
+
+def _decode_offsets(body: bytes) -> dict[str, dict[int, int]]:
+    table = decode_offset_table(fastjson.loads_integer_keys(body))
+    for key, offsets in table.items():
+        topic, separator, _ = key.partition("@")
+        if not topic or not separator:
+            raise RemoteProtocolError(f"offsetTable: expected topic@group, found {key[:64]!r}")
+        if not all(queue_id in _INT32 and offset in _INT64 for queue_id, offset in offsets.items()):
+            raise RemoteProtocolError(f"offsetTable: expected queue ids and offsets of {key[:64]!r}, found others")
+        if min(offsets.values(), default=0) < 0:
+            table[key] = {queue_id: offset for queue_id, offset in offsets.items() if offset >= 0}
+    return table
+
+
+def _decode_delay_offsets(body: bytes) -> DelayProgress:
+    return DelayProgress(decode_delay_progress(fastjson.loads_integer_keys(body)).offsets)
+
+
+def _check(value: int, value_max: int, what: str) -> None:
+    if not 0 <= value <= value_max:
+        raise RemoteProtocolError(f"{what}: expected 0 to {value_max}, found {value}")
+
+
+def _figure(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) < 20
+    return int(text or "") if is_number else None
+
+
+def _header_of(answer: RemotingCommand, header_class: type[HeaderT]) -> HeaderT:
+    try:
+        return read_header(answer, header_class)
+    except RequestError as failure:
+        raise RemoteProtocolError(failure.remark) from failure

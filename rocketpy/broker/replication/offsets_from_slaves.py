@@ -1,0 +1,151 @@
+"""Consumer offsets that a master takes from its slaves before it serves: those of the time when it was away.
+
+Consumers that find no master commit to a slave. At its start a master asks the nameservers for the slaves of its name,
+asks these for their offsets (43), and takes the higher ones, all within ``TAKE_SECONDS``. Its own offsets never fall by
+that. Slaves of either make answer; a slave of this make also brings such offsets home by itself
+(:mod:`.slave_synchronize`), later, and to a Java master too.
+
+What is not taken:
+
+- an offset that a reset on this master has revoked (:mod:`rocketpy.broker.metadata.offset_resets`);
+- the part of an offset past the end of the queue here: the messages that will be there are not those that the group has
+  consumed;
+- offsets of the broker's own groups, which belong to records of this log that a loss of power may have taken;
+- a new offset when there are too many.
+
+Compatibility: RocketMQ (4.9.8) takes none, and its slaves overwrite theirs with the master's (rocketmq#1094).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import trio
+
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.groups import OWN_GROUPS
+from rocketpy.broker.metadata.offset_resets import OffsetResets
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
+from rocketpy.broker.replication.broker_tables import BrokerTables, Requests
+from rocketpy.containment import Contained
+from rocketpy.errors import BrokerError, LocalProtocolError, RemoteProtocolError, RemotingError
+from rocketpy.log_files import event_fields
+from rocketpy.protocol import fastjson
+from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.store.message_store import MessageStore
+
+TAKE_SECONDS = 2.0
+"""Time that a start of a master waits for nameservers and slaves, all together."""
+
+SLAVES_ASKED_MAX = 16
+"""Bound of the slaves that are asked."""
+
+_KEYS_PER_TURN = 500
+_SHOWN_MAX = 300
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+class OffsetsFromSlaves:
+    """Taken once, by :meth:`take`. Only a master has it."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        namesrv_addresses: Sequence[str],
+        broker_addr: str,
+        client: Requests,
+        tables: BrokerTables,
+        offsets: ConsumerOffsetManager,
+        resets: OffsetResets,
+        store: MessageStore,
+    ) -> None:
+        self._config = config
+        self._namesrv_addresses = tuple(namesrv_addresses)
+        self._broker_addr = broker_addr
+        self._client = client
+        self._tables = tables
+        self._offsets = offsets
+        self._resets = resets
+        self._store = store
+        self._asked: set[str] = set()
+
+    async def take(self) -> int:
+        """Return how many offsets were raised. Never fails for what a peer answers, nor takes longer than it may."""
+        counts: list[int] = []
+        with trio.move_on_after(TAKE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for address in self._namesrv_addresses:
+                    nursery.start_soon(self._ask_nameserver, address, nursery, counts)
+        return sum(counts)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _ask_nameserver(self, address: str, nursery: trio.Nursery, counts: list[int]) -> None:
+        """Ask the slaves that a nameserver knows; another one may know others."""
+        with Contained(_log, "asking nameserver %s for the slaves of this broker", address):
+            try:
+                request = make_request(RequestCode.GET_BROKER_CLUSTER_INFO)
+                answer = await self._client.request(address, request, TAKE_SECONDS)
+                if answer.code != ResponseCode.SUCCESS:
+                    raise BrokerError(answer.code, answer.remark, address)
+                cluster = decode_value(fastjson.loads_integer_keys(answer.body or b""), ClusterInfo)
+                slaves = self._slaves_in(cluster)
+            except (RemotingError, BrokerError, RemoteProtocolError) as failure:
+                fields = event_fields(address=address, why=str(failure)[:_SHOWN_MAX])
+                _log.warning("a nameserver did not name the slaves of this broker at its start", extra=fields)
+                return
+            for slave in slaves:
+                if slave not in self._asked and len(self._asked) < SLAVES_ASKED_MAX:
+                    self._asked.add(slave)
+                    nursery.start_soon(self._ask_slave, slave, counts)
+
+    def _slaves_in(self, cluster: ClusterInfo) -> list[str]:
+        broker = cluster.broker_addr_table.get(self._config.broker_name)
+        addresses = {} if broker is None else broker.broker_addrs
+        return [
+            address
+            for broker_id, address in addresses.items()
+            if broker_id != MASTER_ID and address != self._broker_addr
+        ]
+
+    async def _ask_slave(self, address: str, counts: list[int]) -> None:
+        with Contained(_log, "taking the offsets of slave %s", address):
+            try:
+                table = await self._tables.consumer_offsets(address)
+            except (RemotingError, BrokerError, RemoteProtocolError, LocalProtocolError) as failure:
+                fields = event_fields(slave=address, why=str(failure)[:_SHOWN_MAX])
+                _log.warning("a slave did not tell its consumer offsets at this broker's start", extra=fields)
+                return
+            count = await self._take_all(address, table)
+            counts.append(count)
+            _log.info("a slave told its consumer offsets", extra=event_fields(slave=address, taken=count))
+
+    async def _take_all(self, address: str, table: dict[str, dict[int, int]]) -> int:
+        count = 0
+        for number, (key, offsets) in enumerate(table.items()):
+            if number % _KEYS_PER_TURN == _KEYS_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            topic, group = split_key(key)
+            if group in OWN_GROUPS:
+                continue
+            for queue_id, offset in offsets.items():
+                count += self._take_one(address, topic, group, queue_id, offset)
+        return count
+
+    def _take_one(self, address: str, topic: str, group: str, queue_id: int, offset: int) -> bool:
+        """Take an offset if it is higher than ours and may count."""
+        if offset <= self._resets.revoked_offset(f"{topic}@{group}", queue_id):
+            return False
+        taken = min(offset, self._store.max_offset_in_queue(topic, queue_id))
+        if taken <= max(self._offsets.query_offset(group, topic, queue_id), 0):
+            return False
+        if not self._offsets.has_room_for(group, topic, queue_id):
+            return False
+        self._offsets.commit_offset(address, group, topic, queue_id, taken)
+        return True

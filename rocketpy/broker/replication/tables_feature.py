@@ -1,0 +1,58 @@
+"""The feature of replicated tables: a slave takes its master's, a master the offsets that its slaves have kept for it.
+
+Composition only; no logic.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.feature import Feature
+from rocketpy.broker.replication.account_signature import AccountSignature
+from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
+from rocketpy.broker.replication.slave_synchronize import KnownMaster, SlaveSynchronize
+from rocketpy.remoting.client import RemotingClient
+from rocketpy.runner import RunBlocking
+
+
+class ReplicatedTablesFeature(Feature):
+    """The service of a slave, and what a master does before it serves."""
+
+    def __init__(
+        self, context: BrokerContext, *, client: RemotingClient, master: KnownMaster, run_blocking: RunBlocking
+    ) -> None:
+        config, tables = context.config, context.tables
+        sign = None
+        if tables.accounts is not None and config.replication_account:
+            sign = AccountSignature(tables.accounts, config.replication_account)
+        others = BrokerTables(client, run_blocking, sign)
+        self.slave_synchronize: SlaveSynchronize | None = None
+        self.offsets_from_slaves: OffsetsFromSlaves | None = None
+        if context.is_slave:
+            self.slave_synchronize = SlaveSynchronize(
+                master=master,
+                tables=others,
+                topics=tables.topics,
+                groups=tables.groups,
+                offsets=tables.offsets,
+                delay_offsets=tables.delay_offsets,
+                differences=tables.offset_differences,
+                store=context.store,
+            )
+            self.services = (self.slave_synchronize,)
+        else:
+            self.offsets_from_slaves = OffsetsFromSlaves(
+                config=config,
+                namesrv_addresses=config.namesrv_addresses,
+                broker_addr=context.broker_addr,
+                client=client,
+                tables=others,
+                offsets=tables.offsets,
+                resets=tables.offset_resets,
+                store=context.store,
+            )
+
+    async def before_serving(self) -> None:
+        """Take the offsets that clients have committed to slaves, in bounded time."""
+        if self.offsets_from_slaves is not None:
+            await self.offsets_from_slaves.take()
