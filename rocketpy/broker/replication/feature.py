@@ -62,7 +62,10 @@ class ReplicationFeature(Feature):
         self.ha_client: HAClient | None = None
         if context.is_slave:
             comparison = LogComparison(
-                log=store.recorded_log, client=client, client_address=partial(client_address_of, self.master_addresses)
+                log=store.recorded_log,
+                client=client,
+                client_address=partial(client_address_of, self.master_addresses),
+                request_cut=store.order_cut if context.store_config.ha_truncate_diverged_log else None,
             )
             self.ha_client = _ha_client(context, network, self.master_addresses, comparison)
             self.master_search = MasterSearch(self.master_addresses, statistics=self.ha_client.statistics)

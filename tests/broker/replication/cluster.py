@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -14,6 +14,7 @@ from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.clock import SystemClock
+from rocketpy.errors import RemotingError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol.bodies.codec import decode_body
@@ -105,12 +106,13 @@ class Cluster:
         return decode_body(answer.body, KVTable).table
 
     async def until(self, broker: Running, **figures: str) -> dict[str, str]:
-        """Wait until the runtime info has these rows; return it."""
+        """Wait until the runtime info has these rows; return it. The broker may open its store again meanwhile."""
         with trio.fail_after(PATIENCE_SECONDS):
             while True:
-                found = await self.figures(broker)
-                if figures.items() <= found.items():
-                    return found
+                with suppress(RemotingError):
+                    found = await self.figures(broker)
+                    if figures.items() <= found.items():
+                        return found
                 await trio.sleep(0.02)
 
     async def until_slave_has_all(self, master: Running, slave: Running) -> None:

@@ -132,6 +132,29 @@ async def test_a_slave_of_a_slave_follows_by_its_configured_address(tmp_path: Pa
         assert "haSlaveLagBytes" in await cluster.figures(slave)
 
 
+@pytest.mark.parametrize("truncates", [False, True])
+async def test_a_slave_with_messages_of_its_own_stops_or_cuts_them(tmp_path: Path, truncates: bool) -> None:
+    """It was started as a master meanwhile."""
+    async with open_cluster(tmp_path) as cluster:
+        master, slave = await cluster.start(), await cluster.start(SLAVE, 1)
+        await cluster.send(master, b"common")
+        await check_equal(cluster, master, slave)
+        await slave.stop()
+        await master.stop()
+        other = await cluster.start(where="1")
+        await cluster.send(other, b"of the slave alone")
+        await other.stop()
+        master = await cluster.start()
+        await cluster.send(master, b"of the master")
+        slave = await cluster.start(SLAVE, 1, ha_truncate_diverged_log=truncates, port=broker_port())
+        if truncates:
+            await check_equal(cluster, master, slave)
+        else:
+            figures = await cluster.until(slave, haState="stopped")
+            assert "their last common record is at 0" in figures["haAlarm"]
+            assert b"of the slave alone" in b"".join(cluster.log_of(slave).values())
+
+
 # ---- hostile peers --------------------------------------------------------------------------------------------------
 
 
