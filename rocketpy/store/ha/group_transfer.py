@@ -101,7 +101,8 @@ class GroupTransferService:
 
         ``began`` is the time of Trio's clock at which its wait began: its deadline stays.
         """
-        at = bisect_right(self._ends, end_offset)
+        first, last = bisect_left(self._ends, end_offset), bisect_right(self._ends, end_offset)
+        at = bisect_right(self._began, began, first, last)  # several may wait for the same end
         self._ends.insert(at, end_offset)
         self._began.insert(at, max(began, self._began[at - 1]) if at else began)
         self._callbacks.insert(at, callback)

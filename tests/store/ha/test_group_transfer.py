@@ -234,6 +234,20 @@ async def test_a_request_whose_slave_has_gone_waits_on_until_its_own_deadline(
     assert [time for _, _, time in waits.answers[1:]] == pytest.approx([3.5, 4], abs=EXACT_S)
 
 
+async def test_of_requests_for_the_same_end_the_earlier_one_is_over_first(
+    waits: Waits, autojump_clock: trio.testing.MockClock
+) -> None:
+    waits.slave(1000)
+    await trio.sleep(2)
+    waits.put(1200)
+    waits.service.wait_again(1200, 1.0, lambda status: waits.answered(1200, status))
+    await trio.sleep(1.5)
+    waits.service.wait_again(1200, 2.5, lambda status: waits.answered(1200, status))
+    await trio.sleep(10)
+    assert waits.statuses == [(1200, TIMEOUT)] * 3
+    assert [time for _, _, time in waits.answers] == pytest.approx([4, 5, 5.5], abs=EXACT_S)
+
+
 async def test_what_waits_at_the_end_can_be_given_up(waits: Waits, mock_clock: trio.testing.MockClock) -> None:
     slave = waits.slave(1000)
     waits.put(1100)
