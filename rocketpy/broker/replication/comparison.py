@@ -90,6 +90,7 @@ class LogComparison:
         self._client_address = client_address
         self._request_cut = request_cut
         self._alarm: _Alarm | None = None
+        self._is_cut_ordered = False
         self._compared_count = 0
         self._equal_end = -1
         self._diverged_bytes = 0
@@ -107,6 +108,8 @@ class LogComparison:
         DivergedError, with both tails, when it is not; SlaveBehindError when the master has deleted what would have to
         be compared; OSError when the master cannot be asked.
         """
+        if self._alarm is not None and self._is_cut_ordered:  # nothing may be appended to a log that will be cut
+            raise DivergedError(self._alarm.text)
         address = self._client_address(ha_address)
         if address is None:
             raise OSError(f"the logs cannot be compared: expected a master's HOST:PORT, found {ha_address!r}")
@@ -201,6 +204,7 @@ class LogComparison:
         if not is_certain:
             return "; nothing is cut, because the master does not say what it has there instead"
         refusal = await self._request_cut(parting.common_end)
+        self._is_cut_ordered = refusal is None
         return "; the tail is kept in a file, and cut" if refusal is None else f"; nothing is cut: {refusal}"
 
     async def _find(self, master: MasterLog, record: RecordRange) -> Found:

@@ -6,7 +6,7 @@ only a configured ``haMasterAddress`` makes one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -15,7 +15,7 @@ from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.replication.accept_socket import AcceptSocketService
 from rocketpy.broker.replication.brokers_of_one_id import BrokersOfOneId
-from rocketpy.broker.replication.comparison import LogComparison, client_address_of
+from rocketpy.broker.replication.comparison import ComparisonStatistics, LogComparison, client_address_of
 from rocketpy.broker.replication.figures import ReplicationFigures
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.replication.master_search import MasterSearch
@@ -60,13 +60,15 @@ class ReplicationFeature(Feature):
             MasterLog(slaves=store.ha_service.slaves_by_peer, end_offset=lambda: store.log_source.end_offset),
         ]
         self.ha_client: HAClient | None = None
+        compared: Callable[[], ComparisonStatistics] | None = None
         if context.is_slave:
             comparison = LogComparison(
                 log=store.recorded_log,
                 client=client,
                 client_address=partial(client_address_of, self.master_addresses),
-                request_cut=store.order_cut if context.store_config.ha_truncate_diverged_log else None,
+                request_cut=store.order_cut,  # which says what forbids it
             )
+            compared = comparison.statistics
             self.ha_client = _ha_client(context, network, self.master_addresses, comparison)
             self.master_search = MasterSearch(self.master_addresses, statistics=self.ha_client.statistics)
             services.append(SlaveLog(statistics=self.ha_client.statistics, end_offset=lambda: store.wrote_offset))
@@ -78,6 +80,7 @@ class ReplicationFeature(Feature):
             accepted=self.accept.statistics,
             end_offset=lambda: store.log_source.end_offset,
             ha_client=self.ha_client,
+            compared=compared,
             master_addresses=self.master_addresses,
             others_of_this_id=lambda: self.ids.others,
         )

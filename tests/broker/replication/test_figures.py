@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from rocketpy.broker.replication.accept_socket import AcceptStatistics
+from rocketpy.broker.replication.comparison import ComparisonStatistics
 from rocketpy.broker.replication.figures import ReplicationFigures
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.store.config import BrokerRole
@@ -26,6 +27,7 @@ def figures_of(
         accepted=lambda: AcceptStatistics(3, 7, 5),
         end_offset=lambda: END,
         ha_client=None if client is None else cast(HAClient, SimpleNamespace(statistics=lambda: client)),
+        compared=None if client is None else lambda: ComparisonStatistics(2, 4711, 89, -1),
         master_addresses=addresses,
         others_of_this_id=lambda: others,
     )
@@ -53,11 +55,16 @@ def test_without_a_slave_there_is_no_lag() -> None:
 def test_a_slave_shows_what_it_is_doing() -> None:
     client = HAClientStatistics(HAState.CONNECTING, "connection refused", "10.0.0.1:10912", 3, 700, 5)
     rows = figures_of(BrokerRole.SLAVE, {}, client)
-    assert {key: rows[key] for key in rows if key.startswith(("haState", "haAlarm", "haM", "haRec", "haC"))} == {
+    assert {
+        key: rows[key] for key in rows if key.startswith(("haState", "haAlarm", "haM", "haRec", "haC", "haE", "haD"))
+    } == {
         "haState": "connecting",
         "haAlarm": "connection refused",
         "haMasterAddress": "10.0.0.1:10912",
         "haMasterServerAddr": "10.0.0.1:10911",
         "haReceivedBytes": "700",
         "haConnectCount": "3",
+        "haEqualEnd": "4711",
+        "haDivergedBytes": "89",
+        "haMissingHistoryBytes": "-1",
     }
