@@ -1,8 +1,9 @@
 """``python -m rocketpy.broker``: RocketMQ's ``mqbroker`` with its options.
 
 Without any argument it is a complete system for one machine: a nameserver, a broker and a store in ``./store``, all on
-loopback. Exit status: 0 after SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with a one-line message when a setting is
-wrong, a port is taken or the store cannot be opened; 1 after a failure at run time. A second signal kills it at once.
+loopback. ``--cluster 2m-2s-sync`` is a small cluster of the same kind, to try replication. Exit status: 0 after
+SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with a one-line message when a setting is wrong, a port is taken or the
+store cannot be opened; 1 after a failure at run time. A second signal kills it at once.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from random import Random
 
+import attrs
 import trio
 
 from rocketpy.broker.app import BrokerAddress, run_broker
+from rocketpy.broker.config import BROKER_PORT
 from rocketpy.broker.logs import configure_logging
+from rocketpy.broker.sample_cluster import SAMPLE_CLUSTERS, Member, run_members, sample_members, table_of
 from rocketpy.broker.start_settings import (
     LOOPBACK,
     NAMESRV_PORT,
@@ -65,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started: list[BrokerAddress] = []
     status = 0
     try:
+        if given.cluster is not None:
+            _run_sample_cluster(given.cluster, options, started)
+            return 0
         settings = load_broker_settings(options)
         if given.print_config_item or given.print_important_config:
             print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
@@ -72,9 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         other = other_rocketpy_warning(sys.path)
         for warning in (*settings.warnings, *([other] if other else [])):
             print(f"warning: {warning}", file=sys.stderr)
-        configure_logging(settings.broker)
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-        raise_descriptor_limit()
+        _prepare_process(settings)
         trio.run(_serve, settings, started)
     except* (SettingsError, StartError, StoreError) as group:
         status = report_failure(group, is_start=not started)
@@ -82,6 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.critical("the broker has failed", exc_info=True)
         status = EXIT_FAILED
     return status
+
+
+def _prepare_process(settings: BrokerSettings) -> None:
+    configure_logging(settings.broker)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    raise_descriptor_limit()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,6 +106,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="DIR", help="store directory")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
+    parser.add_argument(
+        "--cluster",
+        choices=sorted(SAMPLE_CLUSTERS),
+        help="run masters, slaves and a nameserver in this process, to try replication; stores below --store",
+    )
     parser.add_argument(
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
@@ -124,34 +140,80 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None
                 await outer.start(_run_embedded_nameserver, settings)
 
             async def run(task_status: trio.TaskStatus[BrokerAddress]) -> None:
-                await run_broker(
-                    settings,
-                    disk=OsDisk(),
-                    clock=SystemClock(),
-                    run_blocking=trio.to_thread.run_sync,
-                    randomness=Random(),
-                    stop=stop,
-                    open_runner=open_worker_thread,
-                    task_status=task_status,
-                )
+                await _run_broker(settings, stop, task_status=task_status)
                 outer.cancel_scope.cancel()
 
             address: BrokerAddress = await outer.start(run)
             started.append(address)
-            gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
+            _settle_memory()
             _say_ready(settings, address)
 
 
-async def _run_embedded_nameserver(
-    settings: BrokerSettings, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+async def _run_broker(
+    settings: BrokerSettings, stop: trio.Event, *, task_status: trio.TaskStatus[BrokerAddress]
 ) -> None:
-    """Run a nameserver in this process, on loopback; its KV file is in the store directory."""
+    await run_broker(
+        settings,
+        disk=OsDisk(),
+        clock=SystemClock(),
+        run_blocking=trio.to_thread.run_sync,
+        randomness=Random(),
+        stop=stop,
+        open_runner=open_worker_thread,
+        task_status=task_status,
+    )
+
+
+def _settle_memory() -> None:
+    """Exclude what the start has made from garbage collection, and collect less often."""
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAddress]) -> None:
+    """Run a sample cluster until a signal; raises what a broker raises."""
+    if options.config_file is not None:
+        raise SettingsError(f"-c {options.config_file}: expected no file with --cluster, which has its own settings")
+    port = BROKER_PORT if options.port is None else options.port
+    namesrv_addr = options.namesrv_addr or f"{LOOPBACK}:{NAMESRV_PORT}"
+    directory = options.store_path or os.path.join("store", name)
+    members = sample_members(name, directory=directory, namesrv_addr=namesrv_addr, port=port)
+    broker = attrs.evolve(members[0].broker, log_directory=options.log_directory or "")
+    _prepare_process(attrs.evolve(members[0], broker=broker))
+    trio.run(_serve_sample_cluster, members, options.namesrv_addr is None, directory, started)
+
+
+async def _serve_sample_cluster(
+    members: Sequence[BrokerSettings], has_nameserver: bool, directory: str, started: list[BrokerAddress]
+) -> None:
+    stop = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as outer:
+            outer.start_soon(obey_signals, signals, stop)
+            if has_nameserver:
+                await outer.start(_run_embedded_nameserver, members[0], os.path.join(directory, "nameserver"))
+
+            async def run(task_status: trio.TaskStatus[list[Member]]) -> None:
+                await run_members(members, run=_run_broker, stop=stop, task_status=task_status)
+                outer.cancel_scope.cancel()
+
+            running: list[Member] = await outer.start(run)
+            started += [member.at for member in running]
+            _settle_memory()
+            print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)))
+            print("try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it")
+            sys.stdout.flush()
+
+
+async def _run_embedded_nameserver(
+    settings: BrokerSettings, directory: str = "", *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a nameserver in this process, on loopback; its KV file is in ``directory``, or in the store's config."""
     from rocketpy.nameserver.app import run_nameserver  # imported only when a nameserver is embedded
     from rocketpy.nameserver.config import NamesrvConfig
     from rocketpy.remoting.config import NettyServerConfig
 
-    directory = os.path.join(settings.store.root, "config")
+    directory = directory or os.path.join(settings.store.root, "config")
     await run_nameserver(
         NamesrvConfig(
             kv_config_path=os.path.join(directory, "kvConfig.json"),

@@ -126,11 +126,18 @@ def laptop_store() -> MessageStoreConfig:
     )
 
 
-def load_broker_settings(options: StartOptions) -> BrokerSettings:
-    """Load, merge and validate all settings; SettingsError names the fault and its source."""
+def load_broker_settings(
+    options: StartOptions, *, own_defaults: tuple[BrokerConfig, MessageStoreConfig] | None = None
+) -> BrokerSettings:
+    """Load, merge and validate all settings; SettingsError names the fault and its source.
+
+    ``own_defaults`` are those of a program that starts several brokers without files.
+    """
     broker, server, client, store = default_settings()
     if options.config_file is None:
         store = laptop_store()
+    if own_defaults is not None:
+        broker, store = own_defaults
     loaded = load_settings(
         options.config_file or _changed_by_request(options), broker, server, client, store, *TLS_SETTINGS
     )

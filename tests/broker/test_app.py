@@ -38,7 +38,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
-from tests.blackbox.processes import broker_port, free_ports, port_in_use
+from tests.blackbox.processes import broker_port, port_in_use
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 from tests.remoting.test_server import Peer
 
@@ -233,7 +233,7 @@ async def test_a_topic_whose_file_was_lost_is_back_with_its_messages(tmp_path: P
 
 
 async def test_the_vip_port_serves_everything_but_pulls(tmp_path: Path) -> None:
-    port = free_ports(3) + 2
+    port = broker_port()
     async with client_of(settings_at(tmp_path / "store", port)) as (client, at):
         assert (at.address, at.port, at.vip_port) == (f"127.0.0.1:{port}", port, port - 2)
         vip = f"127.0.0.1:{port - 2}"

@@ -16,7 +16,15 @@ import trio.testing
 
 from rocketpy.broker import __main__ as broker_main
 from rocketpy.errors import StartError, StoreError
-from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process, free_ports, port_in_use, python_command
+from tests.blackbox.processes import (
+    NEVER_BUSY,
+    REPOSITORY,
+    Process,
+    broker_port,
+    free_ports,
+    port_in_use,
+    python_command,
+)
 from tests.blackbox.wire import Wire, WireError
 from tests.patience import PATIENCE_SECONDS
 
@@ -46,9 +54,9 @@ def start(started: list[Process], directory: Path, *arguments: str, namesrv_port
     return process
 
 
-def wait_ready(process: Process) -> None:
+def wait_ready(process: Process, text: str = "boot success") -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while "boot success" not in process.log():
+    while text not in process.log():
         assert process.is_running(), process.log()
         assert time.monotonic() < deadline, process.log()
         time.sleep(0.01)
@@ -81,7 +89,9 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
         broker_main.main(["-h"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    assert all(option in text for option in ("-c FILE", "-n ADDRESSES", "-p", "-m", "--store DIR", "--port N"))
+    assert all(
+        option in text for option in ("-c FILE", "-n ADDRESSES", "-p", "-m", "--store DIR", "--port N", "--cluster")
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "65535"], ["--port", "-1"], ["--nonsense"], ["-c"]])
@@ -136,7 +146,7 @@ def test_the_rocket_simulator_is_noticed(tmp_path: Path) -> None:
 def test_without_a_file_it_is_a_whole_system_until_a_signal(
     tmp_path: Path, started: list[Process], number: signal.Signals
 ) -> None:
-    first = free_ports(5)
+    first = free_ports(6)
     process = start(started, tmp_path, "--port", str(first + 4), namesrv_port=first)
     wait_ready(process)
     with Wire(f"127.0.0.1:{first + 4}") as wire:
@@ -150,8 +160,34 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
     assert f"nameserver  127.0.0.1:{first} (in this process)" in process.log()
 
 
+def test_a_cluster_to_try_replicates_and_ends_with_ctrl_c(tmp_path: Path, started: list[Process]) -> None:
+    first = free_ports(40)
+    arguments = ("--cluster", "2m-2s-sync", "--port", str(first + 4), "--store", "stores")
+    process = start(started, tmp_path, *arguments, namesrv_port=first)
+    wait_ready(process, "try it")
+    with Wire(f"127.0.0.1:{first + 4}") as wire:
+        codes = [wire.send("hello", 0, b"one").code for _ in range(100)]
+    assert codes[-1] == 0, "SEND_OK of a SYNC_MASTER: its slave has the message, too"
+    lines = process.log().splitlines()
+    assert f"SLAVE        broker-b  1   127.0.0.1:{first + 34}  " in "\n".join(lines)
+    assert len([line for line in lines if line.startswith(("SYNC_MASTER", "SLAVE", "nameserver"))]) == 5
+    logs = [tmp_path / "stores" / name / "commitlog" / f"{0:020}" for name in ("broker-a", "broker-a-s")]
+    assert logs[0].read_bytes() == logs[1].read_bytes()
+    process.popen.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_SECONDS) == 0, process.log()
+    assert {path.name[:6] for path in (tmp_path / "stores").iterdir()} <= {"broker", "namese"}
+    assert list(tmp_path.glob("stores/*/abort")) == []
+
+
+def test_a_cluster_takes_no_file(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--cluster", "2m-noslave", "-c", "b.conf")
+    assert (ended.returncode, ended.stderr) == (
+        2, "-c b.conf: expected no file with --cluster, which has its own settings\n"
+    )  # fmt: skip
+
+
 def test_after_kill_9_it_starts_again_with_what_was_acknowledged(tmp_path: Path, started: list[Process]) -> None:
-    port = free_ports(3) + 2
+    port = broker_port()
     settings = {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", **NEVER_BUSY}
     (tmp_path / "b.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     arguments = ("-c", "b.conf", "--store", "store", "-n", "127.0.0.1:1", "--port", str(port))
@@ -180,7 +216,7 @@ def test_with_a_file_it_warns_that_it_is_open(tmp_path: Path, started: list[Proc
 
 
 def test_no_connection_hinders_the_end(tmp_path: Path, started: list[Process]) -> None:
-    port = free_ports(3) + 2
+    port = broker_port()
     process = start(started, tmp_path, "-n", "127.0.0.1:1", "--port", str(port))
     wait_ready(process)
     with Wire(f"127.0.0.1:{port}") as idle:

@@ -32,7 +32,7 @@ from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.disk.os_disk import OsDisk
-from tests.blackbox.processes import free_ports
+from tests.blackbox.processes import broker_port
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
 
@@ -198,7 +198,7 @@ async def test_our_clients_sign(tmp_path: Path) -> None:
 
 
 async def test_the_vip_port_asks_too(tmp_path: Path) -> None:
-    port = free_ports(3) + 2
+    port = broker_port()
     async with running_with_accounts(tmp_path, port) as at, client_of(None) as stranger:
         assert at.vip_port is not None
         for number in (at.port, at.vip_port):
