@@ -35,6 +35,9 @@ class ClientConfig:
     ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
     default instance name is replaced by a unique one, any other must be unique.
 
+    With ``retry_another_broker_when_not_store_ok`` a message that is stored, but with another status than SEND_OK, is
+    sent to another broker too, and may be consumed twice.
+
     With ``use_tls`` every connection uses TLS with the settings ``tls``; by default any certificate is accepted, as in
     RocketMQ. Opening a client raises :class:`~rocketpy.errors.SettingsError` for an unusable certificate file.
 
@@ -48,6 +51,7 @@ class ClientConfig:
     mq_client_api_timeout: int = 3_000
     send_msg_timeout: int = 3_000
     retry_times_when_send_failed: int = 2
+    retry_another_broker_when_not_store_ok: bool = False
     compress_msg_body_over_howmuch: int = 4_096
     max_message_size: int = 4 * 1024 * 1024
     default_topic_queue_nums: int = 4

@@ -12,7 +12,7 @@ only one that refuses the connection; heartbeats of a client are sent concurrent
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import trio
@@ -186,6 +186,16 @@ class ClientInstance:
         if address is None:
             raise ClientError(BROKER_NOT_EXIST, f"The broker[{queue.broker_name}] not exist")
         return address
+
+    async def offset_address(self, queue: MessageQueue) -> str:
+        """Return the address that has a queue's progress: the master's, that of a slave while there is no master.
+
+        ClientError 10003 when a fresh look-up finds neither.
+        """
+        if self._routes.publish_address(queue.broker_name) is None:
+            with suppress(RemotingError, BrokerError, RemoteProtocolError):  # a slave that is known already will do
+                await self._look_up_again(queue.topic)
+        return await self.subscribe_address(queue)
 
     async def subscribe_address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         """Return the address to pull a queue from: that broker id if registered, else another of the same name."""

@@ -2,8 +2,9 @@
 
 Rules as in RocketMQ: a failed attempt is repeated on another broker while time is left (three attempts by default), but
 only after a transport failure or one of the codes that mean "another broker may do it"; SYSTEM_BUSY is final. A status
-other than SEND_OK still means that the message is stored. A message that was repeated may be stored twice: its unique
-key (``msg_id``) is the same.
+other than SEND_OK still means that the message is stored. Another broker is tried after it only with
+``retry_another_broker_when_not_store_ok``; if none stores the message better, the last such result is returned. A
+message that was repeated may be stored twice: its unique key (``msg_id``) is the same.
 
 Compatibility: ``DefaultMQProducerImpl`` (4.9.8). When all attempts have failed, the exception of the last
 one is raised unwrapped, with a note that lists the brokers tried.
@@ -157,20 +158,27 @@ class Producer:
         attempts = 1 if queue is not None else 1 + self._config.retry_times_when_send_failed
         brokers: list[str] = []
         failure: ClientError | BrokerError | RemotingError | None = None
+        stored: SendResult | None = None
         while len(brokers) < attempts and trio.current_time() < deadline:
             chosen = queue or self._choose(
                 await self._instance.publish_queues(topic), last_broker=brokers[-1] if brokers else None
             )
             brokers.append(chosen.broker_name)
             try:
-                return await self._attempt(request, chosen, deadline)
+                stored = await self._attempt(request, chosen, deadline)
+                if stored.status is SendStatus.SEND_OK or not self._config.retry_another_broker_when_not_store_ok:
+                    return stored
             except BrokerError as refusal:
                 if refusal.response_code not in RETRY_CODES:
-                    raise
+                    if stored is None:
+                        raise
+                    break
                 failure = refusal
             except (ClientError, RemotingError) as trouble:
                 self._instance.request_route_refresh()
                 failure = trouble
+        if stored is not None:
+            return stored
         if failure is None:
             raise RemotingTooMuchRequestError(f"sending to {topic} was given no time ({patience:g} s)")
         failure.add_note(f"sent {len(brokers)} times to topic {topic}, brokers: {', '.join(brokers)}")

@@ -3,8 +3,12 @@
 The caller decides which queues to read from which offset, and commits its progress.
 :meth:`PullConsumer.open_messages` reads all queues of a topic as one stream.
 
-Compatibility: ``DefaultMQPullConsumer`` and ``PullAPIWrapper`` (4.9.8). As in Java, the tags are
-compared again here, because the broker compares only their hashes.
+A queue is pulled from the broker that the last answer has named, a slave when its master must read from its disk, and
+from any of the same name when that one is not registered. Progress is the master's, and a slave's without a master.
+
+Compatibility: ``DefaultMQPullConsumer``, ``PullAPIWrapper`` and ``RemoteBrokerOffsetStore`` (4.9.8). After a failed
+pull the next one goes to the master again; RocketMQ stays with a slave that has vanished until its route has. As in
+Java, the tags are compared again here, because the broker compares only their hashes.
 """
 
 from __future__ import annotations
@@ -115,6 +119,7 @@ class PullConsumer:
                 address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience_ms / 1000
             )
         except RemotingError:
+            self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
             self._instance.request_route_refresh()
             raise
         result = _pull_result(response, queue, subscription)
@@ -145,7 +150,7 @@ class PullConsumer:
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
         )
         try:
-            response = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            response = await self._ask_for_progress(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except BrokerError as refusal:
             if refusal.response_code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -153,14 +158,17 @@ class PullConsumer:
         return read_response(response, QueryConsumerOffsetResponseHeader).offset
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
-        """Record the group's progress: the next offset to read. Durable on the broker within its flush interval."""
+        """Record the group's progress: the next offset to read. Durable on the broker within its flush interval.
+
+        A slave takes it while there is no master, and brings it home.
+        """
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=consumer_offset,
         )
-        await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._ask_for_progress(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
         """Return the queue offset at which reading begins.
@@ -235,9 +243,19 @@ class PullConsumer:
         return subscription
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
-        """Send a request to the queue's master: slaves have no progress, and their offsets lag."""
-        address = await self._instance.publish_address(queue)
-        return await self._instance.request(address, make_request(code, header))
+        """Send a request to the queue's master: the ends of a slave's queues lag."""
+        return await self._request(await self._instance.publish_address(queue), make_request(code, header))
+
+    async def _ask_for_progress(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
+        """Send a request to the queue's master, or to a slave while there is none."""
+        return await self._request(await self._instance.offset_address(queue), make_request(code, header))
+
+    async def _request(self, address: str, request: RemotingCommand) -> RemotingCommand:
+        try:
+            return await self._instance.request(address, request)
+        except RemotingError:
+            self._instance.request_route_refresh()
+            raise
 
 
 def _pull_result(response: RemotingCommand, queue: MessageQueue, subscription: SubscriptionData) -> PullResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 import trio
@@ -189,6 +190,50 @@ async def test_a_weaker_status_means_stored_and_is_not_repeated(cluster: FakeClu
         result = await producer.send(Message(TOPIC, b"x"))
     assert result.status.value == code
     assert len(cluster.broker.asked(SEND)) == 1
+
+
+ANOTHER_BROKER = ClientConfig(retry_another_broker_when_not_store_ok=True)
+
+
+@pytest.mark.parametrize("code", [10, 11, 12])
+async def test_a_weaker_status_may_be_repeated_on_another_broker(two_brokers: FakeCluster, code: int) -> None:
+    """What is stored stays there: a consumer sees the message twice."""
+    first, second = two_brokers.brokers
+    first.stored_as = code
+    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+        results = [await producer.send(Message(TOPIC, b"x")) for _ in range(4)]
+    assert {(each.status, each.message_queue.broker_name) for each in results} == {(SendStatus.SEND_OK, "broker-b")}
+    assert len(second.bodies(TOPIC)) == 4
+    assert len(first.bodies(TOPIC)) > 0
+
+
+async def test_if_no_broker_stores_it_better_the_last_result_counts(two_brokers: FakeCluster) -> None:
+    for broker, code in zip(two_brokers.brokers, (11, 12), strict=True):
+        broker.stored_as = code
+    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+        result = await producer.send(Message(TOPIC, b"x"))
+        assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 3
+        chosen = await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "broker-a", 0))
+    assert result.status.value == {"broker-a": 11, "broker-b": 12}[result.message_queue.broker_name]
+    assert chosen.status is SendStatus.SLAVE_NOT_AVAILABLE
+    assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 4, "a chosen queue has one attempt"
+
+
+@pytest.mark.parametrize("code", [2, ResponseCode.SYSTEM_ERROR])
+async def test_a_stored_message_is_no_failure_whatever_the_other_broker_says(
+    two_brokers: FakeCluster, code: int
+) -> None:
+    first, second = two_brokers.brokers
+    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+        while not second.asked(SEND) or not first.asked(SEND):
+            await producer.send(Message(TOPIC, b"turn"))
+        first.stored_as = 11
+        second.refuse(SEND, code)
+        results = []
+        for _ in range(2):  # one of them begins with the first broker
+            with suppress(BrokerError):
+                results.append(await producer.send(Message(TOPIC, b"x")))
+    assert {each.status for each in results} == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize("code", sorted(RETRY_CODES))

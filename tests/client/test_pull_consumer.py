@@ -8,7 +8,7 @@ import trio
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
 from rocketpy.client.results import PullStatus
-from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
+from rocketpy.errors import BrokerError, ClientError, RemotingError, RemotingTimeoutError
 from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.codec import read_header
@@ -20,6 +20,8 @@ from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+SOON = ClientConfig(mq_client_api_timeout=100, pull_timeout=20_100, poll_name_server_interval=3_600_000)
+"""For brokers that do not answer; routes are looked up only on request."""
 
 
 async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster) -> None:
@@ -103,6 +105,80 @@ async def test_the_next_pull_goes_where_the_last_one_said(two_brokers: FakeClust
         await consumer.pull(QUEUE, 1)
     assert len(master.asked(RequestCode.PULL_MESSAGE)) == 1
     assert len(slave.asked(RequestCode.PULL_MESSAGE)) == 1
+
+
+def pair(cluster: FakeCluster, **addresses: str) -> TopicRouteData:
+    """Return the route of a topic with one queue, on the brokers of one name."""
+    ids = {"master": 0, "slave": 1}
+    broker = BrokerData("cluster", "broker-a", {ids[role]: address for role, address in addresses.items()})
+    return TopicRouteData(queue_datas=[QueueData("broker-a", 1, 1, 6)], broker_datas=[broker])
+
+
+async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(two_brokers: FakeCluster) -> None:
+    """Also if it suggests the master, as every slave does; and the master again when that is back."""
+    master, slave = two_brokers.brokers
+    routes = two_brokers.name_server.routes
+    both = pair(two_brokers, master=master.address, slave=slave.address)
+    routes[TOPIC] = both
+    for broker in (master, slave):
+        broker.put(TOPIC, 0, b"0")
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+        await consumer.pull(QUEUE, 0)
+        await consumer.commit(QUEUE, 1)
+        routes[TOPIC] = pair(two_brokers, slave=slave.address)
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET):
+            master.be_silent(code)
+        await until_moved(consumer)
+        assert [(await consumer.pull(QUEUE, 0)).status for _ in range(3)] == [PullStatus.FOUND] * 3
+        await consumer.commit(QUEUE, 7)
+        assert await consumer.consumer_offset(QUEUE) == 7
+        with pytest.raises(ClientError, match="not exist"):
+            await consumer.max_offset(QUEUE)
+        routes[TOPIC] = both
+        master.behave()
+        await consumer.queues(TOPIC)
+        await consumer.pull(QUEUE, 0)
+        await consumer.commit(QUEUE, 8)
+    assert slave.progress[("g", TOPIC, 0)] == 7
+    assert master.progress[("g", TOPIC, 0)] == 8
+    assert len(slave.asked(RequestCode.PULL_MESSAGE)) >= 3
+
+
+async def test_a_slave_that_does_not_answer_is_left_for_the_master(two_brokers: FakeCluster) -> None:
+    master, slave = two_brokers.brokers
+    two_brokers.name_server.routes[TOPIC] = pair(two_brokers, master=master.address, slave=slave.address)
+    for broker in (master, slave):
+        broker.put(TOPIC, 0, b"0")
+    slave.be_silent(RequestCode.PULL_MESSAGE)
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+        master.suggested_broker_id = 1
+        await consumer.pull(QUEUE, 0)
+        with pytest.raises(RemotingTimeoutError):
+            await consumer.pull(QUEUE, 0)
+        assert (await consumer.pull(QUEUE, 0)).status is PullStatus.FOUND
+    assert len(master.asked(RequestCode.PULL_MESSAGE)) == 2
+
+
+async def test_progress_is_asked_of_the_known_slave_if_no_nameserver_answers(two_brokers: FakeCluster) -> None:
+    _, slave = two_brokers.brokers
+    two_brokers.name_server.routes[TOPIC] = pair(two_brokers, slave=slave.address)
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+        await consumer.queues(TOPIC)
+        two_brokers.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
+        await consumer.commit(QUEUE, 3)
+    assert slave.progress[("g", TOPIC, 0)] == 3
+
+
+async def until_moved(consumer: PullConsumer) -> None:
+    """Pull until the master, which no longer answers, has left the client's route."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                await consumer.commit(QUEUE, 2)
+            except RemotingError:
+                await trio.sleep(0.01)
+            else:
+                return
 
 
 # ---- offsets -------------------------------------------------------------------------------------------------------
