@@ -199,6 +199,10 @@ class Program:
         self._finish(LIMIT_S + 10.0)
         return self.lines()
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, such as SIGSTOP."""
+        self._popen.send_signal(number)
+
     def kill(self) -> None:
         """End it at once with SIGKILL."""
         self._popen.kill()

@@ -148,6 +148,11 @@ class Member:
         for pid in [self._child.pid] if self._child is not None else self._java_pids:
             send_signal(pid, number)
 
+    def starved_s(self) -> float:
+        """Return how long a process of ours was ready to run so far and others had the processor."""
+        assert self._child is not None, "a life of ours has begun"
+        return self._child.starved_s()
+
     def log(self) -> str:
         """Return the end of what it printed in all its lives."""
         path = self.directory / ("broker-0.log" if self.kind == "java" else f"{NAME}.log")
