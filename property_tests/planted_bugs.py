@@ -257,7 +257,7 @@ PLANTED: Mapping[str, PlantedBug] = {
     ),
     "trust what a record names": PlantedBug(
         "a record of one topic says where a queue of another one goes on",
-        [(LogDispatcher, "__init__", _trusts_names), (log_dispatcher, "_may_take", _always)],
+        [(LogDispatcher, "__init__", _trusts_names), (log_dispatcher, "may_take", _always)],
     ),
     "forget what was removed from the log": PlantedBug(
         "files of the log that recovery has removed may come back with a loss of power",
