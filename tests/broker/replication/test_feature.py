@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,15 @@ async def connect_to(broker: Running) -> trio.SocketStream:
 
 
 async def is_closed(stream: trio.SocketStream) -> bool:
-    """Wait until the broker has closed a connection."""
+    """Wait until the broker has closed a connection; return whether it has sent nothing over it."""
+    received = b""
     with trio.fail_after(PATIENCE_SECONDS):
         try:
-            while await stream.receive_some(4096):
-                pass
+            while data := await stream.receive_some(4096):
+                received += data
         except trio.BrokenResourceError:
             pass
-    return True
+    return not received
 
 
 async def check_equal(cluster: Cluster, master: Running, slave: Running) -> None:
@@ -132,6 +134,18 @@ async def test_a_slave_of_a_slave_follows_by_its_configured_address(tmp_path: Pa
         assert "haSlaveLagBytes" in await cluster.figures(slave)
 
 
+async def test_a_port_where_nothing_listens_is_an_alarm(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        master = await cluster.start()
+        slave = await cluster.start(SLAVE, 1, ha_master_address=f"127.0.0.1:{master.at.port + 1}")
+        await cluster.send(master)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not (alarm := (await cluster.figures(slave))["haAlarm"]):
+                await trio.sleep(0.02)
+        assert alarm.startswith(f"cannot connect to 127.0.0.1:{master.at.port + 1}: ")
+        assert (await cluster.figures(slave))["haState"] in ("connecting", "comparing the logs")
+
+
 @pytest.mark.parametrize("truncates", [False, True])
 async def test_a_slave_with_messages_of_its_own_stops_or_cuts_them(tmp_path: Path, truncates: bool) -> None:
     """It was started as a master meanwhile."""
@@ -195,6 +209,8 @@ async def test_only_listed_addresses_may_follow(tmp_path: Path) -> None:
         master = await cluster.start(ha_allow_list="10.0.0.0/8")
         await cluster.send(master)
         peer = await connect_to(master)
+        with suppress(trio.BrokenResourceError):
+            await peer.send_all(encode_report(0))
         assert await is_closed(peer)
         assert (await cluster.figures(master))["haRefusedCount"] == "1"
         await master.stop()
