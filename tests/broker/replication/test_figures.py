@@ -68,3 +68,9 @@ def test_a_slave_shows_what_it_is_doing() -> None:
         "haDivergedBytes": "89",
         "haMissingHistoryBytes": "-1",
     }
+
+
+def rows_of_a_slave_with_a_slave() -> dict[str, str]:
+    """Return every row that there is."""
+    client = HAClientStatistics(HAState.FOLLOWING, "", "10.0.0.1:10912", 3, 700, 5)
+    return figures_of(BrokerRole.SLAVE, {"10.0.0.2:1": a_slave(4000)}, client)
