@@ -178,11 +178,8 @@ class GroupTransferService:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _available_end(self, slaves: Iterable[SlaveProgress]) -> int:
-        """Return the offset before which a message must end for its wait to make sense; 0 without a slave.
-
-        A slave counts from its request on, which says how far its log goes.
-        """
-        reached = [max(slave.request_offset, slave.acknowledged_offset) for slave in slaves if slave.is_slave]
+        """Return the offset before which a message must end for its wait to make sense; 0 without a slave."""
+        reached = [slave.reached_offset for slave in slaves if slave.is_slave]
         return max(reached) + self._fallbehind_max() if reached else 0
 
     def _time_out(self, count: int) -> None:
