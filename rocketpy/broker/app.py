@@ -41,6 +41,7 @@ from rocketpy.remoting.network import Listener, Network, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
+from rocketpy.store.config import BrokerRole
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.opening import OpenRunner
 from rocketpy.store.plug_in import StoreFactory, load_factories
@@ -130,7 +131,7 @@ async def _run_once(given: _Surroundings, task_status: trio.TaskStatus[BrokerAdd
     servers: list[RemotingServer] = []
     async with _open_all_listeners(settings, given.network) as listeners:
         tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
-        hold_service = PullRequestHoldService()
+        hold_service = PullRequestHoldService(serves_itself=settings.store.broker_role is BrokerRole.SLAVE)
         port = listeners.clients[0].port
         store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
         async with (

@@ -10,8 +10,8 @@ Rules:
 - The bytes that held pulls keep are counted, per connection and in total. The pull processor enforces the limits.
 
 Compatibility: ``PullRequestHoldService`` (4.9.8) checks for expired pulls every 5 s, so its responses are up to 5 s
-late, and it answers a non-matching arrival within 5 s. Here a pull ends at its deadline (checked every half second),
-with the offset up to which nothing matched.
+late, and it answers a non-matching arrival within 5 s; on a slave no arrival wakes a pull before that check. Here a
+pull ends at its deadline (checked every half second), with the offset up to which nothing matched.
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ class PullRequestHoldStatistics:
 class PullRequestHoldService:
     """Service that holds pulls. ``suspend`` and ``message_arriving`` are called per request and are O(1).
 
-    ``busy_seconds`` is a clock of this thread's processor time, by which slices are bounded.
+    ``busy_seconds`` is a clock of this thread's processor time, by which slices are bounded. With ``serves_itself`` the
+    task serves woken queues: on a slave messages arrive from the master, outside of any burst of requests.
     """
 
-    def __init__(self, *, busy_seconds: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, *, busy_seconds: Callable[[], float] = time.thread_time, serves_itself: bool = False) -> None:
         self._busy_seconds = busy_seconds
+        self._serves_itself = serves_itself
         self._held: dict[_Key, dict[PullRequest, None]] = {}
         self._of_connection: dict[Connection, HeldOfConnection] = {}
         self.held_bytes = 0
@@ -109,6 +111,8 @@ class PullRequestHoldService:
         key = (topic, queue_id)
         if key in self._held:
             self._woken[key] = None
+            if self._serves_itself:
+                self._more.set()
 
     def serve_woken(self) -> None:
         """Serve the pulls of woken queues, at most a slice of them; the task serves the rest.

@@ -96,6 +96,21 @@ async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
     assert service.statistics().held == 1
 
 
+async def test_on_a_slave_the_task_serves_and_sends(nursery: trio.Nursery, consumer: Consumer) -> None:
+    """Messages arrive from the master there, and no burst of requests ends after that."""
+    service = PullRequestHoldService(serves_itself=True)
+    await nursery.start(_run, service)
+    hold(service, consumer.pull(1))
+    service.message_arriving("T", 7, 5)
+    await trio.testing.wait_all_tasks_blocked()
+    assert consumer.answered == []
+    service.message_arriving("T", 0, 5)
+    assert consumer.answered == []
+    await trio.testing.wait_all_tasks_blocked()
+    assert consumer.answered == [(1, False)]
+    assert consumer.transport.flushed > 0
+
+
 async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_looked(
     service: PullRequestHoldService, consumer: Consumer
 ) -> None:
