@@ -272,14 +272,19 @@ class _Readers:
         return isinstance(self._plan.start, str) or message.store_timestamp >= self._plan.start
 
     async def _take_in_new_queues(self, nursery: trio.Nursery) -> None:
-        """Add queues that the topic gets while it is followed, from their beginning: all of it is new."""
+        """Add queues that the topic gets while it is followed.
+
+        All of a new queue is new, so it is read from its beginning. But it may only be new here, because its broker was
+        away when the stream was opened: where the group has progress, it goes on from there.
+        """
+        start = "stored" if self._plan.start == "stored" else "beginning"
         known = {stretch.queue for stretch in self._stretches}
         while True:
             await trio.sleep(self._plan.new_queues_interval_s)
             try:
                 found = [queue for queue in await self._source.queues(self._plan.topic) if queue not in known]
                 for queue in found:
-                    begin = await self._source.start_offset(queue, "beginning")
+                    begin = await self._source.start_offset(queue, start)
                     nursery.start_soon(self._read, _Stretch(queue, begin, None))
                     known.add(queue)
             except RocketpyError as failure:

@@ -274,7 +274,8 @@ class SimNetwork:
         # To a closed reader too: its sender learns of it later, and until then has the room of a buffer.
         pipe.segments.append((pipe.arrives_at, segment))
         pipe.size += len(segment)
-        pipe.wake()
+        if not self.is_cut(pipe.source, pipe.target):  # healing it wakes the reader
+            pipe.arrives_next(pipe.segments[0][0])
 
     def put_end(self, pipe: Pipe) -> None:
         """Put the end of the stream under way."""

@@ -36,6 +36,12 @@ class Pipe:
     broken_at: float | None = None  # when the reader finds the connection reset
     refused_at: float | None = None  # when the writer finds it broken
     changed: trio.Event = attrs.Factory(trio.Event)
+    waiting: trio.CancelScope | None = None  # of the reader; its deadline is when the next thing arrives
+
+    def arrives_next(self, at: float) -> None:
+        """Let the reader look again at that moment, without a step of its task before."""
+        if self.waiting is not None and at < self.waiting.deadline:
+            self.waiting.deadline = at
 
     def wake(self) -> None:
         """Let the tasks that wait for this direction check it again."""
@@ -113,15 +119,14 @@ class SimStream(trio.abc.HalfCloseableStream):
         if size_max < 1:
             raise ValueError(f"expected max_bytes from 1, found {max_bytes}")
         with self._receiving():
-            await trio.lowlevel.checkpoint()
-            while True:
-                if self.is_closed:
-                    raise trio.ClosedResourceError("the stream is closed")
+            await trio.lowlevel.checkpoint_if_cancelled()
+            found = self._arrived(size_max)
+            if found is not None:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            while found is None:
+                await self._wait_arrival()
                 found = self._arrived(size_max)
-                if found is not None:
-                    return found
-                with trio.move_on_at(self._next_arrival()):
-                    await self.incoming.changed.wait()
+            return found
 
     async def send_eof(self) -> None:
         """End the sending side; the peer reads the end after the bytes before it."""
@@ -150,8 +155,18 @@ class SimStream(trio.abc.HalfCloseableStream):
             self._has_ended = True
             self._network.put_end(self.outgoing)
 
+    async def _wait_arrival(self) -> None:
+        pipe = self.incoming
+        with trio.CancelScope(deadline=self._next_arrival()) as pipe.waiting:
+            try:
+                await pipe.changed.wait()
+            finally:
+                pipe.waiting = None
+
     def _arrived(self, size_max: int) -> bytes | None:
         pipe, now = self.incoming, trio.current_time()
+        if self.is_closed:
+            raise trio.ClosedResourceError("the stream is closed")
         if self._network.is_cut(pipe.source, pipe.target):
             return None
         if pipe.broken_at is not None and pipe.broken_at <= now:

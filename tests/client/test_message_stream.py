@@ -34,6 +34,7 @@ class Source:
         self.is_routed = True
         self.is_matched: Callable[[MessageExt], bool] = lambda message: True
         self.begins: dict[MessageQueue, int] = defaultdict(int)
+        self.stored: dict[MessageQueue, int] = {}
         self._arrival = trio.Event()
 
     def put(self, queue: MessageQueue, *bodies: bytes, store_timestamp: int = 0) -> None:
@@ -72,6 +73,8 @@ class Source:
 
     async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
         await trio.lowlevel.checkpoint()
+        if start == "stored" and queue in self.stored:
+            return self.stored[queue]
         return len(self.lists[queue]) if start == "end" else self.begins[queue]
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -385,6 +388,20 @@ async def test_looking_for_new_queues_may_fail_now_and_then(autojump_clock: trio
         source.put(SECOND, b"1")
         with trio.fail_after(31):
             assert await some(stream, 1) == [b"1"]
+
+
+@pytest.mark.parametrize(("start", "expected"), [("stored", b"2"), ("beginning", b"0"), ("end", b"0")])
+async def test_a_queue_whose_broker_was_away_goes_on_from_the_groups_progress(
+    start: str, expected: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is new to this stream, and not to the group."""
+    source = Source(FIRST)
+    source.stored[SECOND] = 2
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=start)) as stream:
+        source.lists[SECOND] = []
+        source.put(SECOND, b"0", b"1", b"2")
+        with trio.fail_after(31):
+            assert (await some(stream, 1))[0] == expected
 
 
 async def test_a_bug_in_a_task_is_not_taken_for_the_end() -> None:

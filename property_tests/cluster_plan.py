@@ -1,0 +1,155 @@
+"""Plans of cluster histories: what clients ask and what goes wrong, as a list of operations drawn from one integer.
+
+A plan is a value. The same plan is the same history, and a plan with operations left out is a history too, so a failing
+one can be made smaller. Every fault ends by itself before the plan does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import attrs
+
+PRODUCERS, CONSUMERS = 3, 2
+_FAULTS_FROM_S = 5.0
+_FAULTS_UNTIL = 0.9
+"""Part of a plan's time in which faults begin."""
+
+_BODY_SIZES = (0, 10, 200, 2000)
+
+
+@attrs.frozen
+class Operation:
+    """One thing that happens: a send of a producer, or a fault that lasts some seconds."""
+
+    at_s: float
+    kind: str
+    target: str
+    """A host by its name in the history; two of them, ``a>b``, for a link."""
+    seconds: float = 0.0
+    value: float = 0.0
+    """What the kind needs besides: bytes of a body, milliseconds of a step, a rate."""
+
+    def __str__(self) -> str:
+        lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
+        value = f" ({self.value:g})" if self.value else ""
+        return f"{self.at_s:7.3f}  {self.kind} {self.target}{value}{lasts}"
+
+
+@attrs.frozen
+class Plan:
+    """A cluster and what happens in it."""
+
+    seed: int
+    is_sync_flush: bool
+    operations: tuple[Operation, ...]
+    seconds: float = 60.0
+    disk_delay_s: float = 0.0005
+    masters: int = 2
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the brokers."""
+        return [f"broker-{letter}" for letter in "abcdefgh"[: self.masters]]
+
+    def __str__(self) -> str:
+        flush = "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
+        lines = [
+            f"plan of seed {self.seed}: {self.masters} masters, {flush}, a disk call takes {self.disk_delay_s:g} s, "
+            f"{len(self.operations)} operations"
+        ]
+        return "\n".join([*lines, *map(str, self.operations)])
+
+
+def plan_of(seed: int, *, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = "") -> Plan:
+    """Draw a plan: ``count`` operations, of which ``faults`` are faults; of one kind, if ``only`` names it."""
+    random = Random(f"plan {seed}")
+    plan = Plan(
+        seed,
+        is_sync_flush=random.random() < 0.7,
+        operations=(),
+        seconds=seconds,
+        disk_delay_s=random.choice((0.0005, 0.02, 0.1)),
+    )
+    sends: list[Operation] = []
+    while len(sends) < count - faults:
+        sends += _sends(random, plan)[: count - faults - len(sends)]
+    sends.sort(key=lambda each: each.at_s)
+    drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
+    return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
+
+
+def _sends(random: Random, plan: Plan) -> list[Operation]:
+    """Return a send, or one of each producer almost at once, so that they are on the way to the disk together."""
+    at_s = random.uniform(0, plan.seconds)
+    numbers = range(PRODUCERS) if random.random() < 0.3 else [random.randrange(PRODUCERS)]
+    return [
+        Operation(
+            at_s=round(min(plan.seconds, at_s + random.uniform(0, 2 * plan.disk_delay_s)), 4),
+            kind="send",
+            target=f"producer-{number}",
+            value=random.choice(_BODY_SIZES),
+        )
+        for number in numbers
+    ]
+
+
+def _fault(random: Random, plan: Plan, sends: list[Operation], only: str) -> Operation:
+    at_s = random.uniform(_FAULTS_FROM_S, plan.seconds * _FAULTS_UNTIL)
+    if random.random() < 0.5:  # most of the time nothing is under way, so half of them hit a send
+        begun = min((each.at_s for each in sends if each.at_s >= at_s), default=at_s)
+        at_s = begun + random.uniform(0, 4 * plan.disk_delay_s)
+    at_s = round(min(at_s, plan.seconds), 4)
+    longest = min(20.0, plan.seconds - at_s)
+    lasts = round(min(random.choice((0.1, 0.5, 2.0, 8.0, 20.0)) * random.uniform(0.5, 1.0), longest), 3)
+    kind, target, value = random.choice([each for each in _KINDS if each[0] == only or not only])
+    return Operation(at_s, kind, target(random, plan), lasts, value(random))
+
+
+def _broker(random: Random, plan: Plan) -> str:
+    return random.choice(plan.brokers)
+
+
+def _nameserver(random: Random, plan: Plan) -> str:
+    return f"nameserver-{random.randrange(2)}"
+
+
+def _consumer(random: Random, plan: Plan) -> str:
+    return f"consumer-{random.randrange(CONSUMERS)}"
+
+
+def _link(random: Random, plan: Plan) -> str:
+    clients = [f"producer-{number}" for number in range(PRODUCERS)]
+    clients += [f"consumer-{number}" for number in range(CONSUMERS)]
+    ends = [random.choice(plan.brokers), random.choice([*clients, "nameserver-0", "nameserver-1"])]
+    random.shuffle(ends)
+    return ">".join(ends)
+
+
+def _none(random: Random) -> float:
+    return 0.0
+
+
+Target = Callable[[Random, Plan], str]
+Value = Callable[[Random], float]
+
+_KINDS: tuple[tuple[str, Target, Value], ...] = (
+    ("kill", _broker, _none),
+    ("kill", _broker, _none),
+    ("lose power", _broker, _none),
+    ("lose power", _broker, _none),
+    ("stop", _broker, _none),
+    ("pause", _broker, _none),
+    ("fail sync", _broker, _none),
+    ("fill disk", _broker, lambda random: random.choice((0, 8192, 1 << 16))),
+    ("slow disk", _broker, lambda random: random.choice((0.02, 0.3, 6.0))),
+    ("step clock", _broker, lambda random: random.choice((-60_000, -500, 500, 60_000, 3_600_000))),
+    ("run clock", _broker, lambda random: random.choice((0.5, 0.99, 1.5))),
+    ("kill nameserver", _nameserver, _none),
+    ("restart consumer", _consumer, _none),
+    ("cut", _link, _none),
+    ("cut one way", _link, _none),
+    ("reset", _link, _none),
+    ("slow link", _link, lambda random: random.choice((0.05, 0.5, 4.0))),
+)
