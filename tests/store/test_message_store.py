@@ -136,6 +136,35 @@ async def test_deleted_queues_stay_deleted(place: Place) -> None:
                 send(store, b"%d" % number, "Other")
 
 
+@pytest.mark.parametrize("is_log_empty", [False, True])
+async def test_a_deletion_does_not_reach_past_the_end_of_the_log(is_log_empty: bool, place: Place) -> None:
+    """It may be durable when the end of the log at that time was not."""
+    scope = opened(place)
+    store = await scope.__aenter__()
+    send(store, b"other", "Other")
+    store.end_burst()
+    end = 0 if is_log_empty else store.wrote_offset
+    for _ in range(10):
+        send(store, b"old" * 100)
+    store.delete_topic_queues("T")
+    deleted_end = store.wrote_offset
+    await kill(scope)
+    if is_log_empty:
+        place.remove_tree(place.commit_log)
+    else:
+        place.write(place.log_file(), bytes(deleted_end - end), end)
+    for expected in ([b"new"], [b"new", b"newer"]):
+        scope = opened(place)
+        store = await scope.__aenter__()
+        assert bodies(store) == expected[:-1]
+        send(store, expected[-1])
+        assert store.wrote_offset < deleted_end
+        store.end_burst()
+        await kill(scope)
+    async with opened(place) as store:
+        assert bodies(store) == [b"new", b"newer"]
+
+
 async def test_single_records_and_times(place: Place) -> None:
     clock = ManualClock()
     async with opened(place, clock=clock) as store:

@@ -252,6 +252,19 @@ class ConsumeQueueTable:
                 self._forget_deletion(topic)
                 remove_directory_if_empty(self._disk, f"{self.path}/{topic}")
 
+    def limit_deletions(self, log_end_offset: int) -> None:
+        """Let no deletion reach past the end of the log, durably: new records there are not deleted ones. Blocks.
+
+        The deletion may have outlived a loss of power that took the end of the log, as it was then.
+        """
+        for topic, physical_offset in list(self.deleted_before.items()):
+            if physical_offset > log_end_offset:
+                directory = f"{self.path}/{topic}"
+                self._disk.open(f"{directory}/{layout.deletion_name(log_end_offset)}", create=True).close()
+                self._forget_deletion(topic)
+                self.deleted_before[topic] = log_end_offset
+                self._disk.sync_directory(directory)
+
     def _forget_deletion(self, topic: str) -> None:
         physical_offset = self.deleted_before.pop(topic, None)
         if physical_offset is not None:

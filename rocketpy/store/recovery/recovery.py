@@ -143,6 +143,8 @@ class StoreRecovery:
             for recovery in self._recoveries:
                 if recovery.queue.files:
                     recovery.remove_files()
+            self._queues.limit_deletions(0)
+            self._queues.forget_deletions(0)
             return
         scanner = yield from self._walk(begin)
         # Before anything of the log is removed: a log that ends too early is damage, and a tool may repair it.
@@ -266,6 +268,7 @@ class StoreRecovery:
     def _cut_queues(self, end_offset: int) -> Iterator[None]:
         """Drop units of records that are not in the log, at its end and at its beginning."""
         log_min_offset = self._commit_log.min_offset
+        self._queues.limit_deletions(end_offset)
         self._queues.forget_deletions(log_min_offset)
         for count, recovery in enumerate(self._recoveries):
             queue = recovery.queue
