@@ -107,6 +107,9 @@ class PlainAllocator:
     def prepare(self, path: str, size: int) -> None:
         self.prepared.append(path)
 
+    def discard(self) -> None:
+        self.prepared.clear()
+
     def take(self, path: str, size: int) -> None:
         staged = f"{path.rpartition('/')[0]}.staged"
         file = self._disk.open(staged, create=True)

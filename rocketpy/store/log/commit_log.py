@@ -47,6 +47,10 @@ class FileAllocator(Protocol):
         """Return when the file exists: prepared, or created now. ShortageError if there is no space for it."""
         ...
 
+    def discard(self) -> None:
+        """Remove the file that was prepared, if there is one."""
+        ...
+
 
 @attrs.define(eq=False)
 class FlushRange:
@@ -139,18 +143,20 @@ class CommitLog:
     def begin_at(self, physical_offset: int) -> None:
         """Let a log without a record begin at an offset, with a new file. ShortageError leaves it without a file.
 
-        It may have a file already, of an earlier attempt. That is deleted durably, which blocks: beside the new one it
-        would be taken for a log with a gap.
+        It may have a file already, of an earlier attempt, and one that was prepared. They are deleted durably, which
+        blocks: beside the new one they would be taken for a log with a gap.
         """
         assert self.wrote_offset == self.min_offset, "there is no record"
+        assert self._allocator is not None, "the log is open"
         if self._last is not None:
             self._last.release()
             self._last = None
-            self.files.remove_all()
-            self.files.sync_directories()
+        self._allocator.discard()
+        self.files.remove_all()
         self._next_directories = []
         self.wrote_offset = self.flushed_offset = self.reserved_offset = physical_offset
         try:
+            self.files.sync_directories()
             self.add_file()
         except ShortageError:
             self.wrote_offset = self.flushed_offset = self.reserved_offset = 0

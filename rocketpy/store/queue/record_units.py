@@ -52,4 +52,4 @@ def may_take(queue: ConsumeQueue, queue_offset: int, *, is_gap_final: bool) -> b
     """
     if queue_offset <= queue.next_offset:
         return queue_offset == queue.next_offset
-    return not is_gap_final or not queue.files or queue.topic.startswith(LMQ_PREFIX)
+    return not is_gap_final or queue.next_offset == queue.min_offset or queue.topic.startswith(LMQ_PREFIX)

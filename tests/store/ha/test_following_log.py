@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from random import Random
 
 import attrs
@@ -13,12 +13,12 @@ import trio
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, RemoteProtocolError, ShortageError, StoreError
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import decode_messages, encode_blank, encode_message
+from rocketpy.protocol.stored_message import check_message, decode_messages, encode_blank, encode_message
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim_disk import ProcessDied, SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.ha.two_stores import (
     FILE_SIZE,
@@ -32,7 +32,7 @@ from tests.store.ha.two_stores import (
     recovered,
 )
 from tests.store.parts import Place
-from tests.store.test_message_store import kill
+from tests.store.test_message_store import Killed, kill
 
 MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
 
@@ -542,3 +542,101 @@ async def test_a_killed_slave_goes_on_from_its_last_record(place: Place) -> None
         async with opened_as(SLAVE, theirs) as slave:
             assert log_bytes(slave) == log_bytes(master)
             assert await dispatched(slave, theirs) == await recovered(theirs)
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+async def test_a_durable_file_end_stays(has_more: bool) -> None:
+    """In the last file of a log recovery does not count a BLANK; so there is no moment at which one is last."""
+    disk = SimDisk()
+    place, record = Place(disk, "/store"), a_record(0)
+    scope = opened_as(SLAVE, place)
+    slave = await scope.__aenter__()
+    log_of(slave).append(piece(record, 0))
+    log_of(slave).append(
+        piece(encode_blank(FILE_SIZE - len(record)).ljust(FILE_SIZE - len(record), b"\xa5"), len(record))
+    )
+    if has_more:
+        log_of(slave).append(piece(a_record(FILE_SIZE, 1), FILE_SIZE))
+    await slave.flush()
+    end = log_of(slave).end_offset
+    await kill(scope)
+    disk.lose_power(lambda count: 0)
+    async with opened_as(SLAVE, place) as slave:
+        assert log_of(slave).end_offset == end
+        log_of(slave).append(piece(a_record(end, 1 + has_more), end))
+        assert slave.max_offset_in_queue("T", 0) == 2 + has_more
+
+
+async def test_what_a_unit_leads_to_is_written_before_it() -> None:
+    disk = SimDisk()
+    async with opened_as(MASTER, Place(disk, "/m")) as master, opened_as(SLAVE, Place(disk, "/s")) as slave:
+        producers = Producers(master, Random(2))
+        producers.put_some(30)
+        follow(master, slave)
+        producers.put_some(5)
+        changed: list[str] = []
+        for each in pieces(master, log_of(slave).end_offset):
+            disk.before_change = lambda method, path: changed.append(path) if method == "write" else None
+            log_of(slave).append(each)
+            disk.before_change = None
+        assert "commitlog" in changed[0]
+        assert any("consumequeue" in path for path in changed[1:])
+
+
+KILLS = 12
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_crash_in_any_call_loses_nothing_that_was_durable(seed: int, loses_power: bool) -> None:
+    random = Random(seed)
+    disk = SimDisk(choose=random.randrange)
+    place = Place(disk, "/store")
+    async with opened_as(MASTER, Place(SimDisk(), "/m")) as master:
+        producers = Producers(master, random)
+        durable = 0
+        for _ in range(KILLS):
+            producers.put_some(12)
+            if random.random() < 0.5:
+                producers.delete_topic()
+            scope = opened_as(SLAVE, place)
+            slave = await scope.__aenter__()
+            assert log_of(slave).end_offset >= durable
+            begin, content = log_bytes(slave)
+            assert content == log_bytes(master)[1][begin : begin + len(content)]
+            assert log_of(slave).end_offset in {0, *ends_of(log_bytes(master)[1])}
+            disk.die_at_call(random.randrange(1, 60))
+            try:
+                follow(master, slave, random=random)
+                await slave.flush()
+                durable = log_of(slave).end_offset
+            except ProcessDied:
+                pass
+            durable = max(durable, slave.durable_offset if loses_power else durable)
+            await end(scope)
+            if loses_power:
+                disk.lose_power()
+            else:
+                disk.kill_process()
+        async with opened_as(SLAVE, place) as slave:
+            follow(master, slave, random=random)
+            assert log_bytes(slave) == log_bytes(master)
+            stored, rebuilt = await dispatched(slave, place), await recovered(place)
+            assert {key: units for key, units in stored.units.items() if units} == rebuilt.units
+            assert stored.found == rebuilt.found
+
+
+def ends_of(content: bytes) -> list[int]:
+    """Return where records and BLANKs of a log end."""
+    found, position = [], 0
+    while position < len(content):
+        position += check_message(content, position, len(content) - position).size
+        found.append(position)
+    return found
+
+
+async def end(scope: AbstractAsyncContextManager[MessageStore]) -> None:
+    """End a store whose process has died: whatever still happens in it fails."""
+    killed = Killed()
+    with suppress(Killed, ProcessDied, StoreError, BaseExceptionGroup):
+        await scope.__aexit__(Killed, killed, None)
