@@ -14,6 +14,7 @@ from rocketpy.store.config import BrokerRole
 from rocketpy.store.ha.protocol import encode_report
 from tests.blackbox.processes import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
+from tests.broker.test_app import pull
 from tests.patience import PATIENCE_SECONDS
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
@@ -132,6 +133,38 @@ async def test_a_slave_of_a_slave_follows_by_its_configured_address(tmp_path: Pa
         second = await cluster.start(SLAVE, 2, ha_master_address=f"127.0.0.1:{slave.at.ha_port}")
         await check_equal(cluster, slave, second)
         assert "haSlaveLagBytes" in await cluster.figures(slave)
+
+
+async def test_a_promoted_slave_leads_and_its_old_master_follows(tmp_path: Path) -> None:
+    """Promotion is another role in the file, and a restart."""
+    async with open_cluster(tmp_path) as cluster:
+        old, new = await cluster.start(SYNC), await cluster.start(SLAVE, 1)
+        await cluster.until(new, haState="following")
+        assert await cluster.send(old, b"before") == ResponseCode.SUCCESS
+        await check_equal(cluster, old, new)
+        await old.kill()
+        await new.stop()
+        new = await cluster.start(SYNC, where="1")
+        assert await cluster.send(new, b"alone") == ResponseCode.SLAVE_NOT_AVAILABLE
+        old = await cluster.start(SLAVE, 1, where="0")
+        await check_equal(cluster, new, old)
+        assert await cluster.send(new, b"after") == ResponseCode.SUCCESS
+        await check_equal(cluster, new, old)
+        assert await cluster.addresses() == {0: new.at.address, 1: old.at.address}
+
+
+async def test_consumers_read_from_the_slave_once_it_has_the_topic(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        master, slave = await cluster.start(), await cluster.start(SLAVE, 1)
+        await cluster.send(master, b"a message")
+        await check_equal(cluster, master, slave)
+        expected = (await cluster.client.request(master.at.address, pull())).body
+        with trio.fail_after(PATIENCE_SECONDS):
+            while (answer := await cluster.client.request(slave.at.address, pull())).code != ResponseCode.SUCCESS:
+                assert answer.code == ResponseCode.TOPIC_NOT_EXIST, answer.remark
+                await trio.sleep(0.05)
+        assert answer.body == expected
+        assert b"a message" in (answer.body or b"")
 
 
 async def test_a_port_where_nothing_listens_is_an_alarm(tmp_path: Path) -> None:
