@@ -19,7 +19,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.broker.replication.master_addresses import MasterAddresses
-from rocketpy.broker.replication.master_log import Client, Found, LogBounds, MasterLog
+from rocketpy.broker.replication.remote_log import Client, Found, LogBounds, RemoteLog
 from rocketpy.errors import RemotingConnectError
 from rocketpy.remoting.network import split_address
 from rocketpy.store.ha.client import DivergedError
@@ -113,7 +113,7 @@ class LogComparison:
         address = self._client_address(ha_address)
         if address is None:
             raise OSError(f"the logs cannot be compared: expected a master's HOST:PORT, found {ha_address!r}")
-        master = MasterLog(self._client, address)
+        master = RemoteLog(self._client, address)
         last = await self._log.last_record()
         if last is None:
             await self._warn_of_missing_history(master)
@@ -132,7 +132,7 @@ class LogComparison:
 
     # ---- an empty log ---------------------------------------------------------------------------------------------
 
-    async def _warn_of_missing_history(self, master: MasterLog) -> None:
+    async def _warn_of_missing_history(self, master: RemoteLog) -> None:
         """Tell once what an empty slave will not get: a master sends it its last file only."""
         if self._missing_history_bytes >= 0:
             return
@@ -147,7 +147,7 @@ class LogComparison:
 
     # ---- two logs that part ---------------------------------------------------------------------------------------
 
-    async def _locate(self, master: MasterLog, last: RecordRange) -> None:
+    async def _locate(self, master: RemoteLog, last: RecordRange) -> None:
         """Raise the error that says where the logs part, having requested the cut if there is to be one."""
         alarm = self._alarm
         if alarm is not None and alarm.address == master.address and await self._is_still(master, alarm.parting):
@@ -174,14 +174,14 @@ class LogComparison:
         self._alarm = _Alarm(master.address, parting, text)
         raise DivergedError(text)
 
-    async def _is_still(self, master: MasterLog, parting: Parting) -> bool:
+    async def _is_still(self, master: RemoteLog, parting: Parting) -> bool:
         """Whether the logs part where they did."""
         common, different = parting.common, parting.different
         if different is None or await self._find(master, different) is Found.EQUAL:
             return False
         return common is None or await self._find(master, common) is Found.EQUAL
 
-    async def _is_certain(self, master: MasterLog, parting: Parting) -> bool:
+    async def _is_certain(self, master: RemoteLog, parting: Parting) -> bool:
         """Whether the master surely has something else, or nothing, after the last common record.
 
         OSError if it has the same after all: a question has failed meanwhile.
@@ -207,12 +207,12 @@ class LogComparison:
         self._is_cut_ordered = refusal is None
         return "; the tail is kept in a file, and cut" if refusal is None else f"; nothing is cut: {refusal}"
 
-    async def _find(self, master: MasterLog, record: RecordRange) -> Found:
+    async def _find(self, master: RemoteLog, record: RecordRange) -> Found:
         return await master.find(record, await self._log.compared_bytes(record))
 
     # ---- what the alarm says --------------------------------------------------------------------------------------
 
-    async def _describe(self, master: MasterLog, bounds: LogBounds, parting: Parting, last: RecordRange) -> str:
+    async def _describe(self, master: RemoteLog, bounds: LogBounds, parting: Parting, last: RecordRange) -> str:
         different = parting.different
         assert different is not None
         begin = different.offset

@@ -63,7 +63,7 @@ class Found(Enum):
     UNKNOWN = "something that it cannot answer"
 
 
-class MasterLog:
+class RemoteLog:
     """The log of the master with an address for requests. Every call may raise OSError, which names that address."""
 
     def __init__(self, client: Client, address: str) -> None:

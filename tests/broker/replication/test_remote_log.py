@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rocketpy.broker.replication.master_log import Found, LogBounds, MasterLog
+from rocketpy.broker.replication.remote_log import Found, LogBounds, RemoteLog
 from rocketpy.errors import (
     RemotingConnectError,
     RemotingSendRequestError,
@@ -29,7 +29,7 @@ def content_of(record: RecordRange) -> bytes:
 
 @BOTH
 async def test_a_master_has_a_record_another_one_or_nothing(kind: type[Master]) -> None:
-    master = MasterLog(kind(content=CONTENT), ADDRESS)
+    master = RemoteLog(kind(content=CONTENT), ADDRESS)
     for record in (RECORD, BLANK):
         own = content_of(record)
         assert await master.find(record, own) is Found.EQUAL
@@ -44,7 +44,7 @@ async def test_a_master_has_a_record_another_one_or_nothing(kind: type[Master]) 
 async def test_of_a_blank_rocketmq_answers_what_lies_behind_it_too() -> None:
     """Those bytes have no meaning, and two logs may differ in them."""
     other = CONTENT[: BLANK.offset + 8] + bytes(BLANK.size - 8) + CONTENT[BLANK.end_offset :]
-    assert await MasterLog(JavaMaster(content=other), ADDRESS).find(BLANK, content_of(BLANK)) is Found.EQUAL
+    assert await RemoteLog(JavaMaster(content=other), ADDRESS).find(BLANK, content_of(BLANK)) is Found.EQUAL
 
 
 async def test_rocketmq_answers_any_offset_by_the_number_that_lies_there() -> None:
@@ -55,7 +55,7 @@ async def test_rocketmq_answers_any_offset_by_the_number_that_lies_there() -> No
         (b"abcd", Found.NOTHING),
     ):
         other = CONTENT[:20] + first_bytes + CONTENT[24:]
-        master = MasterLog(JavaMaster(content=other), ADDRESS)
+        master = RemoteLog(JavaMaster(content=other), ADDRESS)
         assert await master.find(RecordRange(20, 100), bytes(100)) is expected
 
 
@@ -66,7 +66,7 @@ async def test_more_bytes_than_a_frame_may_have_are_no_record_either() -> None:
         if request.code == 33:
             raise RemotingSendRequestError(f"the connection to {ADDRESS} ended before it answered")
 
-    master = MasterLog(JavaMaster(content=CONTENT, fails=fails), ADDRESS)
+    master = RemoteLog(JavaMaster(content=CONTENT, fails=fails), ADDRESS)
     assert await master.find(RECORD, content_of(RECORD)) is Found.UNKNOWN
 
 
@@ -78,7 +78,7 @@ async def test_a_master_that_does_not_answer_says_nothing(kind: type[Master], er
     def fails(request: RemotingCommand) -> None:
         raise error("no answer")
 
-    master = MasterLog(kind(content=CONTENT, fails=fails), ADDRESS)
+    master = RemoteLog(kind(content=CONTENT, fails=fails), ADDRESS)
     with pytest.raises(OSError, match="the master cannot be asked about its log: no answer"):
         await master.find(RECORD, content_of(RECORD))
     with pytest.raises(OSError, match="no answer"):
@@ -92,7 +92,7 @@ async def test_a_master_that_does_not_answer_says_nothing(kind: type[Master], er
 )
 async def test_a_refusal_says_nothing(code: int, remark: str | None) -> None:
     """Taken for a missing record it would be an alarm, or cut a log that is equal."""
-    master = MasterLog(JavaMaster(content=CONTENT, fails=lambda request: make_response(request, code, remark)), ADDRESS)
+    master = RemoteLog(JavaMaster(content=CONTENT, fails=lambda request: make_response(request, code, remark)), ADDRESS)
     with pytest.raises(OSError, match=f"the master {ADDRESS} does not answer questions about its log: code {code}"):
         await master.find(RECORD, content_of(RECORD))
     with pytest.raises(OSError, match=re.escape(f"code {code}, {remark}")):
@@ -109,13 +109,13 @@ async def test_a_refusal_says_nothing(code: int, remark: str | None) -> None:
     ],
 )
 async def test_figures_without_the_ends_of_the_log_say_nothing(body: bytes) -> None:
-    master = MasterLog(JavaMaster(content=CONTENT, fails=lambda request: make_response(request, body=body)), ADDRESS)
+    master = RemoteLog(JavaMaster(content=CONTENT, fails=lambda request: make_response(request, body=body)), ADDRESS)
     with pytest.raises(OSError, match="expected commitLogMinOffset and commitLogMaxOffset among its runtime figures"):
         await master.bounds()
 
 
 async def test_the_time_of_a_record_as_far_as_a_master_says_it() -> None:
     for kind, expected in ((JavaMaster, BEGIN_MS), (OurMaster, 0)):
-        master = MasterLog(kind(content=CONTENT), ADDRESS)
+        master = RemoteLog(kind(content=CONTENT), ADDRESS)
         assert await master.store_timestamp_ms(0) == expected
         assert await master.store_timestamp_ms(len(CONTENT)) == 0
