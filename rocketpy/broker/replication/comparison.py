@@ -134,12 +134,11 @@ class LogComparison:
 
     async def _warn_of_missing_history(self, master: RemoteLog) -> None:
         """Tell once what an empty slave will not get: a master sends it its last file only."""
-        if self._missing_history_bytes >= 0:
-            return
         bounds = await master.bounds()
         begin = bounds.max_offset - bounds.max_offset % self._log.file_size
+        was_told = self._missing_history_bytes > 0
         self._missing_history_bytes = max(0, begin - bounds.min_offset)
-        if self._missing_history_bytes:
+        if self._missing_history_bytes and not was_told:
             _log.warning(
                 "this slave is empty, and the master %s sends its last file only: the %d bytes of its log from %d to "
                 "%d will be missing here; copy its store to have them",
@@ -163,7 +162,10 @@ class LogComparison:
         async def is_common(record: RecordRange) -> bool:
             return await self._find(master, record) is Found.EQUAL
 
+        files = list(self._log.file_offsets)
         parting = await find_parting(self._log, is_common, master_begin=bounds.min_offset)
+        if list(self._log.file_offsets) != files:
+            raise OSError("files of the own log have been deleted while it was compared")
         is_certain = await self._is_certain(master, parting)
         if parting.different is None or (await master.bounds()).min_offset != bounds.min_offset:
             raise OSError(f"the log of the master {master.address} has changed while it was compared")

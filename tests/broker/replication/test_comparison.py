@@ -125,6 +125,21 @@ async def test_an_empty_slave_is_told_once_what_it_will_not_get(
     assert not master.viewed
 
 
+async def test_an_empty_slave_is_told_what_it_will_not_get_when_its_master_has_more_than_a_file(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    master = JavaMaster(content=b"")
+    compared = comparison(b"", master)
+    await compared.compare(HA_ADDRESS)
+    assert not caplog.messages
+    for _ in range(2):
+        master.content = history(master.content, [200] * 10)
+        await compared.compare(HA_ADDRESS)
+        begin = len(master.content) - len(master.content) % FILE
+        assert compared.statistics().missing_history_bytes == begin
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize("content", [b"", COMMON[:500], COMMON[:FILE]])
 @BOTH
 async def test_an_empty_slave_misses_nothing_of_a_master_with_one_file_or_none(
@@ -426,6 +441,22 @@ async def test_files_that_the_master_deletes_meanwhile_are_no_divergence() -> No
     master.fails = fails
     with pytest.raises(OSError, match="has changed while it was compared"):
         await comparison(history(COMMON, [7], who="slave"), master).compare(HA_ADDRESS)
+
+
+async def test_own_files_that_expire_meanwhile_are_no_divergence() -> None:
+    log = log_of(history(COMMON, [7], who="slave"))
+    master = JavaMaster(content=history(COMMON, [50] * 9))
+
+    def fails(request: RemotingCommand) -> None:
+        if len(master.asked) == 4:
+            log.files.remove_first(lambda file: file.close())
+
+    master.fails = fails
+    compared = comparison(CommitLogRecords(log, run_blocking=run_now), master)
+    with pytest.raises(OSError, match="files of the own log have been deleted while it was compared"):
+        await compared.compare(HA_ADDRESS)
+    with pytest.raises(DivergedError, match=f"part at {len(COMMON)}; "):
+        await compared.compare(HA_ADDRESS)
 
 
 async def test_a_damaged_own_log_is_no_divergence() -> None:
