@@ -77,7 +77,8 @@ class RemoteLog:
             raise self._refused(answer)
         try:
             table = decode_body(answer.body or b"", KVTable).table
-            return LogBounds(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+            # RocketMQ reports -1 as the beginning of a log without files.
+            return LogBounds(max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"]))
         except (RemoteProtocolError, KeyError, ValueError) as failure:
             raise OSError(
                 f"the master {self.address}: expected commitLogMinOffset and commitLogMaxOffset among its runtime "

@@ -114,6 +114,12 @@ async def test_figures_without_the_ends_of_the_log_say_nothing(body: bytes) -> N
         await master.bounds()
 
 
+async def test_an_empty_log_begins_at_0_though_rocketmq_reports_minus_1() -> None:
+    body = b'{"table":{"commitLogMinOffset":"-1","commitLogMaxOffset":"0"}}'
+    master = RemoteLog(JavaMaster(content=b"", fails=lambda request: make_response(request, body=body)), ADDRESS)
+    assert await master.bounds() == LogBounds(0, 0)
+
+
 async def test_the_time_of_a_record_as_far_as_a_master_says_it() -> None:
     for kind, expected in ((JavaMaster, BEGIN_MS), (OurMaster, 0)):
         master = RemoteLog(kind(content=CONTENT), ADDRESS)
