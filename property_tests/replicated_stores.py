@@ -14,7 +14,7 @@ import trio
 
 from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.stored_message import check_message
-from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rocketpy.store.ha.client import DivergedError, HAClient
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.message_store import MessageStore
@@ -46,6 +46,9 @@ class StorePair:
             for each in (MASTER, SLAVE)
         )
         self.batch_size = self.random.choice((1, 12, 300, 32_768))
+        self.flush_types = self.random.choices(list(FlushDiskType), k=2)
+        self.has_ext = self.random.random() < 0.3
+        self.has_pool = self.random.random() < 0.3  # of the master
         self.master: MessageStore | None = None
         self.slave: MessageStore | None = None
         self.answers: list[PutMessageStatus] = []
@@ -64,6 +67,11 @@ class StorePair:
             ha_housekeeping_interval=4000,
             ha_transfer_batch_size=self.batch_size,
             slave_timeout=3000,
+            flush_disk_type=self.flush_types[role is BrokerRole.SLAVE],
+            enable_consume_queue_ext=self.has_ext,
+            transient_store_pool_enable=self.has_pool,
+            transient_store_pool_size=1,
+            consume_queue_files_open_max=12,
         )
 
     async def run_master(self, process: SimProcess) -> None:

@@ -525,6 +525,25 @@ async def test_the_log_becomes_durable(flush_disk_type: FlushDiskType, is_timed:
             await wait_until(lambda: pair.slave.durable_offset == log_of(pair.slave).end_offset)
 
 
+async def test_a_slave_deletes_its_own_expired_files(autojump_clock: trio.testing.MockClock) -> None:
+    place = Place(SimDisk(), "/store")
+    later = ManualClock(1_900_000_000_000)
+    async with a_pair(place, clock=later, file_reserved_time=0, delete_when="") as pair:
+        pair.producers.put_some(100)
+        pair.follow()
+        await pair.slave.flush()
+        assert len(pair.slave_place.disk.list_directory(pair.slave_place.commit_log)) > 3
+        pair.slave.execute_delete_files_manually()
+        await trio.sleep(100)
+        begin = pair.slave.min_physical_offset
+        assert begin > 0
+        pair.producers.put_some(10)
+        pair.follow()
+        assert log_bytes(pair.slave) == (begin, log_bytes(pair.master)[1][begin:])
+        stored, rebuilt = await dispatched(pair.slave, pair.slave_place), await recovered(pair.slave_place)
+        assert {key: units for key, units in stored.units.items() if units} == rebuilt.units
+
+
 # ---- crashes --------------------------------------------------------------------------------------------------------
 
 
