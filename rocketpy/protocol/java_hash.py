@@ -6,12 +6,15 @@ Two texts may share a hash, so a filter by hash must be followed by a comparison
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import mul
 from struct import unpack
 
 _MASK = 0xFFFF_FFFF
 _SIGN = 0x8000_0000
 _BLOCK_UNITS = 128
+_SHORT_MAX = 64
+"""Characters of tags whose hash is kept: long ones could fill the memory."""
 
 # 31 ** 127 ... 31 ** 0: the factors of a block's units, from which shorter texts take the tail.
 _POWERS = tuple(pow(31, exponent, 2**32) for exponent in reversed(range(_BLOCK_UNITS)))
@@ -25,7 +28,13 @@ def java_hash(text: str) -> int:
 
 def tags_code(tags: str | None) -> int:
     """Return the tag code of a ConsumeQueue unit: 0 without tags, else the hash of the whole text, never split."""
-    return java_hash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _hash_of_short(tags) if len(tags) <= _SHORT_MAX else java_hash(tags)
+
+
+_hash_of_short = lru_cache(maxsize=4096)(java_hash)
+"""Tags are few, and the slave's log computes the code of each message's."""
 
 
 def index_key_hash(key: str) -> int:

@@ -17,7 +17,7 @@ topic that was deleted and created again until it has as many messages as before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
@@ -109,21 +109,12 @@ class FollowingCommitLog:
     def _check_place(self, piece: VerifiedPiece) -> None:
         """Refuse a piece that does not continue the log, or does not fit its file; begin the file if it is new."""
         commit_log = self._commit_log
-        if self.is_empty and (not commit_log.files or piece.offset != commit_log.wrote_offset):
-            if piece.offset % commit_log.file_size:
-                raise RemoteProtocolError(
-                    f"replicated log at {piece.offset}: expected the beginning of a file, because this log is empty: a "
-                    f"multiple of mappedFileSizeCommitLog, which is {commit_log.file_size} here"
-                )
-            commit_log.begin_at(piece.offset)
-            self._appender.wrote_offset = piece.offset
-        if piece.offset != commit_log.wrote_offset:
-            raise RemoteProtocolError(
-                f"replicated log at {piece.offset}: expected offset {commit_log.wrote_offset}, the end of this log"
-            )
-        if commit_log.wrote_offset == commit_log.end_of_file:
-            self._appender.add_file()
+        if piece.offset != commit_log.wrote_offset or not commit_log.files:
+            self._begin_at(piece.offset)
         end_of_file = commit_log.end_of_file
+        if piece.offset == end_of_file:
+            self._appender.add_file()
+            end_of_file = commit_log.end_of_file
         fits = piece.end_offset <= end_of_file - BLANK_SIZE_MIN if piece.records else piece.end_offset == end_of_file
         if not fits:
             raise RemoteProtocolError(
@@ -132,6 +123,20 @@ class FollowingCommitLog:
                 f"{end_of_file - commit_log.last_file_offset} bytes here and another size on the master; "
                 f"mappedFileSizeCommitLog is {commit_log.file_size} here, and must be the same on both sides"
             )
+
+    def _begin_at(self, offset: int) -> None:
+        """Let an empty log begin at an offset; refuse an offset at which this log does not go on."""
+        if not self.is_empty:
+            raise RemoteProtocolError(
+                f"replicated log at {offset}: expected offset {self._commit_log.wrote_offset}, the end of this log"
+            )
+        if offset % self.file_size:
+            raise RemoteProtocolError(
+                f"replicated log at {offset}: expected the beginning of a file, because this log is empty: a multiple "
+                f"of mappedFileSizeCommitLog, which is {self.file_size} here"
+            )
+        self._commit_log.begin_at(offset)
+        self._appender.wrote_offset = offset
 
     def _close_file(self, piece: VerifiedPiece) -> None:
         """Store a BLANK, after making the next file: in the last file of a log recovery does not count a BLANK."""
@@ -171,17 +176,21 @@ class FollowingCommitLog:
                 timestamp_ms = stored_ms
             count += 1
         if count:
-            content = _content(piece, first, first + count)
-            self._make_room(content)
-            with _expecting(units):
-                for queue, added in units.items():
-                    if queue.next_offset + len(added) > queue.reserved_offset:
-                        queue.make_room(len(added))
-                self._appender.append_records(content, units, work, timestamp_ms)
-                self._end_burst()
-            for queue in units:
-                queue.own_end = queue.next_offset
+            self._store_plain(_content(piece, first, first + count), units, work, timestamp_ms)
         return count
+
+    def _store_plain(
+        self, content: bytes, units: Mapping[ConsumeQueue, list[bytes]], work: list[IndexWork], timestamp_ms: int
+    ) -> None:
+        self._make_room(content)
+        with _expecting(units):
+            for queue, added in units.items():
+                if queue.next_offset + len(added) > queue.reserved_offset:
+                    queue.make_room(len(added))
+            self._appender.append_records(content, units, work, timestamp_ms)
+            self._end_burst()
+        for queue in units:
+            queue.own_end = queue.next_offset
 
     def _append_one(self, piece: VerifiedPiece, index: int) -> int:
         """General path: store one record, moving the ends of its queues to where it says; return 1."""

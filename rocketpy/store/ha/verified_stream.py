@@ -99,7 +99,7 @@ class VerifiedStream:
         records: list[CheckedMessage] = []
         while True:
             position = self._take_plain(data, base, position, records)
-            found = self._take_one(data, base, position)
+            found = self._take_one(data, base, position) if position < len(data) else None
             if found is None:
                 break
             if found.status is RecordStatus.MESSAGE:
