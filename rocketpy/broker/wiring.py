@@ -164,7 +164,8 @@ class Wiring:
         """
         store = self._context.store
         store.end_burst()
-        if store.waits_for_storing:
+        # Without a message that waits, the end of the log need not be anywhere: a slave may have been sent nothing yet.
+        if store.waiting_for_storing_count:
             with trio.move_on_after(timeout_s):
                 answered = trio.Event()
                 store.wait_stored(store.wrote_offset, lambda _: answered.set())

@@ -148,6 +148,12 @@ class MessageStore:
         """The end of the log, with the bytes of the current burst: the offset to pass to :attr:`wait_stored`."""
         return self._appender.wrote_offset
 
+    @property
+    def waiting_for_storing_count(self) -> int:
+        """Calls of :attr:`wait_stored` that were not called back; one that waits for disk and slave counts twice."""
+        transfer = self._services.group_transfer
+        return self.flush_wait().waiting_count + (0 if transfer is None else transfer.statistics().waiting)
+
     def give_up_waits(self) -> None:
         """Answer FLUSH_SLAVE_TIMEOUT for whatever waits for a slave: the broker is about to stop."""
         if self._services.group_transfer is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from rocketpy.broker import app
 from rocketpy.errors import StartError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import BrokerRole
@@ -88,6 +89,26 @@ async def test_a_synchronous_master_answers_ok_only_with_a_slave(tmp_path: Path)
         await slave.kill()
         await cluster.until(master, haSlaves="")
         assert await cluster.send(master) == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+async def test_a_master_without_work_waits_for_no_slave_when_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slave that has just connected acknowledges nothing before something is sent."""
+    monkeypatch.setattr(app, "DRAIN_SECONDS", 1e6)
+    async with open_cluster(tmp_path) as cluster:
+        master = await cluster.start(SYNC)
+        await cluster.send(master)
+        await master.stop()
+        master = await cluster.start(SYNC, slave_timeout=1_000_000_000)
+        slave = await cluster.start(SLAVE, 1)
+        await cluster.until_slave_has_all(master, slave)
+        await slave.stop()
+        slave = await cluster.start(SLAVE, 1)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not (await cluster.figures(master))["haSlaves"]:
+                await trio.sleep(0.02)
+            await master.stop()
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, SYNC])
