@@ -5,21 +5,21 @@ RemoteProtocolError, and nothing is taken from it. Its size is bounded by the lo
 worker thread.
 
 Compatibility: ``BrokerOuterAPI`` (4.9.8). RocketMQ's slave asks for topics at its master's port - 2, the VIP port; the
-main port answers too, and there is always one. RocketMQ does not sign these requests: with access control on, its
-master must have the slave in a white list. Here they are signed if ``replicationAccount`` names an account.
+main port answers too, and there is always one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
 from rocketpy.broker.metadata.offsets import decode_offset_table
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
+from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_body
@@ -51,16 +51,6 @@ _INT32 = range(1 << 31)
 BodyT = TypeVar("BodyT")
 HeaderT = TypeVar("HeaderT")
 
-Sign = Callable[[RemotingCommand], None]
-
-
-class Requests(Protocol):
-    """The part of a remoting client that is used here."""
-
-    async def request(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request and return its response; RemotingError without one."""
-        ...
-
 
 @attrs.frozen
 class MasterState:
@@ -80,7 +70,6 @@ class BrokerTables:
 
     _client: Requests
     _run_blocking: RunBlocking
-    _sign: Sign | None = None
 
     async def groups(self, address: str) -> SubscriptionGroupWrapper:
         """Return all consumer groups (201)."""
@@ -141,8 +130,6 @@ class BrokerTables:
 
     async def _ask(self, address: str, code: RequestCode, header: object | None = None) -> RemotingCommand:
         request = make_request(code, header)
-        if self._sign is not None:
-            self._sign(request)
         answer = await self._client.request(address, request, REQUEST_SECONDS)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)

@@ -20,6 +20,7 @@ from rocketpy.broker.replication.figures import ReplicationFigures
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.replication.master_search import MasterSearch
 from rocketpy.broker.replication.replication_log import MasterLog, SlaveLog
+from rocketpy.broker.replication.signed_requests import with_account
 from rocketpy.broker.role_settings import configured_ha_master
 from rocketpy.errors import RemotingConnectError
 from rocketpy.remoting.allow_list import networks
@@ -64,7 +65,9 @@ class ReplicationFeature(Feature):
         if context.is_slave:
             comparison = LogComparison(
                 log=store.recorded_log,
-                client=client,
+                client=with_account(
+                    client, accounts=context.tables.accounts, access_key=context.config.replication_account
+                ),
                 client_address=partial(client_address_of, self.master_addresses),
                 request_cut=store.order_cut,  # which says what forbids it
             )

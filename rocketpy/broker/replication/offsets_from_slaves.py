@@ -27,9 +27,10 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import OWN_GROUPS
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
-from rocketpy.broker.replication.broker_tables import BrokerTables, Requests
+from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.containment import Contained
-from rocketpy.errors import BrokerError, LocalProtocolError, RemoteProtocolError, RemotingError
+from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_value
@@ -118,7 +119,7 @@ class OffsetsFromSlaves:
         with Contained(_log, "taking the offsets of slave %s", address):
             try:
                 table = await self._tables.consumer_offsets(address)
-            except (RemotingError, BrokerError, RemoteProtocolError, LocalProtocolError) as failure:
+            except (RemotingError, BrokerError, RemoteProtocolError) as failure:
                 fields = event_fields(slave=address, why=str(failure)[:_SHOWN_MAX])
                 _log.warning("a slave did not tell its consumer offsets at this broker's start", extra=fields)
                 return

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
-from rocketpy.broker.replication.account_signature import AccountSignature
 from rocketpy.broker.replication.broker_tables import BrokerTables
 from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
+from rocketpy.broker.replication.signed_requests import with_account
 from rocketpy.broker.replication.slave_synchronize import KnownMaster, SlaveSynchronize
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.runner import RunBlocking
@@ -22,10 +22,8 @@ class ReplicatedTablesFeature(Feature):
         self, context: BrokerContext, *, client: RemotingClient, master: KnownMaster, run_blocking: RunBlocking
     ) -> None:
         config, tables = context.config, context.tables
-        sign = None
-        if tables.accounts is not None and config.replication_account:
-            sign = AccountSignature(tables.accounts, config.replication_account)
-        others = BrokerTables(client, run_blocking, sign)
+        signed = with_account(client, accounts=tables.accounts, access_key=config.replication_account)
+        others = BrokerTables(signed, run_blocking)
         self.slave_synchronize: SlaveSynchronize | None = None
         self.offsets_from_slaves: OffsetsFromSlaves | None = None
         if context.is_slave:

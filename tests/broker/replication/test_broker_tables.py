@@ -13,7 +13,6 @@ from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand
 from rocketpy.runner import run_inline
 from tests.broker.replication.scripted_broker import MASTER, ScriptedBroker, body_answer
 from tests.broker.test_golden_frames import exchanges_by_code
@@ -160,16 +159,6 @@ async def test_questions_about_one_group(master: ScriptedBroker, tables: BrokerT
     master.scripts[RequestCode.GET_MAX_OFFSET] = body_answer(None)
     with pytest.raises(RemoteProtocolError):
         await tables.max_offset(MASTER, "T", 0)
-
-
-async def test_every_request_is_signed_if_there_is_an_account(master: ScriptedBroker) -> None:
-    def sign(request: RemotingCommand) -> None:
-        request.ext_fields = {**(request.ext_fields or {}), "Signature": "S"}
-
-    tables = BrokerTables(master, run_inline, sign)
-    await tables.topics(MASTER)
-    await tables.commit(MASTER, "G", "T", 0, 8)
-    assert [(request.ext_fields or {}).get("Signature") for request in master.asked] == ["S", "S"]
 
 
 async def test_a_full_frame_is_decoded_beside_the_loop(master: ScriptedBroker) -> None:
