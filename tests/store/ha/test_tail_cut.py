@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from rocketpy.store import layout
-from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rocketpy.store.ha.tail_cut import (
     KEPT_TAILS_MAX,
     SPARE_BYTES,
@@ -20,7 +20,7 @@ from rocketpy.store.ha.tail_cut import (
     order_cut,
 )
 from rocketpy.testing.sim_disk import SimDisk
-from rocketpy.testing.store_model import Sent
+from rocketpy.testing.store_model import Found, Sent
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 MASTER = MessageStoreConfig(
@@ -38,9 +38,9 @@ def slave(*, ha_truncate_diverged_log: bool = True) -> MessageStoreConfig:
     return attrs.evolve(MASTER, broker_role=BrokerRole.SLAVE, ha_truncate_diverged_log=ha_truncate_diverged_log)
 
 
-def a_store(*, is_stopped: bool = True, count: int = COUNT) -> tuple[StoreWorld, list[Sent]]:
+def a_store(*, is_stopped: bool = True, count: int = COUNT, **options: object) -> tuple[StoreWorld, list[Sent]]:
     """Return a closed store with messages in two queues over several files of log and index, and the messages."""
-    world = StoreWorld(MASTER)
+    world = StoreWorld(attrs.evolve(MASTER, **options))
     world.open()
     sent: list[Sent] = []
     for number in range(count):
@@ -54,7 +54,7 @@ def a_store(*, is_stopped: bool = True, count: int = COUNT) -> tuple[StoreWorld,
     else:
         assert world.flush()  # what power takes away before it is copied is not in the copy
         world.kill()
-    world.config = slave()
+    world.config = attrs.evolve(slave(), **options)
     return world, sent
 
 
@@ -119,6 +119,46 @@ def test_what_comes_after_the_offset_is_cut_and_kept(index: int, is_stopped: boo
         result = world.ask(lambda store, n=number: store.query_message(f"Topic{n % 2}", f"key{n}", 32, 0, 1 << 60))
         assert bool(result.body) == (number < index), "the index follows"
     assert world.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"flush_disk_type": FlushDiskType.SYNC_FLUSH},
+        {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 128},
+        {"enable_multi_dispatch": True, "enable_lmq": True},
+        {"message_index_enable": False},
+        {"store_path_commit_log": "/one,/two,/three"},
+    ],
+)
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_store_of_any_kind_is_cut(options: dict[str, object], is_stopped: bool) -> None:
+    for index in (5, 15):
+        world, sent = a_store(is_stopped=is_stopped, **options)
+        paths = world.config.commit_log_paths
+        files = {base: content for path in paths for base, content in log_bytes(world.disk, path).items()}
+        end = max(base + len(content.rstrip(b"\0")) for base, content in files.items() if content.strip(b"\0"))
+        before = joined(files, sent[index].physical_offset, end)
+        order = CutOrder(sent[index].physical_offset, end, 5)
+        assert order_cut(world.disk, world.config, order) is None
+        found = world.open()
+        assert in_log_order(found) == sent[:index]
+        assert joined(kept_of(world.disk), order.offset, end) == before
+        assert world.stop()
+        world.config = attrs.evolve(world.config, broker_role=BrokerRole.ASYNC_MASTER)
+        world.open()
+        message = world.put("Topic0", 0, b"next", tags="TagA")
+        assert isinstance(message, Sent)
+        assert (message.physical_offset, message.queue_offset) == (sent[index].physical_offset, (index + 1) // 2)
+        world.end_burst()
+        world.kill()
+        assert in_log_order(world.open()) == [*sent[:index], message]
+        world.kill()
+
+
+def in_log_order(found: Found) -> list[Sent]:
+    """Return what all queues have, also of a log in several directories."""
+    return sorted((each for queue in found.queues.values() for each in queue), key=lambda each: each.physical_offset)
 
 
 def test_a_log_may_be_cut_where_a_file_begins_or_at_its_blank() -> None:
