@@ -3,17 +3,27 @@
 Every service of the broker is delayed by a task that runs without a checkpoint. This service only sleeps, so its delay
 is the loop's lag. A bounded number of recent samples is kept; operators read percentiles as ``serviceLatenessP99Ms``
 and ``serviceLatenessMaxMs`` in GET_BROKER_RUNTIME_INFO.
+
+While nothing is late the sleeps grow, because the samples of an idle broker cost more than all its other services. The
+first late sample makes them short again.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 import attrs
 import trio
 
 PERIOD_SECONDS = 0.02
-SAMPLES_PER_SECOND = 50
+QUIET_PERIOD_SECONDS = 0.2
+"""The longest sleep. A task that runs for longer is always seen; of one that runs for half of it, every second."""
+
+LATE_SECONDS = 0.001
+"""A lag from here on is more than that of a loop with nothing to do."""
+
+KEPT_SECONDS = 60.0
 SAMPLES_MAX = 3_000
 """Samples of one minute."""
 
@@ -28,14 +38,15 @@ class Lateness:
 
 
 class LatenessService:
-    """Sleeps for a fixed time and samples by how much it wakes up late."""
+    """Sleeps and samples by how much it wakes up late."""
 
     def __init__(self) -> None:
-        self._late_seconds: deque[float] = deque(maxlen=SAMPLES_MAX)
+        # When each sample was taken, in Trio time, and its lag.
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
 
     def statistics(self) -> Lateness:
-        """Return percentiles over the samples; zeros before the first one."""
-        late = sorted(self._late_seconds)
+        """Return percentiles over the samples of a minute; zeros before the first one."""
+        late = sorted(self._latest(KEPT_SECONDS))
         if not late:
             return Lateness(0.0, 0.0, 0.0)
         return Lateness(
@@ -46,7 +57,13 @@ class LatenessService:
 
     def late_ms(self) -> float:
         """Return the largest lag of the last second."""
-        return max(list(self._late_seconds)[-SAMPLES_PER_SECOND:], default=0.0) * 1000
+        return max(self._latest(1.0), default=0.0) * 1000
+
+    def _latest(self, seconds: float) -> Iterator[float]:
+        """Yield the lags of so many seconds before the newest sample, which is never long ago."""
+        if self._samples:
+            begin = self._samples[-1][0] - seconds
+            yield from (late for taken_at, late in self._samples if taken_at > begin)
 
     def runtime_info(self) -> dict[str, str]:
         """Return the rows of GET_BROKER_RUNTIME_INFO."""
@@ -59,7 +76,11 @@ class LatenessService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Measure until cancelled."""
         task_status.started()
+        period = PERIOD_SECONDS
         while True:
-            due = trio.current_time() + PERIOD_SECONDS
+            due = trio.current_time() + period
             await trio.sleep_until(due)
-            self._late_seconds.append(max(0.0, trio.current_time() - due))
+            now = trio.current_time()
+            self._samples.append((now, max(0.0, now - due)))
+            is_late = now - due >= LATE_SECONDS
+            period = PERIOD_SECONDS if is_late else min(2 * period, max(QUIET_PERIOD_SECONDS, PERIOD_SECONDS))
